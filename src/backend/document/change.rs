@@ -7,21 +7,13 @@ use super::queue::{Content, Document};
 use super::{Item, Replaced, Version};
 use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::request::Patience;
 
 /// Between two attempts to reach a store that is down.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a change tries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Patience {
-    /// A store that cannot be reached is an answer.
-    Once,
-    /// Until the deadline.
-    Deadline,
-}
-
 /// What a step wants done with the document.
-pub(super) enum Step<T> {
+pub(super) enum Edit<T> {
     /// It is to be written as it is now.
     Write(T),
     /// It stays as it was read.
@@ -97,7 +89,7 @@ impl Queues {
         known: Option<Known>,
         patience: Patience,
         deadline: Moment,
-        mut step: impl FnMut(&mut Document) -> Step<T> + Send,
+        mut step: impl FnMut(&mut Document) -> Edit<T> + Send,
     ) -> FaultResult<Changed<T>> {
         let mut known = known.map(LockItem::Queue);
         loop {
@@ -118,7 +110,7 @@ impl Queues {
         name: &LockName,
         known: Option<LockItem>,
         deadline: Moment,
-        step: &mut (impl FnMut(&mut Document) -> Step<T> + Send),
+        step: &mut (impl FnMut(&mut Document) -> Edit<T> + Send),
     ) -> FaultResult<Changed<T>> {
         let mut found = match known {
             Some(found) => found,
@@ -128,10 +120,10 @@ impl Queues {
             let LockItem::Queue(known) = found else { return Ok(Changed { said: None, after: found }) };
             let mut document = known.document.clone();
             let said = match step(&mut document) {
-                Step::Keep(said) => {
+                Edit::Keep(said) => {
                     return Ok(Changed { said: Some(said), after: LockItem::Queue(known) });
                 }
-                Step::Write(said) => said,
+                Edit::Write(said) => said,
             };
             let replaced = self.put(name, &known.version, &document, deadline).await?;
             found = understand(replaced.item)?;

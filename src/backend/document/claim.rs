@@ -9,7 +9,7 @@ use tokio::sync::Mutex as Gate;
 use tokio::task::JoinHandle;
 
 use super::arrive::{self, Entered, Own};
-use super::change::{Known, LockItem, PAUSE, Patience, Step, understand, wall_clock};
+use super::change::{Edit, Known, LockItem, PAUSE, understand, wall_clock};
 use super::client::Queues;
 use super::pace::Pace;
 use super::queue::Document;
@@ -20,6 +20,7 @@ use crate::backend::claim_state::{Cause, Publisher, Source, patience};
 use crate::clock::Alarm;
 use crate::lock::{ClaimState, Error, ErrorKind, LossReason, Moment, Request, Result};
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 
 #[derive(Debug)]
 struct Shared {
@@ -218,9 +219,9 @@ impl Shared {
             let renewed = document.renew(id);
             if renewed {
                 self.tidy(document);
-                Step::Write(true)
+                Edit::Write(true)
             } else {
-                Step::Keep(false)
+                Edit::Keep(false)
             }
         };
         let changed = self.queues.change(&self.own.name, known, Patience::Once, deadline, renew).await?;
@@ -258,7 +259,7 @@ impl Shared {
         let remove = |document: &mut Document| {
             document.remove(id, wall_clock());
             // Also where it is not there: what may still come of it is refused once the queue has changed.
-            Step::Write(())
+            Edit::Write(())
         };
         self.queues.change(&self.own.name, known, Patience::Deadline, deadline, remove).await?;
         self.publisher.leave();

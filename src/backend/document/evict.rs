@@ -1,7 +1,7 @@
 //! What is done to claims of others: removing them, asking them to leave, publishing what a holder proclaims.
 
 use super::arrive::NOTED;
-use super::change::{LockItem, Patience, Step, wall_clock};
+use super::change::{Edit, LockItem, wall_clock};
 use super::client::Queues;
 use super::queue::{Content, Document};
 use super::view::Note;
@@ -9,6 +9,7 @@ use super::{Item, Store};
 use crate::backend::{Evict, foreign};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::request::Patience;
 
 /// As [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
@@ -21,18 +22,18 @@ pub(super) async fn evict(
 ) -> FaultResult<bool> {
     if how == Evict::Ask {
         let ask = |document: &mut Document| {
-            if document.ask(id, by) { Step::Write(true) } else { Step::Keep(false) }
+            if document.ask(id, by) { Edit::Write(true) } else { Edit::Keep(false) }
         };
         let asked = queues.change(name, None, Patience::Deadline, deadline, ask).await?;
         return Ok(asked.said.unwrap_or(false));
     }
     // Noted first, so that whoever finds itself removed finds the reason.
-    let looked = queues.change(name, None, Patience::Deadline, deadline, |_| Step::Keep(())).await?;
+    let looked = queues.change(name, None, Patience::Deadline, deadline, |_| Edit::Keep(())).await?;
     let note = Note::new("evicted", by).to_bytes();
     queues.store.write_note(name, id, &note, NOTED, deadline).await?;
     let remove = |document: &mut Document| {
         // Written also if it is not there: a replacement that would add it is refused after that.
-        Step::Write(document.remove(id, wall_clock()))
+        Edit::Write(document.remove(id, wall_clock()))
     };
     let known = match looked.after {
         LockItem::Queue(known) => Some(known),
@@ -54,9 +55,9 @@ pub(super) async fn publish(
 ) -> FaultResult<bool> {
     let room = queues.store.room();
     let publish = |document: &mut Document| match document.publish(id, value) {
-        true if document.to_bytes().len() > room / 16 * 15 => Step::Keep(None),
-        true => Step::Write(Some(true)),
-        false => Step::Keep(Some(false)),
+        true if document.to_bytes().len() > room / 16 * 15 => Edit::Keep(None),
+        true => Edit::Write(Some(true)),
+        false => Edit::Keep(Some(false)),
     };
     let published = queues.change(name, None, Patience::Deadline, deadline, publish).await?;
     match published.said {

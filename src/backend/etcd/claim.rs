@@ -13,7 +13,7 @@ use super::enter::Joined;
 use super::evict::act;
 use super::fault::NO_SPACE;
 use super::follow::follow;
-use super::keys::Queue;
+use super::keys::QueueKeys;
 use super::stored::wall_clock;
 use super::wire::revoke;
 use crate::backend::{Claim, success};
@@ -94,7 +94,7 @@ impl EtcdClaim {
 /// The step that writes that a run which acquired the lock at `acquired_ms` succeeded. An exclusive claim acquired later than all
 /// that have ended. Others look whether one that acquired later has succeeded, and is not dated in the future, in a transaction
 /// inside the other, so that the queue is left whatever they find.
-fn success(queue: &Queue, mode: Mode, acquired_ms: u64) -> TxnOp {
+fn success(queue: &QueueKeys, mode: Mode, acquired_ms: u64) -> TxnOp {
     // As many digits for every time, since values are compared as bytes.
     let digits = |millis: u64| format!("{millis:013}");
     let acquired = digits(acquired_ms);

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::fault::{self, LEASE_GONE};
 use super::keep_alive::Kept;
-use super::keys::{Layout, Queue};
+use super::keys::{Layout, QueueKeys};
 use super::look::{self, Answers, Seen, Target};
 use super::stored::{Note, wall_clock};
 use super::wire::Wire;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Core {
     pub(super) wire: Arc<Wire>,
     pub(super) layout: Layout,
-    pub(super) queues: Vec<Queue>,
+    pub(super) queues: Vec<QueueKeys>,
     pub(super) mode: Mode,
     pub(super) lease: i64,
     /// What the server granted.
@@ -48,7 +48,7 @@ pub(super) struct Core {
 
 /// How the claim stands.
 #[derive(Debug)]
-pub(super) enum Position {
+pub(super) enum Place {
     /// It holds all its names: published.
     Held,
     /// It waits for one of these, in the queues of these names, after this revision.
@@ -63,7 +63,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Core {
     /// The key of the entry in a queue.
-    pub(super) fn entry(&self, queue: &Queue) -> String {
+    pub(super) fn entry(&self, queue: &QueueKeys) -> String {
         queue.entry(self.mode, self.lease)
     }
 
@@ -92,23 +92,23 @@ impl Core {
 
     /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
     /// proves the hold, if it holds: it puts the key whose revision is the token.
-    pub(super) async fn settle(&self, deadline: Moment) -> FaultResult<Position> {
+    pub(super) async fn settle(&self, deadline: Moment) -> FaultResult<Place> {
         loop {
             let slots = if let Mode::Slots(n) = self.mode { Some(n.get()) } else { None };
             let Some((seen, revision)) = self.look(slots.is_none(), deadline).await? else {
-                return Ok(Position::Gone);
+                return Ok(Place::Gone);
             };
             let targets = self.targets(&seen);
             if !targets.is_empty() {
                 self.publish_waiting(&seen, &targets);
-                return Ok(Position::Waits(targets, revision));
+                return Ok(Place::Waits(targets, revision));
             }
             let Some(slots) = slots else {
                 self.publish_held(self.granted(revision, None)?);
-                return Ok(Position::Held);
+                return Ok(Place::Held);
             };
             if self.take_slots(&seen, slots, deadline).await? {
-                return Ok(Position::Held);
+                return Ok(Place::Held);
             }
             Clock::Boot.sleep_until(clock::now() + PAUSE).await;
         }

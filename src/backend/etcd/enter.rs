@@ -6,10 +6,10 @@ use std::time::Duration;
 use etcd_client::{GetOptions, KeyValue, LeaseGrantOptions, ResponseHeader, Txn, TxnOp, TxnResponse};
 use tokio::sync::Notify;
 
-use super::core::{Core, Position};
+use super::core::{Core, Place};
 use super::evict::{self, Taken};
 use super::fault::{self, LEASE_EXISTS, LEASE_GONE, NOT_PERMITTED};
-use super::keys::{Layout, Queue};
+use super::keys::{Layout, QueueKeys};
 use super::look::{self, Answers, Seen};
 use super::queue;
 use super::stored::{Note, Stored};
@@ -24,7 +24,7 @@ use crate::net::fault::{Fault, FaultResult};
 /// A claim that has joined, how it stands, and the revision at which it does.
 pub(super) struct Joined {
     pub(super) core: Arc<Core>,
-    pub(super) place: Position,
+    pub(super) place: Place,
     pub(super) revision: i64,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Joined {
 struct Attempt<'a> {
     wire: &'a Arc<Wire>,
     layout: &'a Layout,
-    queues: Vec<Queue>,
+    queues: Vec<QueueKeys>,
     request: &'a Request,
     lease: i64,
     stored: Stored,
@@ -93,7 +93,7 @@ async fn settle(
     deadline: Moment,
 ) -> FaultResult<Joined> {
     let mut joined = stand(core, seen, deadline).await?;
-    if matches!(joined.place, Position::Gone) {
+    if matches!(joined.place, Place::Gone) {
         joined.core.conclude().await;
         return Ok(joined);
     }
@@ -110,18 +110,18 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Fa
         let revision = core.created;
         if !targets.is_empty() {
             core.publish_waiting(&seen, &targets);
-            return Ok(Joined { core, place: Position::Waits(targets, revision), revision });
+            return Ok(Joined { core, place: Place::Waits(targets, revision), revision });
         }
         if !matches!(core.mode, Mode::Slots(_)) {
             core.publish_held(core.granted(revision, None)?);
-            return Ok(Joined { core, place: Position::Held, revision });
+            return Ok(Joined { core, place: Place::Held, revision });
         }
     }
     let place = core.settle(deadline).await?;
     let revision = match &place {
-        Position::Waits(_, revision) => *revision,
+        Place::Waits(_, revision) => *revision,
         // From the entry on: what happened meanwhile is told again.
-        Position::Held | Position::Gone => core.created,
+        Place::Held | Place::Gone => core.created,
     };
     Ok(Joined { core, place, revision })
 }

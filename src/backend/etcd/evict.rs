@@ -3,7 +3,7 @@
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
 use super::fault::{self, LEASE_GONE, NO_SPACE};
-use super::keys::{Layout, Queue};
+use super::keys::{Layout, QueueKeys};
 use super::look::{self, Ahead};
 use super::queue::{self, Member, Snapshot};
 use super::stored::Note;
@@ -17,7 +17,7 @@ use crate::net::fault::FaultResult;
 pub(super) async fn evict(
     wire: &Wire,
     layout: &Layout,
-    queue: &Queue,
+    queue: &QueueKeys,
     id: ClaimId,
     how: Evict,
     by: &Holder,
@@ -56,7 +56,7 @@ pub(super) async fn withdraw(
 /// As [`crate::backend::Backend::evict_foreign`].
 pub(super) async fn evict_foreign(
     wire: &Wire,
-    queue: &Queue,
+    queue: &QueueKeys,
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {
@@ -71,7 +71,7 @@ pub(super) async fn evict_foreign(
 async fn ask(
     wire: &Wire,
     layout: &Layout,
-    queue: &Queue,
+    queue: &QueueKeys,
     id: ClaimId,
     by: &Holder,
     deadline: Moment,
@@ -100,7 +100,7 @@ pub(super) enum Taken {
 pub(super) async fn take_out(
     wire: &Wire,
     layout: &Layout,
-    queue: &Queue,
+    queue: &QueueKeys,
     id: ClaimId,
     only_waiting: bool,
     note: &Note,
@@ -111,7 +111,7 @@ pub(super) async fn take_out(
         let Some(at) = snapshot.position(id) else { return Ok(Taken::Absent) };
         let member = &snapshot.members[at];
         let names = member.stored.as_ref().map(|s| s.record.names(&queue.name)).unwrap_or_default();
-        let queues: Vec<Queue> = names.iter().map(|name| layout.queue(name)).collect();
+        let queues: Vec<QueueKeys> = names.iter().map(|name| layout.queue(name)).collect();
         let all = queue::read_all(wire, &queues, deadline).await?;
         let mut compares = vec![look::stands(member.key.clone(), member.created)];
         // Nor has it been given a slot meanwhile.
@@ -152,7 +152,7 @@ pub(super) async fn take_out(
 }
 
 /// Entries before the claim in one of its queues that keep it waiting.
-fn guards(queues: &[Queue], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
+fn guards(queues: &[QueueKeys], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
     let each = queues.iter().zip(all).map(|(queue, snapshot)| {
         let Some(at) = snapshot.position(id) else { return Vec::new() };
         snapshot.before(at).guards(queue, snapshot.members[at].mode)
@@ -161,7 +161,7 @@ fn guards(queues: &[Queue], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
 }
 
 /// The steps that remove all entries of a claim. What else hangs on the lease means nothing without them.
-fn removal(queues: &[Queue], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
+fn removal(queues: &[QueueKeys], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
     let (mode, lease) = (member.mode, member.lease);
     let mut steps = Vec::new();
     for (queue, snapshot) in queues.iter().zip(all) {
@@ -187,7 +187,7 @@ pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<
 
 /// An attempt to enter may have got its lease and not yet its entry; without the lease it never will. Says whether nothing of it
 /// is in `queue`.
-async fn end_bare_lease(wire: &Wire, queue: &Queue, lease: i64, deadline: Moment) -> FaultResult<bool> {
+async fn end_bare_lease(wire: &Wire, queue: &QueueKeys, lease: i64, deadline: Moment) -> FaultResult<bool> {
     let lives = wire.call(deadline, |mut c| async move {
         c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etcd_client::{Client, EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
-use super::core::{Core, Position};
+use super::core::{Core, Place};
 use super::dial::Connection;
 use super::fault::LEASE_GONE;
 use super::keys;
@@ -26,15 +26,15 @@ const OPEN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Follows until the claim is over or left. `place` is how it stands at `revision`.
-pub(super) async fn follow(core: Arc<Core>, mut place: Position, mut revision: i64) {
-    if matches!(place, Position::Gone) {
+pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64) {
+    if matches!(place, Place::Gone) {
         return core.conclude().await;
     }
-    if matches!(place, Position::Held) {
+    if matches!(place, Place::Held) {
         Clock::Boot.sleep_until(clock::now() + SHORT_HOLD).await;
     }
     loop {
-        if let Position::Waits(_, at) = &place {
+        if let Place::Waits(_, at) = &place {
             revision = *at;
         }
         if let Some((connection, mut stream)) = Box::pin(open(&core, &place, revision)).await {
@@ -46,10 +46,10 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Position, mut revision: i
                 }
                 match look(&core, &mut revision).await {
                     None => return,
-                    Some(Position::Gone) => return core.conclude().await,
+                    Some(Place::Gone) => return core.conclude().await,
                     // What waits for nothing any more keeps the stream: the rest of it is still of use.
-                    Some(Position::Held) => {}
-                    Some(Position::Waits(targets, at)) => {
+                    Some(Place::Held) => {}
+                    Some(Place::Waits(targets, at)) => {
                         if aim(&mut stream, &core, &targets, at + 1).await.is_err() {
                             break;
                         }
@@ -61,7 +61,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Position, mut revision: i
             Clock::Boot.sleep_until(clock::now() + PAUSE).await;
         }
         place = match look(&core, &mut revision).await {
-            Some(Position::Gone) => return core.conclude().await,
+            Some(Place::Gone) => return core.conclude().await,
             Some(place) => place,
             None => return,
         };
@@ -69,7 +69,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Position, mut revision: i
 }
 
 /// How the claim stands now, as soon as a server tells; `None` once it has left.
-async fn look(core: &Core, revision: &mut i64) -> Option<Position> {
+async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
     loop {
         if core.publisher.is_over() {
             return None;
@@ -77,9 +77,9 @@ async fn look(core: &Core, revision: &mut i64) -> Option<Position> {
         let deadline = clock::now() + core.ttl;
         let place = if core.is_held() {
             core.still_stands(deadline).await.map(|at| {
-                at.map_or(Position::Gone, |at| {
+                at.map_or(Place::Gone, |at| {
                     *revision = at;
-                    Position::Held
+                    Place::Held
                 })
             })
         } else {
@@ -106,7 +106,7 @@ enum End {
     Failed,
 }
 
-async fn open(core: &Core, place: &Position, revision: i64) -> Option<(Arc<Connection>, WatchStream)> {
+async fn open(core: &Core, place: &Place, revision: i64) -> Option<(Arc<Connection>, WatchStream)> {
     let connection = core.wire.ready(clock::now() + OPEN).await.ok()?;
     let opening = begin(&connection.client, core, place, revision + 1);
     let stream = opened_in_time(&core.wire, &connection, opening).await?;
@@ -175,13 +175,13 @@ fn puts(revision: i64) -> WatchOptions {
 async fn begin(
     client: &Client,
     core: &Core,
-    place: &Position,
+    place: &Place,
     revision: i64,
 ) -> Result<WatchStream, etcd_client::Error> {
     let note = core.layout.note(core.lease);
     let mut client = client.clone();
     let mut stream = Box::pin(client.watch(note, Some(puts(revision)))).await?;
-    if let Position::Waits(targets, _) = place {
+    if let Place::Waits(targets, _) = place {
         aim(&mut stream, core, targets, revision).await?;
     }
     for queue in &core.queues {

@@ -45,7 +45,7 @@ pub(super) struct Layout {
 
 /// The keys of one lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueKeys {
     /// The lock.
     pub(super) name: LockName,
     base: String,
@@ -95,10 +95,10 @@ impl Layout {
         if self.encoded { '%' } else { '\u{1}' }
     }
 
-    pub(super) fn queue(&self, name: &LockName) -> Queue {
+    pub(super) fn queue(&self, name: &LockName) -> QueueKeys {
         let text = if self.encoded { name.percent_encoded() } else { name.to_string() };
         let base = format!("{}{text}", self.prefix);
-        Queue { name: name.clone(), side: format!("{base}{}", self.mark()), base }
+        QueueKeys { name: name.clone(), side: format!("{base}{}", self.mark()), base }
     }
 
     /// What somebody has to say to the claim on this lease.
@@ -139,7 +139,7 @@ impl Layout {
     }
 }
 
-impl Queue {
+impl QueueKeys {
     /// The key by which an entry stands in the queue.
     pub(super) fn entry(&self, mode: Mode, lease: i64) -> String {
         let place = match mode {

@@ -6,7 +6,7 @@ use etcd_client::{
 };
 
 use super::fault;
-use super::keys::{self, Queue, Span};
+use super::keys::{self, QueueKeys, Span};
 use super::stored::{Hold, Stored, instant};
 use crate::lock::{Entry, Mode};
 use crate::net::fault::FaultResult;
@@ -76,7 +76,7 @@ pub(super) fn put(key: String, value: impl Into<Vec<u8>>, lease: i64) -> TxnOp {
 }
 
 /// The reads of one look; `created` is the claim's own revision, or `None` in the transaction that makes it.
-pub(super) fn reads(queue: &Queue, mode: Mode, created: Option<i64>) -> Vec<TxnOp> {
+pub(super) fn reads(queue: &QueueKeys, mode: Mode, created: Option<i64>) -> Vec<TxnOp> {
     let mut options = created_first(GetOptions::new()).with_keys_only();
     if let Some(created) = created {
         options = options.with_max_create_revision(created - 1);
@@ -146,7 +146,7 @@ fn slot(kv: &KeyValue) -> Option<u32> {
 
 impl Seen {
     /// What an entry of `mode` waits for; `None` if it holds. See [`crate::lock::queue::held`].
-    pub(super) fn target(&self, queue: &Queue, mode: Mode) -> Option<Target> {
+    pub(super) fn target(&self, queue: &QueueKeys, mode: Mode) -> Option<Target> {
         let newest = |blocks: &dyn Fn(&[u8]) -> bool| {
             self.ahead.iter().rev().find(|a| blocks(&a.key)).map(|a| Target::Gone(a.key.clone()))
         };
@@ -168,7 +168,7 @@ impl Seen {
 
     /// Entries ahead of which one at least must go before an entry of `mode` holds: as long as all of them
     /// stand, it waits.
-    pub(super) fn guards(&self, queue: &Queue, mode: Mode) -> Vec<Ahead> {
+    pub(super) fn guards(&self, queue: &QueueKeys, mode: Mode) -> Vec<Ahead> {
         match self.target(queue, mode) {
             None => Vec::new(),
             Some(Target::Gone(key)) => self.ahead.iter().filter(|a| a.key == key).cloned().collect(),
@@ -186,7 +186,7 @@ impl Seen {
 }
 
 /// The put that proves a hold, whose revision is the token.
-pub(super) fn proof(queue: &Queue, lease: i64, slot: Option<u32>) -> TxnOp {
+pub(super) fn proof(queue: &QueueKeys, lease: i64, slot: Option<u32>) -> TxnOp {
     put(queue.hold(lease), Hold::now(slot).to_text(), lease)
 }
 
@@ -197,7 +197,7 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    fn queue() -> Queue {
+    fn queue() -> QueueKeys {
         keys::Layout::new(&keys::Prefix::default()).queue(&LockName::new("a").expect("valid"))
     }
 

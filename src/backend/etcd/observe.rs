@@ -9,7 +9,7 @@ use etcd_client::{Event, KeyValue, WatchOptions, WatchStream};
 use super::dial::Connection;
 use super::fault;
 use super::follow::{opened_in_time, renew_token};
-use super::keys::Queue;
+use super::keys::QueueKeys;
 use super::queue::{self, Member, TIMED};
 use super::wire::Wire;
 use crate::backend::observe::{LOOK, Watched};
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// One queue, and the stream by which the server tells of its changes.
 pub(super) struct WatchedQueue {
     wire: Arc<Wire>,
-    queue: Queue,
+    queue: QueueKeys,
     stream: Option<(Arc<Connection>, WatchStream)>,
     /// The revision at which it was read last.
     seen: i64,
@@ -38,7 +38,7 @@ impl std::fmt::Debug for WatchedQueue {
 }
 
 impl WatchedQueue {
-    pub(super) fn new(wire: Arc<Wire>, queue: Queue) -> Self {
+    pub(super) fn new(wire: Arc<Wire>, queue: QueueKeys) -> Self {
         Self { wire, queue, stream: None, seen: 0, waited: HashSet::new() }
     }
 
@@ -73,7 +73,7 @@ impl WatchedQueue {
 
 async fn begin(
     connection: &Connection,
-    queue: &Queue,
+    queue: &QueueKeys,
     revision: i64,
 ) -> Result<WatchStream, etcd_client::Error> {
     let of = |end: String| Some(WatchOptions::new().with_start_revision(revision).with_range(end));

@@ -3,7 +3,7 @@
 use etcd_client::{PutOptions, Txn, TxnOp};
 
 use super::evict::act;
-use super::keys::Queue;
+use super::keys::QueueKeys;
 use super::look;
 use super::queue;
 use super::wire::Wire;
@@ -14,7 +14,7 @@ use crate::net::fault::FaultResult;
 /// record. An entry that was seen to hold does so until it goes, and the transaction needs it.
 pub(super) async fn publish(
     wire: &Wire,
-    queue: &Queue,
+    queue: &QueueKeys,
     id: ClaimId,
     value: &str,
     deadline: Moment,

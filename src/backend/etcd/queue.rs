@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use etcd_client::{GetOptions, KeyValue, ResponseHeader, Txn};
 
 use super::fault::{self, LEASE_GONE};
-use super::keys::{self, Layout, Queue};
+use super::keys::{self, Layout, QueueKeys};
 use super::look::{self, Ahead, Answers, Seen};
 use super::stored::{Hold, Stored, instant};
 use super::wire::Wire;
@@ -41,7 +41,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    fn of(entries: &[KeyValue], beside: &[KeyValue], queue: &Queue, revision: i64) -> Self {
+    fn of(entries: &[KeyValue], beside: &[KeyValue], queue: &QueueKeys, revision: i64) -> Self {
         let (first, end) = queue.records();
         let (hold_first, hold_end) = queue.holds();
         let within = |key: &[u8], a: &str, z: &str| key >= a.as_bytes() && key < z.as_bytes();
@@ -134,13 +134,17 @@ impl Member {
 }
 
 /// Reads a queue at one revision.
-pub(super) async fn read(wire: &Wire, queue: &Queue, deadline: Moment) -> FaultResult<Snapshot> {
+pub(super) async fn read(wire: &Wire, queue: &QueueKeys, deadline: Moment) -> FaultResult<Snapshot> {
     let snapshots = read_all(wire, std::slice::from_ref(queue), deadline).await?;
     snapshots.into_iter().next().ok_or_else(|| fault::corrupt("an answer is missing"))
 }
 
 /// Reads several queues, as many at one revision as one transaction can.
-pub(super) async fn read_all(wire: &Wire, queues: &[Queue], deadline: Moment) -> FaultResult<Vec<Snapshot>> {
+pub(super) async fn read_all(
+    wire: &Wire,
+    queues: &[QueueKeys],
+    deadline: Moment,
+) -> FaultResult<Vec<Snapshot>> {
     let mut snapshots = Vec::with_capacity(queues.len());
     for queues in queues.chunks(look::MOST_OPERATIONS / 2) {
         let each = queues.iter().flat_map(|queue| [queue.entries(), queue.beside()]);
@@ -158,7 +162,7 @@ pub(super) async fn read_all(wire: &Wire, queues: &[Queue], deadline: Moment) ->
 }
 
 /// As [`crate::backend::Backend::inspect`].
-pub(super) async fn inspect(wire: &Wire, queue: &Queue, deadline: Moment) -> FaultResult<LockStatus> {
+pub(super) async fn inspect(wire: &Wire, queue: &QueueKeys, deadline: Moment) -> FaultResult<LockStatus> {
     let snapshot = read(wire, queue, deadline).await?;
     let mut status = snapshot.status(&queue.name);
     add_times(wire, &snapshot.members, &mut status, TIMED, deadline).await?;
@@ -200,7 +204,7 @@ pub(super) async fn list(
     let mut names = names(wire, layout, beginning, deadline).await?;
     names.sort();
     names.dedup();
-    let queues: Vec<Queue> = names.iter().map(|name| layout.queue(name)).collect();
+    let queues: Vec<QueueKeys> = names.iter().map(|name| layout.queue(name)).collect();
     let mut statuses = Vec::with_capacity(queues.len());
     let mut left = TIMED;
     for (queue, snapshot) in queues.iter().zip(read_all(wire, &queues, deadline).await?) {

@@ -15,7 +15,7 @@ use super::core::{Core, lock};
 use super::evict::act;
 use super::fault::LEASE_GONE;
 use super::keep_alive::{Kept, keep_and_check, term};
-use super::keys::{Layout, Queue};
+use super::keys::{Layout, QueueKeys};
 use super::look::{self, Answers, Seen};
 use super::queue;
 use super::wire::Wire;
@@ -75,7 +75,7 @@ impl Core {
 pub(super) async fn renew_alone(
     wire: &Wire,
     layout: &Layout,
-    queue: &Queue,
+    queue: &QueueKeys,
     id: ClaimId,
     deadline: Moment,
 ) -> FaultResult<bool> {

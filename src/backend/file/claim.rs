@@ -15,7 +15,7 @@ use super::fifo::Listener;
 use super::grant::{self, QueuedClaim};
 use super::guard::Guard;
 use super::presence::Presence;
-use super::promote::{Step, removed};
+use super::promote::{Review, removed};
 use super::queue::Fixed;
 use super::reservation::reserve;
 use super::storage::guards;
@@ -50,8 +50,8 @@ impl FileClaim {
         let mut guards = guards(&self.queues(), deadline).await?;
         loop {
             match self.review(began)? {
-                Step::Settled => return Ok(()),
-                Step::Reserve(queue) => guards = reserve(queue, guards, deadline).await?,
+                Review::Settled => return Ok(()),
+                Review::Reserve(queue) => guards = reserve(queue, guards, deadline).await?,
             }
         }
     }

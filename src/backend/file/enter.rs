@@ -12,7 +12,7 @@ use super::hold::Hold;
 use super::promote::waiting;
 use super::queue::{Details, FIXED, Fixed, Mark, Record, State, Which, mark_line, record_line};
 use super::reservation::reserve;
-use super::storage::{Queue, QueueFile, guards};
+use super::storage::{QueueFile, ReadQueue, guards};
 use super::token;
 use crate::backend::mixing::{Use, mismatch};
 use crate::backend::record::{ancestor_ids, ancestor_names};
@@ -21,7 +21,7 @@ use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 
 /// What entering came to.
-enum Step {
+enum Progress {
     Joined(Box<FileClaim>),
     /// Tokens must be reserved in the queue of this index first.
     Reserve(usize),
@@ -53,8 +53,8 @@ pub(super) async fn enter(
         }
         loop {
             match try_enter(&queues, request, began)? {
-                Step::Joined(claim) => return Ok(*claim),
-                Step::Reserve(index) => {
+                Progress::Joined(claim) => return Ok(*claim),
+                Progress::Reserve(index) => {
                     guards = reserve(Arc::clone(&queues[index]), guards, deadline).await?;
                 }
             }
@@ -63,7 +63,7 @@ pub(super) async fn enter(
 }
 
 /// Under the guards: all of it, or nothing.
-fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> FaultResult<Step> {
+fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> FaultResult<Progress> {
     let mut queues = Vec::with_capacity(files.len());
     for file in files {
         let mut queue = file.read(None)?;
@@ -91,7 +91,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
     let holds = !waits && busy.is_none();
     if holds {
         if let Some(index) = queues.iter().position(|l| !token::ready(&l.header, files[0].directory.boot())) {
-            return Ok(Step::Reserve(index));
+            return Ok(Progress::Reserve(index));
         }
     } else {
         for place in &mut places {
@@ -122,7 +122,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
     } else {
         inner.state = waiting(&inner, &queues);
     }
-    Ok(Step::Joined(Box::new(FileClaim::new(request, inner))))
+    Ok(Progress::Joined(Box::new(FileClaim::new(request, inner))))
 }
 
 /// The lock's own FIFO, for a claim on one name that finds no record in its queue. So nobody can take another
@@ -130,7 +130,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
 ///
 /// It saves an inode made and deleted by every run that meets nobody; ext4 does not reuse a deleted one for
 /// seconds, and searches longer and longer for another.
-fn kept_fifo(files: &[Arc<QueueFile>], queues: &[Queue]) -> Option<Arc<OwnedFd>> {
+fn kept_fifo(files: &[Arc<QueueFile>], queues: &[ReadQueue]) -> Option<Arc<OwnedFd>> {
     let ([file], [queue]) = (files, queues) else { return None };
     let empty = queue.image.records.iter().all(|r| r.fixed.state == State::Gone);
     if empty { fifo::keep(&file.directory, &file.files.kept_fifo(), &file.files.unready()) } else { None }
@@ -151,7 +151,7 @@ fn own_fifo(
 }
 
 /// Wakes the superseded and those who stood behind them.
-fn tell(files: &[Arc<QueueFile>], queues: &[Queue], victims: &[Vec<Record>]) -> FaultResult<()> {
+fn tell(files: &[Arc<QueueFile>], queues: &[ReadQueue], victims: &[Vec<Record>]) -> FaultResult<()> {
     let mut told = Ok(());
     for (file, (queue, victims)) in files.iter().zip(queues.iter().zip(victims)) {
         for victim in victims {
@@ -177,7 +177,7 @@ fn first_record(request: &Request) -> Fixed {
 }
 
 /// Refuses a queue of another kind (C15), and a claim that is there already.
-fn check_kinds(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultResult<()> {
+fn check_kinds(file: &QueueFile, queue: &mut ReadQueue, request: &Request) -> FaultResult<()> {
     let suspicious = |r: &Record| {
         r.fixed.id == request.id || (r.fixed.state.in_queue() && !r.fixed.mode.mixes_with(request.mode))
     };
@@ -204,7 +204,7 @@ fn check_kinds(file: &QueueFile, queue: &mut Queue, request: &Request) -> FaultR
 }
 
 /// Takes older waiters that also said so out of the queue as it was read, not yet out of its file.
-fn take_out_older(file: &QueueFile, queue: &mut Queue) -> FaultResult<Vec<Record>> {
+fn take_out_older(file: &QueueFile, queue: &mut ReadQueue) -> FaultResult<Vec<Record>> {
     let holders = grant::holders(file, queue)?;
     let mut victims = Vec::new();
     for record in &mut queue.image.records {
@@ -222,7 +222,7 @@ fn take_out_older(file: &QueueFile, queue: &mut Queue) -> FaultResult<Vec<Record
 /// Takes the victims out of the files, each with who did it. That is written first, since it may find no room.
 fn supersede(
     files: &[Arc<QueueFile>],
-    queues: &mut [Queue],
+    queues: &mut [ReadQueue],
     victims: &[Vec<Record>],
     request: &Request,
 ) -> FaultResult<()> {
@@ -243,7 +243,7 @@ fn supersede(
 /// Writes the record into all queues, as a hold if the locks were taken.
 fn write(
     places: &mut [QueuedClaim],
-    queues: &mut [Queue],
+    queues: &mut [ReadQueue],
     request: &Request,
     holds: bool,
 ) -> FaultResult<()> {

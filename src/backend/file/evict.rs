@@ -7,7 +7,7 @@ use super::directory::Directory;
 use super::fifo::{self, Life};
 use super::grant;
 use super::queue::{Mark, Record, State, mark_line};
-use super::storage::{Queue, QueueFile, guards};
+use super::storage::{QueueFile, ReadQueue, guards};
 use crate::backend::Evict;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -22,7 +22,7 @@ pub(super) struct Eviction<'a> {
 /// One of the claim's queues, as read.
 struct ClaimQueue {
     file: Arc<QueueFile>,
-    queue: Queue,
+    queue: ReadQueue,
     record: Record,
 }
 

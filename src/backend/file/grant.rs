@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::fifo::Life;
 use super::hold::Hold;
 use super::queue::{Fixed, Record, State};
-use super::storage::{Queue, QueueFile};
+use super::storage::{QueueFile, ReadQueue};
 use crate::lock::{Mode, queue};
 use crate::net::fault::FaultResult;
 
@@ -56,7 +56,7 @@ fn slots_of(mode: Mode) -> usize {
 /// That is [`queue::held`] without looking at every record: who holds is a prefix of the queue, and each
 /// waiter watches the one before it (or, at the head of the waiters for slots, every holder), so that any
 /// death is noticed by the one whom it concerns.
-pub(super) fn ahead(file: &QueueFile, queue: &mut Queue, mode: Mode, at: u64) -> FaultResult<Ahead> {
+pub(super) fn ahead(file: &QueueFile, queue: &mut ReadQueue, mode: Mode, at: u64) -> FaultResult<Ahead> {
     loop {
         let before: Vec<usize> = (0..queue.image.records.len())
             .filter(|i| queue.image.records[*i].at < at && queue.image.records[*i].fixed.state.in_queue())
@@ -74,7 +74,12 @@ pub(super) fn ahead(file: &QueueFile, queue: &mut Queue, mode: Mode, at: u64) ->
     }
 }
 
-fn among_holders(file: &QueueFile, queue: &mut Queue, before: &[usize], slots: usize) -> FaultResult<Ahead> {
+fn among_holders(
+    file: &QueueFile,
+    queue: &mut ReadQueue,
+    before: &[usize],
+    slots: usize,
+) -> FaultResult<Ahead> {
     let mut watch = Vec::with_capacity(before.len());
     for index in before.iter().rev() {
         watch.extend(alive(file, queue, *index)?);
@@ -83,7 +88,7 @@ fn among_holders(file: &QueueFile, queue: &mut Queue, before: &[usize], slots: u
 }
 
 /// The FIFO of the record at `index` if its claim lives; else buries it, in the image too.
-fn alive(file: &QueueFile, queue: &mut Queue, index: usize) -> FaultResult<Option<OwnedFd>> {
+fn alive(file: &QueueFile, queue: &mut ReadQueue, index: usize) -> FaultResult<Option<OwnedFd>> {
     let record = &queue.image.records[index];
     match file.life(queue, record)? {
         Life::Alive(fifo) => Ok(Some(fifo)),
@@ -96,13 +101,13 @@ fn alive(file: &QueueFile, queue: &mut Queue, index: usize) -> FaultResult<Optio
 }
 
 /// Buries the dead at the front of the queue: readers that were killed are in nobody's way, and would stay.
-pub(super) fn bury_front(file: &QueueFile, queue: &mut Queue) -> FaultResult<()> {
+pub(super) fn bury_front(file: &QueueFile, queue: &mut ReadQueue) -> FaultResult<()> {
     while !queue.image.records.is_empty() && alive(file, queue, 0)?.is_none() {}
     Ok(())
 }
 
 /// How many of the first live records hold by the rule; stops probing at the first that does not.
-pub(super) fn holders(file: &QueueFile, queue: &Queue) -> FaultResult<Vec<Record>> {
+pub(super) fn holders(file: &QueueFile, queue: &ReadQueue) -> FaultResult<Vec<Record>> {
     let (mut modes, mut holders) = (Vec::new(), Vec::new());
     for record in queue.image.records.iter().filter(|r| r.fixed.state.in_queue()) {
         if let Life::Alive(_) = file.life(queue, record)? {
@@ -117,7 +122,7 @@ pub(super) fn holders(file: &QueueFile, queue: &Queue) -> FaultResult<Vec<Record
 }
 
 /// Wakes those whom the record behind which they stand no longer holds up: all that can be, also after a failure.
-pub(super) fn wake_behind(file: &QueueFile, queue: &Queue, gone: &Record) -> FaultResult<()> {
+pub(super) fn wake_behind(file: &QueueFile, queue: &ReadQueue, gone: &Record) -> FaultResult<()> {
     let mut result = Ok(());
     let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
     for record in queue.image.records.iter().filter(waiting) {
@@ -131,7 +136,7 @@ pub(super) fn wake_behind(file: &QueueFile, queue: &Queue, gone: &Record) -> Fau
 
 /// Takes the lock files of all places, or none; says which place it was that somebody outside of the queue
 /// has.
-pub(super) fn take(places: &mut [QueuedClaim], queues: &[Queue]) -> FaultResult<Option<usize>> {
+pub(super) fn take(places: &mut [QueuedClaim], queues: &[ReadQueue]) -> FaultResult<Option<usize>> {
     for index in 0..places.len() {
         let taken = take_one(&mut places[index], &queues[index]);
         if !matches!(taken, Ok(true)) {
@@ -162,7 +167,7 @@ pub(super) fn withdraw(places: &mut [QueuedClaim]) -> FaultResult<()> {
     Ok(())
 }
 
-fn take_one(place: &mut QueuedClaim, queue: &Queue) -> FaultResult<bool> {
+fn take_one(place: &mut QueuedClaim, queue: &ReadQueue) -> FaultResult<bool> {
     let directory = Arc::clone(&place.queue.directory);
     let exclusive = place.fixed.mode == Mode::Exclusive;
     if !place.hold.try_lock(&directory, exclusive)? {
@@ -174,7 +179,7 @@ fn take_one(place: &mut QueuedClaim, queue: &Queue) -> FaultResult<bool> {
     }
 }
 
-fn take_slot(place: &mut QueuedClaim, queue: &Queue, slots: u32) -> FaultResult<bool> {
+fn take_slot(place: &mut QueuedClaim, queue: &ReadQueue, slots: u32) -> FaultResult<bool> {
     let directory = Arc::clone(&place.queue.directory);
     if let Some((_, slot)) = &mut place.slot
         && slot.try_lock(&directory, true)?

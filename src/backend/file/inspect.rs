@@ -15,7 +15,7 @@ use super::guard;
 use super::locker::{Locker, Locks, lockers};
 use super::names::base_of_queue;
 use super::queue::{Mark, Record, State};
-use super::storage::{Queue, QueueFile};
+use super::storage::{QueueFile, ReadQueue};
 use crate::backend::record::parsed;
 use crate::backend::{foreign, success};
 use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
@@ -26,7 +26,7 @@ fn time(micros: u64) -> SystemTime {
 }
 
 /// The owner of `record`, with its latest label.
-fn labelled(queue: &Queue, record: &Record, mut holder: Holder) -> Holder {
+fn labelled(queue: &ReadQueue, record: &Record, mut holder: Holder) -> Holder {
     if let Some((_, _, label)) = queue.image.mark(Mark::Label, record.fixed.id) {
         holder.label = serde_json::from_slice(label).ok().or(holder.label);
     }
@@ -34,7 +34,7 @@ fn labelled(queue: &Queue, record: &Record, mut holder: Holder) -> Holder {
 }
 
 /// `record` as seen from outside; `ahead` if it waits.
-pub(super) fn entry(queue: &Queue, record: &Record, ahead: Option<u32>) -> Entry {
+pub(super) fn entry(queue: &ReadQueue, record: &Record, ahead: Option<u32>) -> Entry {
     let fixed = &record.fixed;
     let details = queue.image.details(record);
     let (ancestors, related) = details.as_ref().map_or_else(Default::default, |details| {

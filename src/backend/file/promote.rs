@@ -8,13 +8,13 @@ use super::fifo::Watch;
 use super::grant;
 use super::inspect;
 use super::queue::{Fixed, Mark, Record, State};
-use super::storage::{Queue, QueueFile};
+use super::storage::{QueueFile, ReadQueue};
 use super::token;
 use crate::lock::{ClaimState, Holder, LossReason, Mode, Moment};
 use crate::net::fault::FaultResult;
 
 /// What a review came to.
-pub(super) enum Step {
+pub(super) enum Review {
     Settled,
     /// Tokens must be reserved in this queue first.
     Reserve(Arc<QueueFile>),
@@ -22,16 +22,16 @@ pub(super) enum Step {
 
 impl FileClaim {
     /// Under the guards: reads the records, takes the locks if it is this claim's turn.
-    pub(super) fn review(&self, began: Moment) -> FaultResult<Step> {
+    pub(super) fn review(&self, began: Moment) -> FaultResult<Review> {
         let inner = &mut *self.inner();
         if inner.is_over() {
-            return Ok(Step::Settled);
+            return Ok(Review::Settled);
         }
         let mut queues = Vec::with_capacity(inner.places.len());
         for place in &inner.places {
             if place.queue.is_unlinked()? {
                 inner.state = ClaimState::Lost(removed(&place.queue.path()));
-                return Ok(Step::Settled);
+                return Ok(Review::Settled);
             }
             queues.push(place.queue.read(Some(place.end))?);
         }
@@ -42,16 +42,16 @@ impl FileClaim {
                 inner.watches.clear();
             }
             inner.state = state;
-            return Ok(Step::Settled);
+            return Ok(Review::Settled);
         }
         if inner.grant.is_some() {
-            return Ok(Step::Settled);
+            return Ok(Review::Settled);
         }
         self.try_take(inner, &mut queues, began)
     }
 
     /// What others did to the claim, if anything.
-    fn verdict(&self, inner: &Inner, queues: &[Queue]) -> FaultResult<Option<ClaimState>> {
+    fn verdict(&self, inner: &Inner, queues: &[ReadQueue]) -> FaultResult<Option<ClaimState>> {
         let mut asked = None;
         for (place, queue) in inner.places.iter().zip(queues) {
             let own = queue.image.records.iter().find(|r| r.at == place.at && r.fixed.id == self.id);
@@ -75,7 +75,7 @@ impl FileClaim {
         Ok(asked.map(|by| ClaimState::AskedToLeave { by }))
     }
 
-    fn try_take(&self, inner: &mut Inner, queues: &mut [Queue], began: Moment) -> FaultResult<Step> {
+    fn try_take(&self, inner: &mut Inner, queues: &mut [ReadQueue], began: Moment) -> FaultResult<Review> {
         let (mut waits, mut watch) = (false, Vec::new());
         for (place, queue) in inner.places.iter().zip(queues.iter_mut()) {
             let ahead = grant::ahead(&place.queue, queue, place.fixed.mode, place.at)?;
@@ -93,11 +93,11 @@ impl FileClaim {
             Self::block(inner, queues, busy)?;
         }
         inner.watches = watch.into_iter().map(|f| Watch::new(f).map(Arc::new)).collect::<FaultResult<_>>()?;
-        Ok(Step::Settled)
+        Ok(Review::Settled)
     }
 
     /// Waits, in a thread, for somebody outside of the queue to let go of the lock file.
-    fn block(inner: &mut Inner, queues: &[Queue], busy: usize) -> FaultResult<()> {
+    fn block(inner: &mut Inner, queues: &[ReadQueue], busy: usize) -> FaultResult<()> {
         let place = &mut inner.places[busy];
         let directory = Arc::clone(&place.queue.directory);
         if place.fixed.state != State::Blocked {
@@ -120,10 +120,15 @@ impl FileClaim {
         Ok(())
     }
 
-    fn publish_hold(&self, inner: &mut Inner, queues: &mut [Queue], began: Moment) -> FaultResult<Step> {
+    fn publish_hold(
+        &self,
+        inner: &mut Inner,
+        queues: &mut [ReadQueue],
+        began: Moment,
+    ) -> FaultResult<Review> {
         for (place, queue) in inner.places.iter().zip(queues.iter()) {
             if !token::ready(&queue.header, place.queue.directory.boot()) {
-                return Ok(Step::Reserve(Arc::clone(&place.queue)));
+                return Ok(Review::Reserve(Arc::clone(&place.queue)));
             }
         }
         let since = token::wall();
@@ -145,12 +150,12 @@ impl FileClaim {
             let _ = grant::wake_behind(&place.queue, &queue, &own);
         }
         self.news.notify_waiters();
-        Ok(Step::Settled)
+        Ok(Review::Settled)
     }
 }
 
 /// The state of a claim that waits: where, and behind whom.
-pub(super) fn waiting(inner: &Inner, queues: &[Queue]) -> ClaimState {
+pub(super) fn waiting(inner: &Inner, queues: &[ReadQueue]) -> ClaimState {
     let mut most: Option<(usize, usize)> = None;
     for (index, (place, queue)) in inner.places.iter().zip(queues).enumerate() {
         let ahead =

@@ -46,7 +46,7 @@ pub(super) struct QueueFile {
 
 /// A queue as read under its guard.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct ReadQueue {
     pub(super) header: Header,
     /// Whether the header on disk is not this one in what matters for finding records.
     pub(super) unwritten: bool,
@@ -128,7 +128,7 @@ impl QueueFile {
     }
 
     /// Reads the queue, up to the first record that ends behind the offset `until`, or all of it.
-    pub(super) fn read(&self, until: Option<u64>) -> FaultResult<Queue> {
+    pub(super) fn read(&self, until: Option<u64>) -> FaultResult<ReadQueue> {
         let mut bytes = vec![0; CHUNK];
         let got = self.pread(&mut bytes, 0)?;
         bytes.truncate(got);
@@ -160,7 +160,7 @@ impl QueueFile {
         }
         let image = Image::parse(header.start, bytes, until);
         let whole = end && !image.cut;
-        Ok(Queue { header, unwritten, image, whole })
+        Ok(ReadQueue { header, unwritten, image, whole })
     }
 
     fn pread(&self, buffer: &mut [u8], at: u64) -> FaultResult<usize> {
@@ -252,7 +252,7 @@ impl QueueFile {
     /// unwritten or `header_too`. Says where it begins.
     pub(super) fn append(
         &self,
-        queue: &mut Queue,
+        queue: &mut ReadQueue,
         text: &[u8],
         whole: usize,
         header_too: bool,
@@ -346,7 +346,7 @@ impl QueueFile {
     }
 
     /// The name of the FIFO of `record`'s claim.
-    pub(super) fn fifo_of(&self, queue: &Queue, record: &Record) -> FaultResult<String> {
+    pub(super) fn fifo_of(&self, queue: &ReadQueue, record: &Record) -> FaultResult<String> {
         let id = record.fixed.id;
         match record.fixed.fifo {
             Which::Kept => return Ok(self.files.kept_fifo()),
@@ -361,12 +361,12 @@ impl QueueFile {
     }
 
     /// Whether the claim of `record` lives.
-    pub(super) fn life(&self, queue: &Queue, record: &Record) -> FaultResult<Life> {
+    pub(super) fn life(&self, queue: &ReadQueue, record: &Record) -> FaultResult<Life> {
         fifo::probe(&self.directory, &self.fifo_of(queue, record)?)
     }
 
     /// Takes a dead claim's record and FIFO away.
-    pub(super) fn bury(&self, queue: &Queue, record: &Record) -> FaultResult<()> {
+    pub(super) fn bury(&self, queue: &ReadQueue, record: &Record) -> FaultResult<()> {
         if record.fixed.fifo != Which::Kept {
             self.directory.unlink(&self.fifo_of(queue, record)?);
         }
@@ -374,7 +374,7 @@ impl QueueFile {
     }
 
     /// Tells the claim of `record` to look again.
-    pub(super) fn wake(&self, queue: &Queue, record: &Record) -> FaultResult<()> {
+    pub(super) fn wake(&self, queue: &ReadQueue, record: &Record) -> FaultResult<()> {
         fifo::wake(&self.directory, &self.fifo_of(queue, record)?)
     }
 }

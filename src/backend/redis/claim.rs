@@ -7,12 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
+use super::client::Client;
 use super::connection::Connection;
 use super::fault;
 use super::keys::LockKeys;
 use super::row::{Row, WATCHED, integer};
-use super::script::{HOLD, Step, millis, on_queues};
-use super::service::Service;
+use super::script::{Call, HOLD, millis, on_queues};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, due, patience};
 use crate::lock::{ClaimId, ClaimState, Mode, Moment, Request, Result};
@@ -21,7 +21,7 @@ use crate::net::request::Patience;
 
 #[derive(Debug)]
 pub(super) struct RedisClaim {
-    pub(super) service: Arc<Service>,
+    pub(super) service: Arc<Client>,
     pub(super) id: ClaimId,
     pub(super) names: Vec<LockKeys>,
     mode: Mode,
@@ -50,7 +50,7 @@ impl View {
 impl RedisClaim {
     /// The claim of `request`, of which the service has said `rows`; its ttl counts from `entered`.
     pub(super) fn new(
-        service: &Arc<Service>,
+        service: &Arc<Client>,
         names: Vec<LockKeys>,
         request: &Request,
         rows: Vec<Row>,
@@ -77,7 +77,7 @@ impl RedisClaim {
         self.names[0].slot
     }
 
-    fn step(&self, command: &str, more: &[String]) -> Step {
+    fn step(&self, command: &str, more: &[String]) -> Call {
         on_queues(command, &self.names, self.id, more)
     }
 
@@ -109,15 +109,15 @@ impl RedisClaim {
     }
 
     /// Reads of the own keys, after each of which the server tells once of their next change.
-    fn arming(&self) -> Vec<Step> {
+    fn arming(&self) -> Vec<Call> {
         let mut steps = Vec::new();
         for (keys, row) in self.names.iter().zip(&self.view().rows) {
-            let caching = || Step::command(["CLIENT", "CACHING", "YES"]);
+            let caching = || Call::command(["CLIENT", "CACHING", "YES"]);
             let fields = WATCHED.map(str::to_owned);
             let own = ["HMGET".to_owned(), keys.claim(self.id)].into_iter().chain(fields);
-            steps.extend([caching(), Step::Command(own.collect())]);
+            steps.extend([caching(), Call::Command(own.collect())]);
             if row.watches_lock(self.mode) {
-                steps.extend([caching(), Step::command(["GET", &keys.lock])]);
+                steps.extend([caching(), Call::command(["GET", &keys.lock])]);
             }
         }
         steps
@@ -140,8 +140,8 @@ impl RedisClaim {
         let steps = |connection: &Connection| {
             let mut steps = Vec::new();
             if connection.can_notify.get().is_none() {
-                steps.push(Step::command(["HELLO", "3"]));
-                steps.push(Step::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
+                steps.push(Call::command(["HELLO", "3"]));
+                steps.push(Call::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
             }
             steps.push(self.step("look", &[]));
             if connection.can_notify.get() != Some(&false) {
@@ -234,11 +234,11 @@ impl RedisClaim {
         Ok(alive)
     }
 
-    fn hold_step(&self, ttl: String) -> Step {
+    fn hold_step(&self, ttl: String) -> Call {
         let details = self.names.iter().flat_map(|name| [name.claim(self.id), name.queue()]);
         let keys = self.names.iter().map(|name| name.lock.clone()).collect();
         let arguments = [self.id.to_string(), ttl].into_iter().chain(details).collect();
-        Step::Script { script: &HOLD, keys, arguments }
+        Call::Script { script: &HOLD, keys, arguments }
     }
 }
 

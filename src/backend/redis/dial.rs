@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use super::config::{RedisConfig, Topology};
 use super::connection::Connection;
 use super::fault;
-use super::script::Step;
+use super::script::Call;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::address::HostPort;
 use crate::net::cause::{self, Manner};
@@ -124,7 +124,7 @@ impl Dial for Dialer {
 /// The master of that name that the sentinel at `host` knows.
 async fn master_by(config: &RedisConfig, host: &HostPort, master: &str) -> FaultResult<HostPort> {
     let connection = to_host(config, host).await?;
-    let question = [Step::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
+    let question = [Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
     let replies = ask(&connection, &question).await?;
     let unknown = || Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}"));
     replies.first().and_then(address).ok_or_else(unknown)
@@ -142,13 +142,13 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Conn
     if let Some(password) = &config.password {
         let user = config.user.as_deref().into_iter();
         let words = ["AUTH"].into_iter().chain(user).chain([password.reveal()]);
-        steps.push(Step::Command(words.map(str::to_owned).collect()));
+        steps.push(Call::Command(words.map(str::to_owned).collect()));
     }
     if config.database != 0 {
-        steps.push(Step::command(["SELECT", &config.database.to_string()]));
+        steps.push(Call::command(["SELECT", &config.database.to_string()]));
     }
     if matches!(config.topology, Topology::Sentinel { .. }) {
-        steps.push(Step::command(["ROLE"]));
+        steps.push(Call::command(["ROLE"]));
     }
     if steps.is_empty() {
         return Ok(connection);
@@ -165,7 +165,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Conn
 }
 
 /// Sends `steps` and takes any error for the answer.
-async fn ask(connection: &Connection, steps: &[Step]) -> FaultResult<Vec<Value>> {
+async fn ask(connection: &Connection, steps: &[Call]) -> FaultResult<Vec<Value>> {
     let mut bytes = Vec::new();
     for step in steps {
         step.pack(true, &mut bytes);

@@ -2,12 +2,12 @@
 
 use redis::Value;
 
+use super::client::Client;
 use super::config::Topology;
 use super::connection::Connection;
 use super::dial::text;
 use super::fault;
-use super::script::Step;
-use super::service::Service;
+use super::script::Call;
 use crate::backend::Examination;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::lock::Moment;
@@ -77,10 +77,10 @@ const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<Examination> {
+pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<Examination> {
     let ask = |words: &'static [&'static str]| {
         service.call(None, deadline, Patience::Once, move |_: &Connection| {
-            vec![Step::Command(words.iter().map(|word| (*word).to_owned()).collect())]
+            vec![Call::Command(words.iter().map(|word| (*word).to_owned()).collect())]
         })
     };
     let answer = ask(&["INFO"]).await?;

@@ -9,6 +9,7 @@
 //! hint only: the state is read, never concluded.
 
 mod claim;
+mod client;
 mod config;
 mod connection;
 mod dial;
@@ -20,7 +21,6 @@ mod queues;
 pub mod redlock;
 mod row;
 mod script;
-mod service;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,12 +32,12 @@ use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use client::Client;
 pub use config::{RedisConfig, Topology};
 use fault::NAME;
 use keys::Naming;
 use queues::Queues;
 use redlock::{RedlockBackend, RedlockConfig};
-use service::Service;
 
 /// One Redis, or with Redlock several independent ones.
 pub static SERVICE: descriptor::Service = descriptor::Service {
@@ -101,7 +101,7 @@ impl RedisBackend {
     /// As [`RedisBackend::open`], for a client whose clock may tell another time than the server's.
     pub fn with_clock(config: RedisConfig, clock: Clock) -> Self {
         let naming = Naming { prefix: config.prefix.clone(), group: "" };
-        Self(Queues { service: Arc::new(Service::new(config, clock)), naming })
+        Self(Queues { service: Arc::new(Client::new(config, clock)), naming })
     }
 }
 

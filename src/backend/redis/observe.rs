@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use super::client::Client;
 use super::connection::{Connection, any_notified};
 use super::queues::Queues;
-use super::script::Step;
-use super::service::Service;
+use super::script::Call;
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
@@ -35,14 +35,14 @@ impl WatchedQueue {
 /// The connection to whoever has `slot`, which was asked to tell of each key that is read over it from then on, and how often
 /// it has told.
 pub(super) async fn tracking(
-    service: &Service,
+    service: &Client,
     slot: Option<u16>,
     deadline: Moment,
 ) -> FaultResult<(Arc<Connection>, u64)> {
     let connection = service.connection(slot).await?;
     if connection.can_notify.get().is_none() {
         let steps =
-            |_: &Connection| vec![Step::command(["HELLO", "3"]), Step::command(["CLIENT", "TRACKING", "ON"])];
+            |_: &Connection| vec![Call::command(["HELLO", "3"]), Call::command(["CLIENT", "TRACKING", "ON"])];
         let answer = service.call(slot, deadline, Patience::Once, steps).await?;
         // Set once; whoever was first heard the same.
         let _ = answer.connection.can_notify.set(answer.replies.get(1) == Some(&Value::Okay));

@@ -6,13 +6,13 @@ use std::time::Duration;
 use redis::Value;
 
 use super::claim::RedisClaim;
+use super::client::Client;
 use super::connection::Connection;
 use super::dial::{text, value_of};
 use super::fault;
 use super::keys::{LockKeys, Naming};
-use super::row::{QueueEntry, Row, foreign_entry, integer, life};
-use super::script::{Step, millis, on_queues};
-use super::service::Service;
+use super::row::{ClaimHash, Row, foreign_entry, integer, life};
+use super::script::{Call, millis, on_queues};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::{Evict, success};
@@ -34,7 +34,7 @@ const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
 /// The queues of one service under one prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
-    pub(super) service: Arc<Service>,
+    pub(super) service: Arc<Client>,
     pub(super) naming: Naming,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<Lo
 
 /// The locks whose names `name_of` reads in the keys that match `pattern`, at the node that has `slot`. One may come twice.
 pub(super) async fn scan(
-    service: &Service,
+    service: &Client,
     naming: &Naming,
     slot: Option<u16>,
     pattern: &str,
@@ -55,7 +55,7 @@ pub(super) async fn scan(
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
-        let scan = Step::command(["SCAN", &cursor, "MATCH", pattern, "COUNT", AT_ONCE]);
+        let scan = Call::command(["SCAN", &cursor, "MATCH", pattern, "COUNT", AT_ONCE]);
         let reply = service.one(slot, deadline, Patience::Once, scan).await?;
         let Value::Array(parts) = &reply else { return Err(fault::nonsense("no keys")) };
         let [next, Value::Array(keys)] = parts.as_slice() else { return Err(fault::nonsense("no keys")) };
@@ -222,7 +222,7 @@ impl Queues {
     }
 
     /// The queues of `names`, in their order.
-    async fn read(&self, names: &[LockName], deadline: Moment) -> FaultResult<Vec<Queue>> {
+    async fn read(&self, names: &[LockName], deadline: Moment) -> FaultResult<Vec<QueueState>> {
         let mut found = Vec::with_capacity(names.len());
         // The nodes of a cluster are asked for one name each.
         for some in names.chunks(if self.service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
@@ -231,7 +231,7 @@ impl Queues {
             let steps = |_: &Connection| keys.iter().map(step).collect();
             let answer = self.service.call(Some(keys[0].slot), deadline, Patience::Once, steps).await?;
             for (keys, reply) in keys.into_iter().zip(&answer.replies) {
-                found.push(Queue::parse(reply, keys.lock)?);
+                found.push(QueueState::parse(reply, keys.lock)?);
             }
         }
         Ok(found)
@@ -275,7 +275,7 @@ fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> FaultRe
 }
 
 /// A queue as it was read.
-struct Queue {
+struct QueueState {
     /// The lock's key.
     key: String,
     /// What the lock's key says, and what is left of its life.
@@ -283,22 +283,22 @@ struct Queue {
     left: Option<Duration>,
     /// What it is shown as if no dlock set it.
     foreign: Option<ClaimId>,
-    entries: Vec<QueueEntry>,
+    entries: Vec<ClaimHash>,
 }
 
-impl Queue {
+impl QueueState {
     fn parse(reply: &Value, key: String) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no queue")) };
         let [value, left, Value::Array(entries), foreign] = parts.as_slice() else {
             return Err(fault::nonsense("no queue"));
         };
-        let entries = entries.iter().filter_map(QueueEntry::parse).collect();
+        let entries = entries.iter().filter_map(ClaimHash::parse).collect();
         let foreign = text(foreign).and_then(|id| id.parse().ok());
         Ok(Self { key, value: value_of(value), left: life(left), foreign, entries })
     }
 
     /// Whether the lock's key proves the hold of `found`.
-    fn proves(&self, found: &QueueEntry) -> bool {
+    fn proves(&self, found: &ClaimHash) -> bool {
         let Some(value) = &self.value else { return false };
         match found.record.as_ref().and_then(Record::mode) {
             Some(mode @ (Mode::Shared | Mode::Slots(_))) => {

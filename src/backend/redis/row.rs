@@ -47,7 +47,7 @@ impl Row {
         let at = |n: usize| parts.get(n).and_then(text);
         let field = |n: usize| fields.get(n).and_then(text);
         let holder = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
-        let front = parts.get(8).and_then(QueueEntry::parse);
+        let front = parts.get(8).and_then(ClaimHash::parse);
         // A hold without an entry is somebody else's.
         let lead = front.map(|front| match front.granted {
             None if *value != Value::Nil => foreign_entry(&keys.lock, None, None),
@@ -87,7 +87,7 @@ impl Row {
 
 /// A claim in a queue, `entry` in `queue.lua`.
 #[derive(Debug)]
-pub(super) struct QueueEntry {
+pub(super) struct ClaimHash {
     pub(super) id: Option<ClaimId>,
     pub(super) record: Option<Record>,
     pub(super) since: Option<SystemTime>,
@@ -97,7 +97,7 @@ pub(super) struct QueueEntry {
     ttl: Option<Duration>,
 }
 
-impl QueueEntry {
+impl ClaimHash {
     pub(super) fn parse(reply: &Value) -> Option<Self> {
         let Value::Array(parts) = reply else { return None };
         let at = |n: usize| parts.get(n).and_then(text);

@@ -40,12 +40,12 @@ pub(super) fn millis(length: Duration) -> String {
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum Call {
     Command(Vec<String>),
     Script { script: &'static Script, keys: Vec<String>, arguments: Vec<String> },
 }
 
-impl Step {
+impl Call {
     pub(super) fn command<const N: usize>(words: [&str; N]) -> Self {
         Self::Command(words.map(str::to_owned).to_vec())
     }
@@ -84,7 +84,7 @@ impl Step {
 }
 
 /// `command` of `queue.lua` on the queues of `names`, about the claim `id`.
-pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, more: &[String]) -> Step {
+pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, more: &[String]) -> Call {
     let mut arguments = vec![command.to_owned(), id.to_string()];
     let mut keys = Vec::with_capacity(names.len() * 4);
     for name in names {
@@ -92,7 +92,7 @@ pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, more: &[
         arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
     }
     arguments.extend_from_slice(more);
-    Step::Script { script: &QUEUE, keys, arguments }
+    Call::Script { script: &QUEUE, keys, arguments }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Session, Wait};
-use super::position::Position;
-use super::service::{Answer, Service};
+use super::position::Standing;
+use super::sessions::{Answer, Sessions};
 use super::steps::{Steps, in_order};
 use super::view::{Armed, View};
 use crate::backend::Claim;
@@ -34,7 +34,7 @@ enum Look {
 
 #[derive(Debug)]
 pub(super) struct SqlClaim {
-    service: Arc<Service>,
+    service: Arc<Sessions>,
     id: ClaimId,
     names: Vec<LockName>,
     /// Where the names are in the order in which queues are locked.
@@ -48,9 +48,9 @@ pub(super) struct SqlClaim {
 impl SqlClaim {
     /// The claim of `request`, of which the database has said `positions`; its ttl counts from `entered`.
     pub(super) fn new(
-        service: &Arc<Service>,
+        service: &Arc<Sessions>,
         request: &Request,
-        positions: Vec<Position>,
+        positions: Vec<Standing>,
         entered: Moment,
     ) -> Self {
         let sorted = in_order(&request.names);
@@ -94,7 +94,7 @@ impl SqlClaim {
     }
 
     /// Takes over what the database said.
-    fn take(&self, positions: Vec<Position>) {
+    fn take(&self, positions: Vec<Standing>) {
         let now = self.service.clock.now();
         let mut view = self.view();
         if !self.publisher.is_over() {
@@ -155,11 +155,11 @@ impl SqlClaim {
             answer = self.service.call(deadline, Patience::Once, &batch).await?;
         }
         let notified = asked.load(Ordering::Relaxed) || self.is_armed(&answer.session);
-        let mut positions = Position::all(&answer.sets, self.names.len())?;
+        let mut positions = Standing::all(&answer.sets, self.names.len())?;
         if how == Look::Read && !self.service.dialect.reads_are_durable() && self.is_given(&positions) {
             let look = |_: &Arc<dyn Session>| self.steps().look(self.mode, false);
             answer = self.service.call(deadline, Patience::Once, look).await?;
-            positions = Position::all(&answer.sets, self.names.len())?;
+            positions = Standing::all(&answer.sets, self.names.len())?;
         }
         self.take(positions);
         if listen {
@@ -177,7 +177,7 @@ impl SqlClaim {
     }
 
     /// Whether it was given in one of these what it was not known to have.
-    fn is_given(&self, positions: &[Position]) -> bool {
+    fn is_given(&self, positions: &[Standing]) -> bool {
         let view = self.view();
         let mut pairs = positions.iter().zip(&view.positions);
         pairs.any(|(new, known)| new.granted.is_some() && known.granted.is_none())
@@ -195,7 +195,7 @@ impl SqlClaim {
         }
         let batch = |_: &Arc<dyn Session>| self.steps().grant(self.mode);
         let answer = self.service.call(deadline, Patience::Once, batch).await?;
-        self.take(Position::all(&answer.sets, self.names.len())?);
+        self.take(Standing::all(&answer.sets, self.names.len())?);
         Ok(())
     }
 

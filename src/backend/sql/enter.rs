@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::claim::SqlClaim;
 use super::dialect::{Session, unstored};
-use super::position::Position;
-use super::service::Service;
+use super::position::Standing;
+use super::sessions::Sessions;
 use super::steps::{Steps, in_order, kind};
 use crate::backend::mixing::mismatch;
 use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
@@ -14,7 +14,7 @@ use crate::net::request::Patience;
 
 /// Enters the queues of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
 pub(super) async fn enter(
-    service: &Arc<Service>,
+    service: &Arc<Sessions>,
     request: &Request,
     deadline: Moment,
 ) -> FaultResult<SqlClaim> {
@@ -22,7 +22,7 @@ pub(super) async fn enter(
     let (positions, entered) = loop {
         let batch = |_: &Arc<dyn Session>| steps.enter(request);
         let answer = service.call(deadline, Patience::Once, batch).await?;
-        let own = Position::own(&answer.sets, &in_order(&request.names))?;
+        let own = Standing::own(&answer.sets, &in_order(&request.names))?;
         if own.iter().all(|position| position.present) {
             break (own, answer.sent);
         }
@@ -44,14 +44,14 @@ pub(super) async fn enter(
 /// Why a claim was not let in: how it stands if it must not come back, an error if another kind is in the way; `None` if
 /// that has gone meanwhile.
 async fn refused(
-    service: &Arc<Service>,
+    service: &Arc<Sessions>,
     steps: &Steps<'_>,
     request: &Request,
     deadline: Moment,
-) -> FaultResult<Option<Vec<Position>>> {
+) -> FaultResult<Option<Vec<Standing>>> {
     let batch = |_: &Arc<dyn Session>| steps.read(request.mode);
     let answer = service.call(deadline, Patience::Once, batch).await?;
-    let positions = Position::all(&answer.sets, request.names.len())?;
+    let positions = Standing::all(&answer.sets, request.names.len())?;
     if positions.iter().any(|position| position.gone.is_some()) {
         return Ok(Some(positions));
     }

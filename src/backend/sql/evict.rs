@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::dialect::{Session, Sets, unstored};
-use super::service::Service;
+use super::sessions::Sessions;
 use super::steps::Steps;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
@@ -12,7 +12,7 @@ use crate::net::request::Patience;
 
 /// Does to the claim `id`, of which an entry may stand in the queue of `name`, what `how` says; on all of its locks.
 pub(super) async fn evict(
-    service: &Service,
+    service: &Sessions,
     name: &LockName,
     id: ClaimId,
     how: Evict,
@@ -34,7 +34,7 @@ pub(super) async fn evict(
 }
 
 /// As [`crate::backend::Backend::withdraw`]: in one step, since all names are known.
-pub(super) async fn withdraw(service: &Service, request: &Request, deadline: Moment) -> FaultResult<()> {
+pub(super) async fn withdraw(service: &Sessions, request: &Request, deadline: Moment) -> FaultResult<()> {
     let Request { names, id, mode, holder, .. } = request;
     let steps = Steps::new(&*service.dialect, names, *id);
     let batch = |_: &Arc<dyn Session>| steps.evict(*mode, Evict::Force, holder);
@@ -43,7 +43,7 @@ pub(super) async fn withdraw(service: &Service, request: &Request, deadline: Mom
 
 /// As [`crate::backend::Backend::publish`].
 pub(super) async fn publish(
-    service: &Service,
+    service: &Sessions,
     name: &LockName,
     id: ClaimId,
     value: &str,

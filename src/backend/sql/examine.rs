@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::dialect::{Dialect, Row, Session, Sets};
 use super::facts::RISKS;
-use super::service::Service;
+use super::sessions::Sessions;
 use crate::backend::facts::{Properties, risks};
 use crate::backend::{Examination, Risk, Weight};
 use crate::lock::{ErrorKind, Moment};
@@ -49,7 +49,7 @@ async fn of_tables(dialect: &dyn Dialect, session: &dyn Session) -> FaultResult<
     Ok(None)
 }
 
-pub(super) async fn examine(service: &Service, deadline: Moment) -> FaultResult<Examination> {
+pub(super) async fn examine(service: &Sessions, deadline: Moment) -> FaultResult<Examination> {
     // The first exchange pays for the connection.
     service.read(deadline, "SELECT 1;").await?;
     let begun = service.clock.now();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::dialect::{Dialect, NOTE, Row, Sets, stored, unstored};
 use super::position::{length, quoted};
-use super::service::Service;
+use super::sessions::Sessions;
 use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, LockName, LockStatus, Mode, Moment};
@@ -13,7 +13,7 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// One claim in a queue.
 #[derive(Debug)]
-pub(super) struct QueueEntry {
+pub(super) struct ClaimRow {
     /// Unless its form is another version's.
     pub(super) id: Option<ClaimId>,
     mode: Option<Mode>,
@@ -27,9 +27,9 @@ pub(super) struct QueueEntry {
 }
 
 /// Queues by name.
-pub(super) type Queues = BTreeMap<LockName, Vec<QueueEntry>>;
+pub(super) type Queues = BTreeMap<LockName, Vec<ClaimRow>>;
 
-/// The columns of an entry that is shown; [`QueueEntry`] reads them.
+/// The columns of an entry that is shown; [`ClaimRow`] reads them.
 const ENTRY: &str =
     "c.name, c.mode, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
 
@@ -49,7 +49,7 @@ pub(super) fn question(dialect: &dyn Dialect, name: Option<&LockName>) -> String
 pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
     let mut queues = Queues::new();
     for row in sets.iter().flatten() {
-        let (name, found) = QueueEntry::parse(row)?;
+        let (name, found) = ClaimRow::parse(row)?;
         // No lock of this version has another name.
         if let Some(name) = name {
             queues.entry(name).or_default().push(found);
@@ -59,13 +59,13 @@ pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
 }
 
 /// All queues, as they are at one moment.
-async fn all(service: &Service, deadline: Moment) -> FaultResult<Queues> {
+async fn all(service: &Sessions, deadline: Moment) -> FaultResult<Queues> {
     let answer = service.read(deadline, &question(&*service.dialect, None)).await?;
     answer.map_or_else(|| Ok(Queues::new()), |answer| queues(&answer.sets))
 }
 
 /// The status of one queue.
-pub(super) async fn one(service: &Service, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
+pub(super) async fn one(service: &Sessions, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
     let answer = service.read(deadline, &question(&*service.dialect, Some(name))).await?;
     answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &queues(&answer.sets)?)))
 }
@@ -77,7 +77,7 @@ pub(super) fn status_of(name: &LockName, queues: &Queues) -> LockStatus {
 
 /// The queues with claims whose names start with `prefix`.
 pub(super) async fn starting_with(
-    service: &Service,
+    service: &Sessions,
     prefix: &str,
     deadline: Moment,
 ) -> FaultResult<Vec<LockStatus>> {
@@ -86,14 +86,14 @@ pub(super) async fn starting_with(
     Ok(wanted.map(|(name, queue)| status(name, queue)).collect())
 }
 
-fn status(name: &LockName, queue: &[QueueEntry]) -> LockStatus {
-    let modes: Vec<Mode> = queue.iter().map(QueueEntry::mode).collect();
+fn status(name: &LockName, queue: &[ClaimRow]) -> LockStatus {
+    let modes: Vec<Mode> = queue.iter().map(ClaimRow::mode).collect();
     let (holders, waiters) = queue.split_at(held(&modes));
-    let entries = |found: &[QueueEntry]| found.iter().map(QueueEntry::entry).collect();
+    let entries = |found: &[ClaimRow]| found.iter().map(ClaimRow::entry).collect();
     LockStatus::of(name, entries(holders), entries(waiters))
 }
 
-impl QueueEntry {
+impl ClaimRow {
     /// What cannot be read of an entry is not known; it stands in the queue all the same.
     fn parse(row: &Row) -> FaultResult<(Option<LockName>, Self)> {
         if row.len() != 10 {

@@ -22,7 +22,7 @@ mod observe;
 mod position;
 mod postgres;
 mod renew;
-mod service;
+mod sessions;
 mod steps;
 mod tables;
 mod view;
@@ -41,7 +41,7 @@ pub use config::SqlConfig;
 use dialect::Dialect;
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
 pub use postgres::{PgConfig, PgMode, PgPlace};
-use service::Service;
+use sessions::Sessions;
 
 /// A MySQL or MariaDB.
 pub static MYSQL: descriptor::Service = descriptor::Service {
@@ -87,7 +87,7 @@ impl Address for SqlConfig {
 /// One database.
 #[derive(Debug)]
 pub struct SqlBackend {
-    service: Arc<Service>,
+    service: Arc<Sessions>,
 }
 
 impl SqlBackend {
@@ -98,7 +98,7 @@ impl SqlBackend {
 
     /// As [`SqlBackend::open`], for a client whose clock may tell another time than the server's.
     pub fn with_clock(config: &SqlConfig, clock: Clock) -> Self {
-        Self { service: Arc::new(Service::new(config.dialect(), clock)) }
+        Self { service: Arc::new(Sessions::new(config.dialect(), clock)) }
     }
 
     fn dialect(&self) -> &dyn Dialect {
@@ -180,7 +180,7 @@ impl Backend for SqlBackend {
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a session of its own: what it tries out must not disturb who listens.
-        let own = Service::new(Arc::clone(&self.service.dialect), self.service.clock);
+        let own = Sessions::new(Arc::clone(&self.service.dialect), self.service.clock);
         examine::examine(&own, deadline).await
     }
 

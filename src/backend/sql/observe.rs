@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::dialect::Session;
 use super::inspect;
-use super::service::Service;
+use super::sessions::Sessions;
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
@@ -17,14 +17,14 @@ const AT_LEAST: Duration = Duration::from_secs(10);
 /// One queue, on a session of its own.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
-    service: Service,
+    service: Sessions,
     /// Over which session changes are told, and how often it had told before the last look.
     notified: Option<(Arc<dyn Session>, u64)>,
 }
 
 impl WatchedQueue {
-    pub(super) fn new(service: &Service) -> Self {
-        Self { service: Service::new(Arc::clone(&service.dialect), service.clock), notified: None }
+    pub(super) fn new(service: &Sessions) -> Self {
+        Self { service: Sessions::new(Arc::clone(&service.dialect), service.clock), notified: None }
     }
 
     /// The session that tells of changes; `None` if none does, and then one looks. One that a pooler lends must be left as it is,

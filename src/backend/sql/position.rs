@@ -10,7 +10,7 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// How a claim stands in one queue.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Position {
+pub(super) struct Standing {
     /// Whether it is in the queue.
     pub(super) present: bool,
     /// What it was given.
@@ -32,7 +32,7 @@ pub(super) struct Position {
     pub(super) lead: Option<Entry>,
 }
 
-impl Position {
+impl Standing {
     /// The positions in all `locks` queues, with which `sets` ends; in the order in which queues are locked.
     pub(super) fn all(sets: &Sets, locks: usize) -> FaultResult<Vec<Self>> {
         last(sets, locks)?.map(|row| row.and_then(Self::parse)).collect()
@@ -154,9 +154,9 @@ mod tests {
     use std::num::NonZeroU32;
 
     /// That of a claim in `mode` behind `queue`.
-    fn position(queue: &[Mode], mode: Mode) -> Position {
+    fn position(queue: &[Mode], mode: Mode) -> Standing {
         let is_behind = queue.iter().any(|ahead| mode != Mode::Shared || *ahead != Mode::Shared);
-        Position { present: true, ahead: queue.len(), is_behind, ..Position::default() }
+        Standing { present: true, ahead: queue.len(), is_behind, ..Standing::default() }
     }
 
     fn agrees(queue: &[Mode]) {
@@ -194,7 +194,7 @@ mod tests {
         let mut answer = older.clone();
         answer.keep(&given);
         assert!(answer.granted == Some(granted) && answer.holds(Mode::Exclusive));
-        let mut gone = Position { present: false, ..older.clone() };
+        let mut gone = Standing { present: false, ..older.clone() };
         gone.keep(&given);
         assert!(gone.granted.is_none() && !gone.holds(Mode::Exclusive));
         let mut answer = given;
@@ -204,6 +204,6 @@ mod tests {
 
     #[test]
     fn who_is_not_in_the_queue_does_not_hold() {
-        assert!(!Position { present: false, ..position(&[], Mode::Exclusive) }.holds(Mode::Exclusive));
+        assert!(!Standing { present: false, ..position(&[], Mode::Exclusive) }.holds(Mode::Exclusive));
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::dialect::Session;
 use super::inspect;
-use super::position::Position;
-use super::service::Service;
+use super::position::Standing;
+use super::sessions::Sessions;
 use super::steps::Steps;
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -14,7 +14,7 @@ use crate::net::request::Patience;
 
 /// As [`crate::backend::Backend::renew`].
 pub(super) async fn renew(
-    service: &Service,
+    service: &Sessions,
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
@@ -38,5 +38,5 @@ pub(super) async fn renew(
         |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, true, false);
     let answer = service.call(deadline, Patience::Once, batch).await?;
     // One that is not in the queue on all of its locks any more holds nothing.
-    Ok(Position::all(&answer.sets, names.len())?.iter().all(|position| position.holds(mode)))
+    Ok(Standing::all(&answer.sets, names.len())?.iter().all(|position| position.holds(mode)))
 }

@@ -74,7 +74,7 @@ impl<'a> Steps<'a> {
 
     /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
     /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
-    /// [`super::position::Position::own`] reads: how those ahead stand is asked by whoever has to wait.
+    /// [`super::position::Standing::own`] reads: how those ahead stand is asked by whoever has to wait.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
@@ -93,7 +93,7 @@ impl<'a> Steps<'a> {
         sql.push_str(self.dialect.still_takes_writes());
     }
 
-    /// Ends with what [`super::position::Position::own`] reads. No table is joined for each name: the servers join 61.
+    /// Ends with what [`super::position::Standing::own`] reads. No table is joined for each name: the servers join 61.
     fn insert(&self, sql: &mut String, request: &Request) {
         let tables = self.dialect.tables();
         let (claims, locks, now) = (&tables.claim, &tables.lock, self.dialect.now());
@@ -226,7 +226,7 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// One row for each lock; [`super::position::Position`] reads them.
+    /// One row for each lock; [`super::position::Standing`] reads them.
     fn position(&self, sql: &mut String, mode: Mode) {
         let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
         // Of those ahead, the last one that must end; with slots the last one, and when the first lease ends.

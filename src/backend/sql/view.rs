@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dialect::Session;
-use super::position::Position;
+use super::position::Standing;
 use crate::backend::claim_state::{Publisher, due};
 use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
 
@@ -20,7 +20,7 @@ pub(super) struct Armed {
 pub(super) struct View {
     pub(super) mode: Mode,
     ttl: Duration,
-    pub(super) positions: Vec<Position>,
+    pub(super) positions: Vec<Standing>,
     /// When time alone may have changed something.
     pub(super) look_at: Moment,
     /// When to look because nothing tells.
@@ -47,7 +47,7 @@ impl View {
     /// the request are among the positions.
     pub(super) fn take(
         &mut self,
-        mut positions: Vec<Position>,
+        mut positions: Vec<Standing>,
         order: &[usize],
         now: Moment,
         publisher: &Publisher,
@@ -82,8 +82,8 @@ impl View {
         if let Some(names) = granted {
             return publisher.held(names);
         }
-        let waits = |position: &&Position| !position.holds(self.mode);
-        let ahead = self.positions.iter().filter(waits).map(Position::ahead).max();
+        let waits = |position: &&Standing| !position.holds(self.mode);
+        let ahead = self.positions.iter().filter(waits).map(Standing::ahead).max();
         let holder = self.positions.iter().find(waits).and_then(|position| position.lead.clone());
         ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
     }

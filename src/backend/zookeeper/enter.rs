@@ -9,7 +9,7 @@ use super::fault::LOST;
 use super::node::{Part, stem};
 use super::note::{Note, token};
 use super::proofs::Proofs;
-use super::queue::{Queue, QueueEntry};
+use super::queue::{ClaimNodes, QueueNodes};
 use super::shared::{Own, Shared};
 use super::wire::{children, connected, data_of, make_folders};
 use super::{evict, follow, position};
@@ -23,13 +23,13 @@ use crate::net::fault::{Fault, FaultResult};
 const VANISHING: usize = 20;
 
 /// The queue of a name, and what the claim has in it.
-struct Site {
+struct NewEntry {
     name: LockName,
     queue: String,
     stems: Vec<String>,
 }
 
-impl Site {
+impl NewEntry {
     fn own(&self, nodes: Vec<String>, stat: &Stat) -> FaultResult<Own> {
         let token = token(stat).ok_or_else(nonsense)?;
         Ok(Own { name: self.name.clone(), queue: self.queue.clone(), nodes, token, slot: None })
@@ -47,7 +47,7 @@ fn parts(layout: ZkLayout, mode: Mode) -> Vec<Part> {
     }
 }
 
-fn sites(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<Site>> {
+fn new_entries(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<NewEntry>> {
     let layout = ensemble.config.layout;
     let slots = matches!(request.mode, Mode::Slots(_));
     if slots && layout == ZkLayout::Kazoo {
@@ -55,12 +55,12 @@ fn sites(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<Site>> {
             "kazoo's semaphore has no order that others could join; use --slots with --zk-layout curator";
         return Err(Fault::new(ErrorKind::Unsupported, reason));
     }
-    let site = |name: &LockName| {
+    let entry = |name: &LockName| {
         let queue = ensemble.paths.queue(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))?;
         let stems = parts(layout, request.mode).iter().map(|part| stem(layout, request.id, *part)).collect();
-        Ok(Site { name: name.clone(), queue, stems })
+        Ok(NewEntry { name: name.clone(), queue, stems })
     };
-    request.names.iter().map(site).collect()
+    request.names.iter().map(entry).collect()
 }
 
 /// Enters in a session of `client` that began at `begun`: the entry, and what it found.
@@ -70,20 +70,20 @@ pub(super) async fn enter(
     client: &Client,
     begun: Moment,
 ) -> FaultResult<Arc<Shared>> {
-    let sites = sites(ensemble, request)?;
+    let entries = new_entries(ensemble, request)?;
     let record = Record::of(request, client.session_timeout());
     let note = Note::new(record).to_bytes();
-    let mut joined = join(ensemble, client, &sites, &note).await;
+    let mut joined = join(ensemble, client, &entries, &note).await;
     while joined.as_ref().is_err_and(|fault| fault.code == LOST) && connected(client).await {
-        joined = match find(client, &sites, request.id).await {
-            Ok(None) => join(ensemble, client, &sites, &note).await,
+        joined = match find(client, &entries, request.id).await {
+            Ok(None) => join(ensemble, client, &entries, &note).await,
             Ok(Some(found)) => Ok(found),
             Err(fault) => Err(fault),
         };
     }
     let (own, listed) = joined?;
     let listed = own.iter().zip(&listed);
-    let mut queues: Vec<Queue> =
+    let mut queues: Vec<QueueNodes> =
         listed.map(|(own, listed)| position::queue_of(client, request.id, own, listed)).collect();
     check_kinds(client, request, &own, &queues).await?;
     let proofs = Proofs::new(begun, client.session_timeout());
@@ -105,37 +105,42 @@ type Joined = (Vec<Own>, Vec<Vec<String>>);
 
 /// Makes the nodes in one step and reads what stands in the queues, all in one exchange; where a folder is missing,
 /// in another one.
-async fn join(ensemble: &Ensemble, client: &Client, sites: &[Site], note: &[u8]) -> FaultResult<Joined> {
+async fn join(
+    ensemble: &Ensemble,
+    client: &Client,
+    entries: &[NewEntry],
+    note: &[u8],
+) -> FaultResult<Joined> {
     let folder = CreateMode::Container.with_acls(ensemble.acls());
     // What nobody may make here is not there, either.
     let mut denied = false;
     for _ in 0..VANISHING {
         // A container that nobody uses is removed within minutes, so that it is missing more often than not. Made
         // on the way it costs no exchange; what becomes of this the step shows.
-        for site in sites {
-            drop(client.create(&site.queue, b"", &folder));
+        for entry in entries {
+            drop(client.create(&entry.queue, b"", &folder));
         }
         let mut step = client.new_multi_writer();
-        for site in sites {
-            for (index, stem) in site.stems.iter().enumerate() {
+        for entry in entries {
+            for (index, stem) in entry.stems.iter().enumerate() {
                 let data = if index == 0 { note } else { b"" };
-                step.add_create(&format!("{}/{stem}", site.queue), data, &ensemble.ephemeral())?;
+                step.add_create(&format!("{}/{stem}", entry.queue), data, &ensemble.ephemeral())?;
             }
         }
         let made = step.commit();
-        let listed: Vec<_> = sites.iter().map(|site| children(client, &site.queue)).collect();
+        let listed: Vec<_> = entries.iter().map(|entry| children(client, &entry.queue)).collect();
         match made.await {
             Ok(results) => {
-                let own = own(client, sites, results).await?;
-                let mut names = Vec::with_capacity(sites.len());
+                let own = own(client, entries, results).await?;
+                let mut names = Vec::with_capacity(entries.len());
                 for answer in listed {
                     names.push(answer.await?);
                 }
                 return Ok((own, names));
             }
             Err(MultiWriteError::OperationFailed { source: ZkError::NoNode, .. }) => {
-                for site in sites {
-                    denied |= make_folders(client, ensemble.acls(), &site.queue).await?;
+                for entry in entries {
+                    denied |= make_folders(client, ensemble.acls(), &entry.queue).await?;
                 }
             }
             Err(error) => return Err(ZkError::from(error).into()),
@@ -147,51 +152,51 @@ async fn join(ensemble: &Ensemble, client: &Client, sites: &[Site], note: &[u8])
     Err(Fault::new(ErrorKind::Unavailable, "its folder is removed again and again"))
 }
 
-async fn own(client: &Client, sites: &[Site], results: Vec<MultiWriteResult>) -> FaultResult<Vec<Own>> {
+async fn own(client: &Client, entries: &[NewEntry], results: Vec<MultiWriteResult>) -> FaultResult<Vec<Own>> {
     let mut created = results.into_iter().filter_map(|result| match result {
         MultiWriteResult::Create { path, stat } => Some((path, stat)),
         _ => None,
     });
-    let mut own = Vec::with_capacity(sites.len());
-    for site in sites {
-        let (nodes, stats): (Vec<String>, Vec<Stat>) = created.by_ref().take(site.stems.len()).unzip();
-        let Some(mut stat) = stats.first().copied().filter(|_| nodes.len() == site.stems.len()) else {
+    let mut own = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let (nodes, stats): (Vec<String>, Vec<Stat>) = created.by_ref().take(entry.stems.len()).unzip();
+        let Some(mut stat) = stats.first().copied().filter(|_| nodes.len() == entry.stems.len()) else {
             return Err(nonsense());
         };
         // ZOOKEEPER-4026: older servers leave it out of the answer to a step of several parts.
         if stat.is_invalid() {
             stat = client.check_stat(&nodes[0]).await?.ok_or(ZkError::NoNode)?;
         }
-        own.push(site.own(nodes, &stat)?);
+        own.push(entry.own(nodes, &stat)?);
     }
     Ok(own)
 }
 
 /// Finds what a step made whose answer was lost: entries with this id that belong to this very session. A node of an earlier
 /// session is not taken for one's own (CURATOR-498).
-async fn find(client: &Client, sites: &[Site], id: ClaimId) -> FaultResult<Option<Joined>> {
+async fn find(client: &Client, entries: &[NewEntry], id: ClaimId) -> FaultResult<Option<Joined>> {
     let (mut own, mut listed) = (Vec::new(), Vec::new());
-    for site in sites {
+    for entry in entries {
         // This server may lag behind the one that took the step.
-        match client.sync(&site.queue).await {
+        match client.sync(&entry.queue).await {
             Ok(()) | Err(ZkError::NoNode) => {}
             Err(error) => return Err(error.into()),
         }
-        let names = children(client, &site.queue).await?;
-        let Some(entry) = Queue::of(&names).entries.into_iter().rfind(|entry| entry.guid() == Some(id))
+        let names = children(client, &entry.queue).await?;
+        let Some(found) = QueueNodes::of(&names).entries.into_iter().rfind(|found| found.guid() == Some(id))
         else {
             return Ok(None);
         };
         let nodes: Vec<String> =
-            entry.nodes.iter().map(|node| format!("{}/{}", site.queue, node.name)).collect();
+            found.nodes.iter().map(|node| format!("{}/{}", entry.queue, node.name)).collect();
         let first = data_of(client, &nodes[..1]).await?.into_iter().flatten().next();
         let Some((_, stat)) = first.filter(|(_, stat)| stat.ephemeral_owner == client.session_id().0) else {
             return Ok(None);
         };
-        if nodes.len() < site.stems.len() {
+        if nodes.len() < entry.stems.len() {
             return Ok(None);
         }
-        own.push(site.own(nodes, &stat)?);
+        own.push(entry.own(nodes, &stat)?);
         listed.push(names);
     }
     Ok(Some((own, listed)))
@@ -203,7 +208,12 @@ fn nonsense() -> Fault {
 
 /// Refuses a claim of a kind that does not mix with one ahead of it in any of its queues. One behind finds this claim
 /// there and is refused itself; a foreign client never is, and is waited for.
-async fn check_kinds(client: &Client, request: &Request, own: &[Own], queues: &[Queue]) -> FaultResult<()> {
+async fn check_kinds(
+    client: &Client,
+    request: &Request,
+    own: &[Own],
+    queues: &[QueueNodes],
+) -> FaultResult<()> {
     let wanted = request.mode;
     for (own, queue) in own.iter().zip(queues) {
         let index = queue.position(own.record()).unwrap_or_default();
@@ -217,7 +227,7 @@ async fn check_kinds(client: &Client, request: &Request, own: &[Own], queues: &[
 }
 
 /// Whose entry it is; `None` if it has gone meanwhile, or a foreign client made it.
-async fn owner_of(client: &Client, queue: &str, entry: &QueueEntry) -> FaultResult<Option<String>> {
+async fn owner_of(client: &Client, queue: &str, entry: &ClaimNodes) -> FaultResult<Option<String>> {
     let path = format!("{queue}/{}", entry.record().name);
     let found = data_of(client, &[path]).await?.into_iter().flatten().next();
     Ok(found.and_then(|(data, _)| Note::parse(&data)).map(|note| note.record.holder.to_string()))

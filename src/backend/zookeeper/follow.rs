@@ -11,8 +11,8 @@ use super::evict;
 use super::evict::be_gone;
 use super::fault::is_ambiguous;
 use super::note::{self, Note};
-use super::position::{self, Hint, Position};
-use super::queue::Queue;
+use super::position::{self, Hint, Turn};
+use super::queue::QueueNodes;
 use super::renew::renew;
 use super::shared::{RETRY, Shared};
 use super::slots::{self, slot_or_end};
@@ -41,21 +41,21 @@ pub(super) enum Settled {
 }
 
 /// Makes the claim's state what its queues let it be.
-pub(super) async fn settle(shared: &Shared, client: &Client, queues: &[Queue]) -> FaultResult<Settled> {
+pub(super) async fn settle(shared: &Shared, client: &Client, queues: &[QueueNodes]) -> FaultResult<Settled> {
     let position = match shared.request.mode {
         Mode::Slots(slots) => slots::take(shared, client, queues, slots.get()).await?,
         _ => position::stand(shared, queues),
     };
     match position {
-        Position::Free => {
+        Turn::Free => {
             shared.set_held();
             Ok(Settled::Holds)
         }
-        Position::Blocked(wait) => {
+        Turn::Blocked(wait) => {
             shared.set_waiting(wait.ahead, first_entry(client, wait.first.as_ref()).await?);
             Ok(Settled::Waits(wait.hints))
         }
-        Position::Gone => {
+        Turn::Gone => {
             be_gone(shared, client).await;
             Ok(Settled::Over)
         }

@@ -4,7 +4,7 @@ use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
 use super::paths::is_aside;
-use super::queue::Queue;
+use super::queue::QueueNodes;
 use super::snapshot::{self, Seen};
 use super::wire::children;
 use crate::lock::LockName;
@@ -41,7 +41,7 @@ pub(super) async fn queues(
                 }
                 continue;
             };
-            let entries = snapshot::entries(client, &path, Queue::of(&listed)).await?;
+            let entries = snapshot::entries(client, &path, QueueNodes::of(&listed)).await?;
             if !entries.is_empty() {
                 found.push(NamedQueue { name, entries });
             }

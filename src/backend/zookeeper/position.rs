@@ -2,7 +2,7 @@
 
 use zookeeper_client::Client;
 
-use super::queue::Queue;
+use super::queue::QueueNodes;
 use super::shared::{Own, Shared};
 use super::wire::children;
 use crate::lock::{ClaimId, Mode, queue};
@@ -39,7 +39,7 @@ impl Wait {
 
 /// How a claim stands in its queues, or in one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Position {
+pub(super) enum Turn {
     /// Nothing is ahead that must end first.
     Free,
     /// An own node is not there any more.
@@ -49,11 +49,11 @@ pub(super) enum Position {
 }
 
 /// How `own` stands in its queue.
-pub(super) fn stand_in(own: &Own, queue: &Queue) -> Position {
-    let Some(index) = queue.position(own.record()) else { return Position::Gone };
+pub(super) fn stand_in(own: &Own, queue: &QueueNodes) -> Turn {
+    let Some(index) = queue.position(own.record()) else { return Turn::Gone };
     let modes = queue.modes();
     if index < queue::held(&modes) {
-        return Position::Free;
+        return Turn::Free;
     }
     let path = |name: &str| format!("{}/{name}", own.queue);
     let ahead = &queue.entries[..index];
@@ -72,30 +72,30 @@ pub(super) fn stand_in(own: &Own, queue: &Queue) -> Position {
         }
     };
     let first = ahead.first().map(|entry| path(&entry.record().name));
-    Position::Blocked(Wait { ahead: u32::try_from(index).unwrap_or(u32::MAX), hints, first })
+    Turn::Blocked(Wait { ahead: u32::try_from(index).unwrap_or(u32::MAX), hints, first })
 }
 
 /// How an exclusive or shared claim stands, given its queues.
-pub(super) fn stand(shared: &Shared, queues: &[Queue]) -> Position {
+pub(super) fn stand(shared: &Shared, queues: &[QueueNodes]) -> Turn {
     let mut wait = Wait::default();
     for (own, queue) in shared.own().iter().zip(queues) {
         match stand_in(own, queue) {
-            Position::Gone => return Position::Gone,
-            Position::Free => {}
-            Position::Blocked(more) => wait.add(more),
+            Turn::Gone => return Turn::Gone,
+            Turn::Free => {}
+            Turn::Blocked(more) => wait.add(more),
         }
     }
     if wait.hints.is_empty() {
-        return Position::Free;
+        return Turn::Free;
     }
     // Nothing can be done before all have come about: each in its turn.
     wait.hints.truncate(1);
-    Position::Blocked(wait)
+    Turn::Blocked(wait)
 }
 
 /// The queue in `names`, without what an earlier attempt of the same claim left in it: that is removed.
-pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]) -> Queue {
-    let mut queue = Queue::of(names);
+pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]) -> QueueNodes {
+    let mut queue = QueueNodes::of(names);
     for node in queue.take_older_selves(id, own.record()) {
         // Should it fail, the next look removes it, or the end of the session does.
         drop(client.delete(&format!("{}/{}", own.queue, node.name), None));
@@ -104,7 +104,7 @@ pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]
 }
 
 /// Reads the queues of the claim.
-pub(super) async fn read(shared: &Shared, client: &Client) -> FaultResult<Vec<Queue>> {
+pub(super) async fn read(shared: &Shared, client: &Client) -> FaultResult<Vec<QueueNodes>> {
     let own = shared.own();
     let mut queues = Vec::with_capacity(own.len());
     let listed: Vec<_> = own.iter().map(|own| children(client, &own.queue)).collect();
@@ -125,20 +125,20 @@ mod tests {
         Own { name: "x".parse().expect("valid"), queue: queue.to_owned(), nodes, token, slot: None }
     }
 
-    fn blocked(ahead: u32, hints: Vec<Hint>, first: &str) -> Position {
-        Position::Blocked(Wait { ahead, hints, first: Some(first.to_owned()) })
+    fn blocked(ahead: u32, hints: Vec<Hint>, first: &str) -> Turn {
+        Turn::Blocked(Wait { ahead, hints, first: Some(first.to_owned()) })
     }
 
     #[test]
     fn the_first_behind_the_slots_waits_for_any_and_each_other_for_the_one_before_it() {
         let names: Vec<String> = (0..4).map(|n| format!("_c_{n:032}-slots2-lock-000000000{n}")).collect();
-        let queue = Queue::of(&names);
+        let queue = QueueNodes::of(&names);
         let stand = |n: usize| stand_in(&own("/q", &names[n]), &queue);
         let path = |n: usize| format!("/q/{}", names[n]);
-        assert_eq!([stand(0), stand(1)], [Position::Free, Position::Free]);
+        assert_eq!([stand(0), stand(1)], [Turn::Free, Turn::Free]);
         assert_eq!(stand(2), blocked(2, vec![Hint::Node(path(0)), Hint::Node(path(1))], &path(0)));
         assert_eq!(stand(3), blocked(3, vec![Hint::Slot(path(2))], &path(0)));
-        assert_eq!(stand_in(&own("/q", "gone"), &queue), Position::Gone);
+        assert_eq!(stand_in(&own("/q", "gone"), &queue), Turn::Gone);
     }
 
     #[test]
@@ -148,9 +148,9 @@ mod tests {
             "_c_foreign-lock-0000000002".to_owned(),
             format!("_c_{:032}-slots2-lock-0000000003", 3),
         ];
-        let queue = Queue::of(&names);
+        let queue = QueueNodes::of(&names);
         let path = |n: usize| format!("/q/{}", names[n]);
-        assert_eq!(stand_in(&own("/q", &names[0]), &queue), Position::Free);
+        assert_eq!(stand_in(&own("/q", &names[0]), &queue), Turn::Free);
         let last = stand_in(&own("/q", &names[2]), &queue);
         assert_eq!(last, blocked(2, vec![Hint::Node(path(1))], &path(0)));
     }

@@ -6,12 +6,12 @@ use crate::lock::{ClaimId, Mode};
 /// One entry: a node, or the two nodes that a claim of dlock has in a queue that Curator's mutex and its
 /// read/write lock share.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct QueueEntry {
+pub(super) struct ClaimNodes {
     /// The node with the record, and the one beside it.
     pub(super) nodes: Vec<Node>,
 }
 
-impl QueueEntry {
+impl ClaimNodes {
     /// The node that has the record, if a dlock made it.
     pub(super) fn record(&self) -> &Node {
         &self.nodes[0]
@@ -38,11 +38,11 @@ impl QueueEntry {
 
 /// The entries of all claims, whatever their kind, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Queue {
-    pub(super) entries: Vec<QueueEntry>,
+pub(super) struct QueueNodes {
+    pub(super) entries: Vec<ClaimNodes>,
 }
 
-impl Queue {
+impl QueueNodes {
     /// Puts a queue together from the names of children; what stands in no queue is passed over.
     pub(super) fn of(children: &[String]) -> Self {
         let mut nodes: Vec<Node> = children.iter().filter_map(|name| Node::parse(name)).collect();
@@ -50,11 +50,11 @@ impl Queue {
         let first = nodes.iter().map(|n| n.sequence).reduce(|a, b| if b.wrapping_sub(a) < 0 { b } else { a });
         let first = first.unwrap_or_default();
         nodes.sort_by_key(|n| n.sequence.wrapping_sub(first).cast_unsigned());
-        let mut entries: Vec<QueueEntry> = Vec::with_capacity(nodes.len());
+        let mut entries: Vec<ClaimNodes> = Vec::with_capacity(nodes.len());
         for node in nodes {
             match entries.last_mut() {
                 Some(entry) if is_other_half(entry, &node) => entry.nodes.push(node),
-                _ => entries.push(QueueEntry { nodes: vec![node] }),
+                _ => entries.push(ClaimNodes { nodes: vec![node] }),
             }
         }
         Self { entries }
@@ -85,12 +85,12 @@ impl Queue {
     }
 
     pub(super) fn modes(&self) -> Vec<Mode> {
-        self.entries.iter().map(QueueEntry::mode).collect()
+        self.entries.iter().map(ClaimNodes::mode).collect()
     }
 }
 
 /// Whether `node` was made in one step with the only node of `entry`.
-fn is_other_half(entry: &QueueEntry, node: &Node) -> bool {
+fn is_other_half(entry: &ClaimNodes, node: &Node) -> bool {
     let [first] = entry.nodes.as_slice() else { return false };
     let halves = match first.part {
         Part::Mutex => matches!(node.part, Part::Reader | Part::Writer),
@@ -119,7 +119,7 @@ mod tests {
 
     /// The guid and mode of each entry.
     fn read(children: &[String]) -> Vec<(Option<ClaimId>, Mode)> {
-        Queue::of(children).entries.iter().map(|p| (p.guid(), p.mode())).collect()
+        QueueNodes::of(children).entries.iter().map(|p| (p.guid(), p.mode())).collect()
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             node(4, Part::Mutex, 6),
             node(4, Part::Writer, 7),
         ];
-        let queue = Queue::of(&children);
+        let queue = QueueNodes::of(&children);
         let watched = |at: usize| queue.entries[at].watched().name.clone();
         assert_eq!([watched(0), watched(1)], [children[1].clone(), children[3].clone()], "the second node");
         assert_eq!(queue.position(&children[4]), Some(2));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use zookeeper_client::{Client, Error as ZkError, EventType};
 
 use super::note::Note;
-use super::position::{Hint, Position, Wait, stand_in};
-use super::queue::Queue;
+use super::position::{Hint, Turn, Wait, stand_in};
+use super::queue::QueueNodes;
 use super::shared::{Own, Shared};
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
@@ -32,27 +32,27 @@ enum Attempt {
 pub(super) async fn take(
     shared: &Shared,
     client: &Client,
-    queues: &[Queue],
+    queues: &[QueueNodes],
     slots: u32,
-) -> FaultResult<Position> {
+) -> FaultResult<Turn> {
     let patience = PATIENCE.0.min(shared.request.ttl / PATIENCE.1);
     let given_up_at = shared.ensemble.clock.now() + patience;
     loop {
         let (mut wait, mut late) = (Wait::default(), None);
         for (own, queue) in shared.own().iter().zip(queues).filter(|(own, _)| own.slot.is_none()) {
             match stand_in(own, queue) {
-                Position::Free => match take_one(client, own, queue, slots).await? {
+                Turn::Free => match take_one(client, own, queue, slots).await? {
                     Attempt::Taken(number) => shared.set_slot(&own.queue, number),
                     Attempt::Late(record) => late = Some(record),
-                    Attempt::Gone => return Ok(Position::Gone),
+                    Attempt::Gone => return Ok(Turn::Gone),
                 },
-                Position::Blocked(more) => wait.add(more),
-                Position::Gone => return Ok(Position::Gone),
+                Turn::Blocked(more) => wait.add(more),
+                Turn::Gone => return Ok(Turn::Gone),
             }
         }
         match late {
-            None if wait.hints.is_empty() => return Ok(Position::Free),
-            None => return Ok(Position::Blocked(wait)),
+            None if wait.hints.is_empty() => return Ok(Turn::Free),
+            None => return Ok(Turn::Blocked(wait)),
             Some(record) if wait.hints.is_empty() && shared.ensemble.clock.now() < given_up_at => {
                 tokio::select! {
                     come = slot_or_end(client, &record) => come?,
@@ -61,14 +61,14 @@ pub(super) async fn take(
             }
             Some(record) => {
                 wait.add(Wait { ahead: 1, hints: vec![Hint::Slot(record)], first: None });
-                return Ok(Position::Blocked(wait));
+                return Ok(Turn::Blocked(wait));
             }
         }
     }
 }
 
 /// Takes a slot for `own`, which its queue admits.
-async fn take_one(client: &Client, own: &Own, queue: &Queue, slots: u32) -> FaultResult<Attempt> {
+async fn take_one(client: &Client, own: &Own, queue: &QueueNodes, slots: u32) -> FaultResult<Attempt> {
     let index = queue.position(own.record()).unwrap_or_default();
     loop {
         let ahead: Vec<String> = queue.entries[..index]

@@ -3,7 +3,7 @@
 use zookeeper_client::{Client, Error as ZkError, Stat};
 
 use super::note::{self, Note};
-use super::queue::{Queue, QueueEntry};
+use super::queue::{ClaimNodes, QueueNodes};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
@@ -12,7 +12,7 @@ use crate::net::fault::FaultResult;
 /// An entry, and what its record says.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    pub(super) entry: QueueEntry,
+    pub(super) entry: ClaimNodes,
     /// The path of the queue.
     pub(super) queue: String,
     pub(super) note: Option<Note>,
@@ -39,7 +39,7 @@ impl Seen {
 }
 
 /// Reads the queue at `path`, as the names of nodes tell it. `fresh` has the server catch up with the others first.
-pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResult<Queue> {
+pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResult<QueueNodes> {
     let sync = fresh.then(|| client.sync(path));
     let listed = children(client, path);
     if let Some(sync) = sync {
@@ -48,11 +48,11 @@ pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResul
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Queue::of(&listed.await?))
+    Ok(QueueNodes::of(&listed.await?))
 }
 
 /// Every entry of `queue`, which is the one at `path`, with its record. What has gone meanwhile is left out.
-pub(super) async fn entries(client: &Client, path: &str, queue: Queue) -> FaultResult<Vec<Seen>> {
+pub(super) async fn entries(client: &Client, path: &str, queue: QueueNodes) -> FaultResult<Vec<Seen>> {
     let paths: Vec<String> =
         queue.entries.iter().map(|entry| format!("{path}/{}", entry.record().name)).collect();
     let data = data_of(client, &paths).await?;

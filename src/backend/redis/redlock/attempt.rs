@@ -18,7 +18,7 @@ use crate::backend::redis::connection::Connection;
 use crate::backend::redis::dial::value_of;
 use crate::backend::redis::fault;
 use crate::backend::redis::row::{foreign_entry, integer, life};
-use crate::backend::redis::script::Step;
+use crate::backend::redis::script::Call;
 use crate::lock::{ClaimState, Entry, FencingToken, Granted, Mode, Moment};
 use crate::net::fault::FaultResult;
 
@@ -230,7 +230,7 @@ impl Core {
         let own = beginning(self.id);
         let stale: BTreeSet<&str> =
             said(&found).filter_map(Said::by).filter(|by| by.starts_with(&own)).collect();
-        let mut steps: Vec<Step> =
+        let mut steps: Vec<Call> =
             stale.iter().copied().chain([value]).map(|v| self.keys.release(v, false)).collect();
         steps.push(in_the_way);
         let ask = |_, node: Arc<Node>| {

@@ -14,7 +14,7 @@ use super::nodes::{Node, answered};
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
 use crate::backend::redis::dial::{text, value_of};
-use crate::backend::redis::script::Step;
+use crate::backend::redis::script::Call;
 use crate::lock::{ClaimState, Error, ErrorKind, Moment, Result};
 use crate::net::fault::FaultResult;
 
@@ -107,7 +107,7 @@ impl Core {
         let about = self.keys.about(place.slot);
         let looks = || {
             let key = self.keys.key(place.slot);
-            vec![Step::command(["GET", &key]), Step::command(["HGET", &about, "asked"])]
+            vec![Call::command(["GET", &key]), Call::command(["HGET", &about, "asked"])]
         };
         while !self.publisher.has_ended() {
             let deadline = clock.now() + self.patience();

@@ -8,7 +8,7 @@ use super::keys::{Keys, Place};
 use super::nodes::{Answers, Node, Nodes, STRAGGLE, count};
 use crate::backend::claim_state::Publisher;
 use crate::backend::record::Record;
-use crate::backend::redis::script::Step;
+use crate::backend::redis::script::Call;
 use crate::lock::{ClaimId, FencingToken, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 
@@ -71,7 +71,7 @@ impl Core {
     /// extend it.
     pub(super) async fn extended(
         &self,
-        step: Step,
+        step: Call,
         deadline: Moment,
     ) -> (Answers<(bool, bool)>, FaultResult<()>) {
         let (clock, max_ttl, majority) = (self.nodes.clock, self.nodes.max_ttl, self.nodes.majority());

@@ -8,7 +8,7 @@ use super::nodes::{Answer, Node, Nodes};
 use crate::backend::Examination;
 use crate::backend::facts::{self, Properties, Rule, with};
 use crate::backend::redis::examine::{evicting, properties, too_old};
-use crate::backend::redis::script::Step;
+use crate::backend::redis::script::Call;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
@@ -93,10 +93,10 @@ const RISKS_OF_A_NODE: &[Rule<NodeFacts>] = &[
 ];
 
 pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
-    let answers = nodes.answers(Duration::from_secs(1), deadline, vec![Step::command(["INFO"])]).await;
+    let answers = nodes.answers(Duration::from_secs(1), deadline, vec![Call::command(["INFO"])]).await;
     nodes.refuse_too_few(&answers)?;
     let begun = nodes.clock.now();
-    nodes.answers(Duration::ZERO, deadline, vec![Step::command(["PING"])]).await;
+    nodes.answers(Duration::ZERO, deadline, vec![Call::command(["PING"])]).await;
     let round_trip = nodes.clock.now().since(begun);
     let max_ttl = nodes.max_ttl.as_secs();
     let facts = |(node, answer): (&Arc<Node>, Option<FaultResult<Answer>>)| NodeFacts {

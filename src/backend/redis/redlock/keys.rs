@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::backend::redis::keys::{LockKeys, Naming};
-use crate::backend::redis::script::{NODE, Step, millis};
+use crate::backend::redis::script::{Call, NODE, millis};
 use crate::lock::{ClaimId, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 
@@ -63,16 +63,16 @@ impl Keys {
     }
 
     /// `command` of `node.lua` about the hold of that slot, or of a lock without slots.
-    fn step(&self, command: &str, slot: Option<u32>, own: &[&str]) -> Step {
+    fn step(&self, command: &str, slot: Option<u32>, own: &[&str]) -> Call {
         let keys = vec![self.lock.clone(), self.key(slot), self.about(slot), self.counters()];
         let (slots, abouts) = (self.base.side_prefix(SLOT), self.base.side_prefix(ABOUT));
         let first = [command, &slots, &abouts, self.base.claim_suffix()];
         let arguments = first.iter().chain(own).map(|word| (*word).to_owned()).collect();
-        Step::Script { script: &NODE, keys, arguments }
+        Call::Script { script: &NODE, keys, arguments }
     }
 
     /// One attempt to set the key of `place` to `value`.
-    pub(super) fn acquire(&self, place: Place, value: &str, ttl: Duration) -> Step {
+    pub(super) fn acquire(&self, place: Place, value: &str, ttl: Duration) -> Call {
         let own = [value, &millis(ttl), &proposal().to_string(), &place.marker()];
         self.step("acquire", place.slot, &own)
     }
@@ -85,39 +85,39 @@ impl Keys {
         ttl: Duration,
         token: FencingToken,
         again: bool,
-    ) -> Step {
+    ) -> Call {
         let own = [value, &millis(ttl), &token.to_string(), &place.marker(), if again { "1" } else { "0" }];
         self.step("extend", place.slot, &own)
     }
 
     /// Removes the keys whose values begin with `own`; `succeeded` as for [`crate::backend::Claim::leave`].
-    pub(super) fn release(&self, own: &str, succeeded: bool) -> Step {
+    pub(super) fn release(&self, own: &str, succeeded: bool) -> Call {
         self.step("release", None, &[own, if succeeded { "1" } else { "0" }])
     }
 
     /// Has what is kept beside the keys of the claim `id` say `text` in `field`.
-    pub(super) fn note(&self, id: ClaimId, field: &str, text: &str) -> Step {
+    pub(super) fn note(&self, id: ClaimId, field: &str, text: &str) -> Call {
         self.step("note", None, &[&beginning(id), field, text])
     }
 
-    pub(super) fn evict_foreign(&self, id: ClaimId) -> Step {
+    pub(super) fn evict_foreign(&self, id: ClaimId) -> Call {
         self.step("evict_foreign", None, &[&id.to_string()])
     }
 
-    pub(super) fn inspect(&self) -> Step {
+    pub(super) fn inspect(&self) -> Call {
         self.step("inspect", None, &[])
     }
 
     /// Reads which of the keys exist that are in the way of a claim in `mode`, the lock's or those of the slots, and how many these
     /// are if all are there. The node can tell of their next change then.
-    pub(super) fn in_the_way(&self, mode: Mode, lock: bool) -> (Step, i64) {
+    pub(super) fn in_the_way(&self, mode: Mode, lock: bool) -> (Call, i64) {
         let (keys, all) = match mode {
             Mode::Slots(slots) if !lock => {
                 ((1..=slots.get()).map(|slot| self.key(Some(slot))).collect(), slots.get().into())
             }
             _ => (vec![self.lock.clone()], 1),
         };
-        (Step::Command(std::iter::once("EXISTS".to_owned()).chain(keys).collect()), all)
+        (Call::Command(std::iter::once("EXISTS".to_owned()).chain(keys).collect()), all)
     }
 }
 

@@ -32,7 +32,7 @@ use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::Naming;
 use crate::backend::redis::row::integer;
-use crate::backend::redis::script::Step;
+use crate::backend::redis::script::Call;
 use crate::backend::success;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
@@ -94,7 +94,7 @@ impl RedlockBackend {
 
     /// Does `step` at all nodes; whether one of them found what it was to change. A holder that is asked to leave may do so
     /// before the others are asked.
-    async fn change(&self, step: Step, deadline: Moment) -> FaultResult<bool> {
+    async fn change(&self, step: Call, deadline: Moment) -> FaultResult<bool> {
         Ok(self.nodes.changed(deadline, step).await?.contains(&true))
     }
 
@@ -135,7 +135,7 @@ impl RedlockBackend {
     /// Each node's age by its own clock.
     async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let counters = Keys::of(&self.naming, name)?.counters();
-        let steps = vec![Step::command(["HGET", &counters, "success"]), Step::command(["TIME"])];
+        let steps = vec![Call::command(["HGET", &counters, "success"]), Call::command(["TIME"])];
         let age = |replies: Vec<Value>| {
             let [success, Value::Array(time)] = replies.as_slice() else { return None };
             let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());

@@ -9,11 +9,11 @@ use redis::Value;
 use tokio::task::JoinSet;
 
 use super::config::RedlockConfig;
+use crate::backend::redis::client::Client;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
-use crate::backend::redis::script::Step;
-use crate::backend::redis::service::Service;
+use crate::backend::redis::script::Call;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::fault::{Fault, FaultResult};
@@ -36,7 +36,7 @@ pub(super) struct Nodes {
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) service: Service,
+    pub(super) service: Client,
     /// What it said of itself over which connection.
     server: Mutex<Option<(u64, ServerFacts)>>,
 }
@@ -74,10 +74,8 @@ struct Sent {
 impl Nodes {
     /// Connections of their own to all nodes.
     pub(super) fn of(config: &RedlockConfig, clock: Clock) -> Arc<Self> {
-        let node = |config: &_| Node {
-            service: Service::new(Clone::clone(config), clock),
-            server: Mutex::default(),
-        };
+        let node =
+            |config: &_| Node { service: Client::new(Clone::clone(config), clock), server: Mutex::default() };
         let all = config.nodes.iter().map(|config| Arc::new(node(config))).collect();
         Arc::new(Self { all, clock, max_ttl: config.max_ttl, attempts: AtomicUsize::new(0) })
     }
@@ -133,7 +131,7 @@ impl Nodes {
         &self,
         straggle: Duration,
         deadline: Moment,
-        steps: Vec<Step>,
+        steps: Vec<Call>,
     ) -> Answers<Answer> {
         let max_ttl = self.max_ttl;
         let ask = |_, node: Arc<Node>| {
@@ -147,7 +145,7 @@ impl Nodes {
     pub(super) async fn replies(
         &self,
         deadline: Moment,
-        steps: Vec<Step>,
+        steps: Vec<Call>,
     ) -> FaultResult<Vec<Option<Vec<Value>>>> {
         let answers = self.answers(STRAGGLE, deadline, steps).await;
         self.refuse_too_few(&answers)?;
@@ -155,7 +153,7 @@ impl Nodes {
     }
 
     /// How many keys of a claim the nodes have changed, each; otherwise as [`Nodes::replies`].
-    pub(super) async fn changed(&self, deadline: Moment, step: Step) -> FaultResult<Vec<bool>> {
+    pub(super) async fn changed(&self, deadline: Moment, step: Call) -> FaultResult<Vec<bool>> {
         let all = self.replies(deadline, vec![step]).await?;
         all.into_iter().flatten().map(|replies| Ok(count(&replies, 0)? > 0)).collect()
     }
@@ -230,7 +228,7 @@ impl Node {
         listens: bool,
         max_ttl: Duration,
         deadline: Moment,
-        steps: impl Fn() -> Vec<Step> + Send + Sync,
+        steps: impl Fn() -> Vec<Call> + Send + Sync,
     ) -> FaultResult<Answer> {
         let sent = Mutex::new(Sent::default());
         let make = |connection: &Connection| {
@@ -241,10 +239,10 @@ impl Node {
             };
             let mut all = Vec::new();
             if now.server.is_none() {
-                all.push(Step::command(["INFO", "server"]));
+                all.push(Call::command(["INFO", "server"]));
             }
             if now.listens {
-                all.extend([Step::command(["HELLO", "3"]), Step::command(["CLIENT", "TRACKING", "ON"])]);
+                all.extend([Call::command(["HELLO", "3"]), Call::command(["CLIENT", "TRACKING", "ON"])]);
             }
             *sent.lock().unwrap_or_else(PoisonError::into_inner) = now;
             all.extend(steps());

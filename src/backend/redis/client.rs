@@ -10,7 +10,7 @@ use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial::{self, Dialer};
 use super::fault;
-use super::script::Step;
+use super::script::Call;
 use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::address::HostPort;
@@ -25,7 +25,7 @@ const MOST_REDIRECTIONS: u32 = 8;
 
 /// The connections of one client.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct Client {
     pub(super) config: RedisConfig,
     pub(super) clock: Clock,
     link: Link<Dialer>,
@@ -92,7 +92,7 @@ impl Route<'_> {
     }
 }
 
-impl Service {
+impl Client {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
         let link = Link::new(Dialer::new(config.clone()), clock);
         Self { config, clock, link }
@@ -120,7 +120,7 @@ impl Service {
         slot: Option<u16>,
         deadline: Moment,
         patience: Patience,
-        steps: impl Fn(&Connection) -> Vec<Step> + Send,
+        steps: impl Fn(&Connection) -> Vec<Call> + Send,
     ) -> FaultResult<Answer> {
         let dialer = &self.link.dial;
         let route = Route { dialer, slot, way: Mutex::default() };
@@ -134,7 +134,7 @@ impl Service {
             async move {
                 match self.replies(&connection, &steps, asking).await {
                     Ok(replies) => {
-                        if steps.iter().any(Step::frees) {
+                        if steps.iter().any(Call::frees) {
                             connection.nudge();
                         }
                         Ok(Answer { replies, connection, sent, told, detour: asking })
@@ -162,7 +162,7 @@ impl Service {
         slot: Option<u16>,
         deadline: Moment,
         patience: Patience,
-        step: Step,
+        step: Call,
     ) -> FaultResult<Value> {
         let steps = move |_: &Connection| vec![step.clone()];
         match self.call(slot, deadline, patience, steps).await?.replies.into_iter().next() {
@@ -176,7 +176,7 @@ impl Service {
     async fn replies(
         &self,
         connection: &Connection,
-        steps: &[Step],
+        steps: &[Call],
         asking: bool,
     ) -> Result<Vec<Value>, Setback> {
         for whole in [false, true] {
@@ -193,7 +193,7 @@ impl Service {
     fn sorted(
         &self,
         connection: &Connection,
-        steps: &[Step],
+        steps: &[Call],
         asking: bool,
         replies: FaultResult<Vec<Value>>,
     ) -> Result<Option<Vec<Value>>, Setback> {
@@ -203,7 +203,7 @@ impl Service {
         let mut known = true;
         for (step, reply) in steps.iter().zip(&replies) {
             let Value::ServerError(error) = reply else { continue };
-            let script = matches!(step, Step::Script { .. });
+            let script = matches!(step, Call::Script { .. });
             match error.code() {
                 "NOSCRIPT" => known = false,
                 "MOVED" if self.config.is_cluster() && (script || !asking) => {
@@ -226,12 +226,12 @@ fn each(asking: bool) -> usize {
 }
 
 /// `steps` as they are sent, and how many replies there will be.
-fn packed(steps: &[Step], asking: bool, whole: bool) -> (Vec<u8>, usize) {
+fn packed(steps: &[Call], asking: bool, whole: bool) -> (Vec<u8>, usize) {
     let mut bytes = Vec::with_capacity(1024);
     for step in steps {
         if asking {
             // It is good for one command.
-            Step::command(["ASKING"]).pack(whole, &mut bytes);
+            Call::command(["ASKING"]).pack(whole, &mut bytes);
         }
         step.pack(whole, &mut bytes);
     }
@@ -262,13 +262,13 @@ fn redirection(details: &str, from: &Connection, once: bool) -> Setback {
     }
 }
 
-impl Service {
+impl Client {
     /// One slot of each node that has any; of a server alone, none in particular.
     pub(super) async fn slots_of_all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<u16>>> {
         if !self.config.is_cluster() {
             return Ok(vec![None]);
         }
-        let step = Step::command(["CLUSTER", "SLOTS"]);
+        let step = Call::command(["CLUSTER", "SLOTS"]);
         let Value::Array(ranges) = self.one(None, deadline, Patience::Once, step).await? else {
             return Err(fault::nonsense("no slots"));
         };

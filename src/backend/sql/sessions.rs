@@ -13,7 +13,7 @@ use crate::net::request::Patience;
 
 /// The sessions of one client.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct Sessions {
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) clock: Clock,
     link: Link<Servers>,
@@ -66,7 +66,7 @@ impl Dial for Servers {
     }
 }
 
-impl Service {
+impl Sessions {
     pub(super) fn new(dialect: Arc<dyn Dialect>, clock: Clock) -> Self {
         let link = Link::new(Servers(Arc::clone(&dialect)), clock);
         Self { dialect, clock, link, claims: AtomicUsize::new(0) }
