@@ -9,8 +9,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::exit_code::Failure;
+use super::exposure;
 use super::source::Source;
 use super::usage::nearest;
+use crate::backend::Risk;
 use crate::net::passwords::has_password;
 use crate::output::sanitise;
 
@@ -77,8 +79,9 @@ impl ConfigFile {
     /// Reads `path`; `None` if there is no such file. `uid` is the user that it may belong to, beside root.
     pub fn read(path: &Path, uid: u32) -> Result<Option<Self>, Failure> {
         let shown = sanitise::os(path.as_os_str());
-        let cannot = |error: &std::io::Error| {
-            Failure::usage(format!("cannot read the configuration file {shown}: {error}"))
+        let cannot = |error: &std::io::Error| match error.kind() {
+            ErrorKind::PermissionDenied => closed(path, &shown),
+            _ => Failure::usage(format!("cannot read the configuration file {shown}: {error}")),
         };
         let file = match File::open(path) {
             Ok(file) => file,
@@ -89,7 +92,7 @@ impl ConfigFile {
             Err(error) => return Err(cannot(&error)),
         };
         let meta = file.metadata().map_err(|error| cannot(&error))?;
-        check_owner(&shown, &meta, uid)?;
+        check_owner(&shown, &meta, uid, exposure::is_read_only(&file))?;
         let mut bytes = Vec::new();
         file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
         if bytes.len() as u64 > MOST_BYTES {
@@ -97,11 +100,13 @@ impl ConfigFile {
         }
         let text = String::from_utf8(bytes)
             .map_err(|_| Failure::usage(format!("the configuration file {shown} is not valid UTF-8")))?;
-        let config = Self::parse(path, &text)?;
-        if config.has_secret() {
-            check_secrecy(&shown, &meta)?;
-        }
-        Ok(Some(config))
+        Self::parse(path, &text).map(Some)
+    }
+
+    /// That others may be able to read a password in it.
+    pub fn doubt(&self) -> Option<Risk> {
+        let what = "the configuration file has a password";
+        self.has_secret().then(|| exposure::doubt(what, &self.path))?
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
@@ -222,7 +227,7 @@ fn setting(
     }
 }
 
-fn check_owner(shown: &str, meta: &Metadata, uid: u32) -> Result<(), Failure> {
+fn check_owner(shown: &str, meta: &Metadata, uid: u32, is_read_only: bool) -> Result<(), Failure> {
     // Nothing can be put into a device such as /dev/null, which is a way to say "no configuration".
     if meta.file_type().is_char_device() {
         return Ok(());
@@ -231,13 +236,17 @@ fn check_owner(shown: &str, meta: &Metadata, uid: u32) -> Result<(), Failure> {
         return Err(Failure::usage(format!("the configuration file {shown} is a directory"))
             .hint("name a file in it with --config or DLOCK_CONFIG"));
     }
-    if meta.uid() != 0 && meta.uid() != uid {
+    // Nobody can change what a read-only mount shows, whatever the modes are that it shows.
+    if is_read_only {
+        return Ok(());
+    }
+    if meta.uid() != 0 && meta.uid() != uid && exposure::nameless() != Some(meta.uid()) {
         return Err(Failure::usage(format!(
             "the configuration file {shown} belongs to uid {}, who could change what dlock does; it must belong \
              to root or you",
             meta.uid()
         ))
-        .hint(format!("sudo chown {uid} {shown}")));
+        .hint(format!("sudo chown {uid} {shown}, or leave every file out with --config /dev/null")));
     }
     if meta.mode() & 0o022 != 0 {
         return Err(Failure::usage(format!(
@@ -248,15 +257,20 @@ fn check_owner(shown: &str, meta: &Metadata, uid: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_secrecy(shown: &str, meta: &Metadata) -> Result<(), Failure> {
-    // A group may read what root gives it: a password shared by the members of a service.
-    let forbidden = if meta.uid() == 0 { 0o004 } else { 0o044 };
-    if meta.mode() & forbidden == 0 || meta.file_type().is_char_device() {
-        return Ok(());
-    }
-    let chmod = if meta.uid() == 0 { "o-r" } else { "go-r" };
-    Err(Failure::usage(format!("the configuration file {shown} has a password and can be read by others"))
-        .hint(format!("chmod {chmod} {shown}")))
+/// That this user may not read the file, and who may.
+fn closed(path: &Path, shown: &str) -> Failure {
+    let out = "leave every file out with --config /dev/null";
+    let Ok(meta) = std::fs::metadata(path) else {
+        let reason =
+            format!("the configuration file {shown} lies in a directory that this user may not enter");
+        return Failure::usage(reason).hint(format!("let this user enter it, or {out}"));
+    };
+    let (owner, group, mode) = (meta.uid(), meta.gid(), meta.mode() & 0o7777);
+    let group = if mode & 0o040 == 0 { String::new() } else { format!(" and the members of gid {group}") };
+    Failure::usage(format!("the configuration file {shown} may be read only by uid {owner}{group} (mode {mode:04o})"))
+        .hint(format!(
+            "let everybody read it and keep its password in a file of its own, which password-file names; or {out}"
+        ))
 }
 
 #[cfg(test)]

@@ -76,17 +76,34 @@ fn only_files_that_nobody_else_can_write_count() {
         format!("the configuration file {shown} can be written by others, who could change what dlock does")
     );
     assert_eq!(error.1, Some(format!("chmod go-w {shown}")));
-    let error = read("password='x'", 0o644, uid).expect_err("refused");
-    assert_eq!(error.0, format!("the configuration file {shown} has a password and can be read by others"));
-    assert!(error.1.is_some_and(|hint| hint.starts_with("chmod ") && hint.contains("o-r ")));
-    assert!(read("endpoint='redis://u:p@h'", 0o604, uid).is_err());
-    assert!(read("password='x'", 0o600, uid).is_ok());
     let folder_itself = ConfigFile::read(&folder.0, uid).expect_err("a folder").to_string();
     assert_eq!(folder_itself, format!("the configuration file {} is a directory", folder.0.display()));
     assert!(ConfigFile::read(&folder.0.join("none"), uid).is_ok_and(|c| c.is_none()));
     assert!(ConfigFile::read(Path::new("/dev/null"), uid).is_ok_and(|c| c.is_some()));
     if uid != 0 {
         assert!(read("ttl=3", 0o600, uid + 1).expect_err("refused").0.contains("belongs to uid"));
+    }
+}
+
+#[test]
+fn a_password_that_others_can_read_is_doubted_where_they_get_at_it() {
+    let folder = Folder::new("config-doubt");
+    let path = folder.0.join("config.toml");
+    let uid = rustix::process::getuid().as_raw();
+    for (directory, text, mode, is_doubted) in [
+        (0o755, "password='x'", 0o644, true),
+        (0o755, "endpoint='redis://u:p@h'", 0o604, true),
+        (0o755, "password='x'", 0o600, false),
+        (0o755, "ttl=3", 0o644, false),
+        (0o700, "password='x'", 0o644, false),
+    ] {
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(directory)).expect("set");
+        let doubt = ConfigFile::read(&path, uid).expect("read").expect("there").doubt();
+        assert_eq!(doubt.is_some(), is_doubted, "{directory:o} {text} {mode:o}");
+        let remedy = doubt.and_then(|risk| risk.remedy).unwrap_or_default();
+        assert!(!is_doubted || (remedy.starts_with("chmod ") && remedy.contains("o-r ")), "{remedy}");
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use super::args::ConnectionArgs;
 use super::exit_code::Failure;
+use super::exposure;
 use super::layers::Layers;
 use super::source::SourcedText;
 use crate::net::credentials::{Identity, Pem, Secret, Tls};
@@ -33,9 +34,11 @@ pub(super) fn password(
     }
     let found = layers.text("password-file", args.password_file.as_deref())?;
     let Some(found) = found.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
-    let bytes = read(&found, true)?;
+    let bytes = read(&found)?;
+    layers.doubts.extend(exposure::doubt("the password file has a password", Path::new(&found.text)));
     let text = String::from_utf8(bytes).map_err(|_| fault(&found, "is not valid UTF-8"))?;
-    // Editors end a file with a line's end, which is no part of the password.
+    // Editors end a file with a line end and may begin it with a byte order mark, which are no part of the password.
+    let text = text.trim_start_matches('\u{feff}');
     Ok(Some(Secret::new(text.lines().next().unwrap_or_default())))
 }
 
@@ -51,7 +54,8 @@ pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Readi
     let identity = match (certificate, key) {
         (None, None) => None,
         (Some(certificate), Some(key)) => {
-            Some(Identity { certificate: pem(&certificate, false)?, key: pem(&key, true)? })
+            layers.doubts.extend(exposure::doubt("the key file has a private key", Path::new(&key.text)));
+            Some(Identity { certificate: pem(&certificate)?, key: pem(&key)? })
         }
         (Some(found), None) => {
             return Err(Failure::usage(format!(
@@ -66,12 +70,12 @@ pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Readi
             )));
         }
     };
-    let authority = authority.map(|found| pem(&found, false)).transpose()?;
+    let authority = authority.map(|found| pem(&found)).transpose()?;
     Ok(Tls { authority, identity, server_name: server_name.map(|found| found.text) })
 }
 
-fn pem(found: &SourcedText, secret: bool) -> Result<Pem, Failure> {
-    let bytes = read(found, secret)?;
+fn pem(found: &SourcedText) -> Result<Pem, Failure> {
+    let bytes = read(found)?;
     let begins = b"-----BEGIN ";
     if !bytes.windows(begins.len()).any(|window| window == begins) {
         return Err(fault(found, "is not a PEM file: it has no line -----BEGIN"));
@@ -79,17 +83,10 @@ fn pem(found: &SourcedText, secret: bool) -> Result<Pem, Failure> {
     Ok(Pem::new(bytes))
 }
 
-/// What the file says. A secret one must not be readable by everybody.
-fn read(found: &SourcedText, secret: bool) -> Result<Vec<u8>, Failure> {
+/// The bytes of the file.
+fn read(found: &SourcedText) -> Result<Vec<u8>, Failure> {
     let cannot = |error: std::io::Error| fault(found, &format!("cannot be read: {error}"));
     let file = File::open(&found.text).map_err(cannot)?;
-    let meta = file.metadata().map_err(cannot)?;
-    if secret && meta.is_file() && meta.mode() & 0o004 != 0 {
-        let shown = sanitise::text(&found.text);
-        return Err(
-            fault(found, "has a secret and can be read by everybody").hint(format!("chmod o-r {shown}"))
-        );
-    }
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MOST_BYTES {

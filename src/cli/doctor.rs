@@ -27,6 +27,10 @@ pub struct DoctorSettings {
     pub settings: Vec<Setting>,
     /// Whether only the tables are to be printed.
     pub schema: bool,
+    /// Secrets that others may be able to read.
+    pub doubts: Vec<Risk>,
+    /// What is wrong with a configuration file that this user may not read.
+    pub unread: Option<Failure>,
     /// The rest.
     pub viewing: Viewing,
 }
@@ -34,7 +38,7 @@ pub struct DoctorSettings {
 impl DoctorSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &DoctorArgs, around: &Environment) -> Result<Self, Failure> {
-        let mut layers = Layers::load(&args.common.connection, around)?;
+        let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
         let (verbosity, log_format) = settings::messages(&mut layers, &args.common.messages)?;
         let connection = settings::connection(&mut layers, &args.common.connection)?;
         let mut settings = Vec::new();
@@ -47,7 +51,8 @@ impl DoctorSettings {
         }
         let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
         let viewing = Viewing { json: args.json, connection, verbosity, log_format };
-        Ok(Self { files, settings, schema: args.schema, viewing })
+        let doubts = layers.doubts;
+        Ok(Self { files, settings, schema: args.schema, doubts, unread, viewing })
     }
 
     /// Adds where the locks are, if nobody has said that.
@@ -88,6 +93,12 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Outpu
         let none = || Failure::usage(format!("the backend {} has no tables", address.service().name));
         return out.write(&address.schema().ok_or_else(none)?);
     }
+    if let Some(failure) = settings.unread.clone() {
+        // Without it nothing says which service is meant.
+        let error = Err(failure.message.to_string());
+        show(&settings.findings(address.service().name, error), settings, out)?;
+        return Err(failure.into());
+    }
     connect::block_on(async {
         match connect::open(&settings.viewing.connection) {
             Ok(backend) => examine(&*backend, settings, out).await,
@@ -105,7 +116,10 @@ async fn examine(
     settings: &DoctorSettings,
     out: &mut dyn Out,
 ) -> Result<(), OutputEnd> {
-    let found = backend.examine(connect::deadline()).await.map(with_this_host);
+    let mut found = backend.examine(connect::deadline()).await.map(with_this_host);
+    if let Ok(found) = &mut found {
+        found.risks.extend_from_slice(&settings.doubts);
+    }
     let kind = backend.capabilities().backend;
     let told = found.clone().map_err(|error| error.to_string());
     show(&settings.findings(kind, told), settings, out)?;
@@ -161,6 +175,8 @@ mod tests {
             files: Vec::new(),
             settings: setting("ttl", None).into_iter().collect(),
             schema: false,
+            doubts: Vec::new(),
+            unread: None,
             viewing: viewing(false),
         };
         let mut page = Page::default();

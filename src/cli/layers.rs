@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::args::ConnectionArgs;
@@ -11,6 +13,7 @@ use super::exit_code::Failure;
 use super::source::{Source, SourcedText, Sources};
 use super::usage::nearest;
 use super::values;
+use crate::backend::Risk;
 use crate::output::sanitise;
 
 /// The options that an environment variable can set: `DLOCK_` and the name. All other variables that start so are
@@ -77,6 +80,9 @@ impl Environment {
     }
 }
 
+/// The configuration file that leaves every file out.
+const NO_FILE: &str = "/dev/null";
+
 /// All places where a value can be said.
 #[derive(Debug)]
 pub struct Layers<'a> {
@@ -87,6 +93,8 @@ pub struct Layers<'a> {
     overruled: Vec<&'static str>,
     /// Where the values asked for so far came from.
     pub sources: Sources,
+    /// Secrets that others may be able to read.
+    pub doubts: Vec<Risk>,
 }
 
 /// `DLOCK_LOG_FORMAT` for `log-format`.
@@ -98,38 +106,73 @@ fn variable_name(option: &str) -> String {
 /// sudo -u with the environment kept.
 fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>, Failure> {
     ConfigFile::read(path, uid).or_else(|failure| match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(None),
         _ => Err(failure),
     })
 }
 
+/// Whether this user may not read the file, or not enter a directory before it.
+fn is_closed(path: &Path) -> bool {
+    std::fs::File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
 impl<'a> Layers<'a> {
     /// Reads the configuration files that there are.
+    ///
+    /// Errors: also for a file that this user may not read, since without it another lock could be meant.
     pub fn load(args: &ConnectionArgs, around: &'a Environment) -> Result<Self, Failure> {
+        let (layers, unread) = Self::load_readable(args, around)?;
+        unread.map_or(Ok(layers), Err)
+    }
+
+    /// Reads the configuration files that this user may read, and says what is wrong with another.
+    pub fn load_readable(
+        args: &ConnectionArgs,
+        around: &'a Environment,
+    ) -> Result<(Self, Option<Failure>), Failure> {
         let mut layers = Self {
             around,
             files: Vec::new(),
             profile: None,
             overruled: Vec::new(),
             sources: Sources::default(),
+            doubts: Vec::new(),
         };
-        let explicit = match &args.config {
-            Some(path) => Some((path.clone(), Source::Flag("config"))),
-            None => (around.variable)("DLOCK_CONFIG")
-                .filter(|path| !path.is_empty())
-                .map(|path| (path, Source::Environment("DLOCK_CONFIG".into()))),
+        let mut unread = None;
+        let mut readable = |path: &Path, found: Result<Option<ConfigFile>, Failure>| match found {
+            Err(failure) if is_closed(path) => {
+                unread = Some(failure);
+                Ok(None)
+            }
+            found => found,
         };
-        if let Some((path, source)) = explicit {
-            let Some(file) = ConfigFile::read(Path::new(&path), around.uid)? else {
-                return Err(Failure::usage(format!("{source}: there is no file {}", sanitise::os(&path))));
-            };
-            layers.files.push(file);
+        let explicit = layers.text("config", args.config.as_deref())?;
+        let mut files = Vec::new();
+        if let Some(SourcedText { text, source }) = &explicit {
+            let path = Path::new(text);
+            match readable(path, ConfigFile::read(path, around.uid))? {
+                Some(file) => files.push(file),
+                None if is_closed(path) => {}
+                None => {
+                    let shown = sanitise::text(text);
+                    return Err(Failure::usage(format!("{source}: there is no file {shown}")));
+                }
+            }
         } else if let Some(path) = around.user_file() {
-            layers.files.extend(user_config(&path, around.uid)?);
+            files.extend(readable(&path, user_config(&path, around.uid))?);
         }
-        layers.files.extend(ConfigFile::read(&around.system_file, around.uid)?);
-        layers.choose_profile(args.profile.as_deref())?;
-        Ok(layers)
+        if explicit.is_none_or(|found| found.text != NO_FILE) {
+            let path = &around.system_file;
+            files.extend(readable(path, ConfigFile::read(path, around.uid))?);
+        }
+        layers.doubts.extend(files.iter().filter_map(ConfigFile::doubt));
+        layers.files = files;
+        let chosen = layers.choose_profile(args.profile.as_deref());
+        match unread {
+            // The profile may stand in the file that could not be read.
+            Some(failure) => Ok((layers, Some(failure))),
+            None => chosen.map(|()| (layers, None)),
+        }
     }
 
     fn choose_profile(&mut self, flag: Option<&OsStr>) -> Result<(), Failure> {
@@ -190,7 +233,8 @@ impl<'a> Layers<'a> {
     fn variable(&self, option: &str) -> Option<OsString> {
         let value = VARIABLES.contains(&option).then(|| (self.around.variable)(&variable_name(option)))?;
         // An empty variable says nothing, except of the prefix, which can be empty.
-        value.filter(|value| !value.is_empty() || option == "prefix")
+        let is_empty = |value: &OsStr| value.as_bytes().iter().all(|byte| b"\r\n".contains(byte));
+        value.filter(|value| !is_empty(value) || option == "prefix")
     }
 
     /// The value of `option`, if anybody said one.
@@ -216,10 +260,11 @@ impl<'a> Layers<'a> {
         let said =
             flags.into_iter().map(|flag| values::utf8(flag, &source)).collect::<Result<Vec<_>, _>>()?;
         let found = if said.is_empty() { self.unflagged(option)? } else { Some((said, source)) };
-        if let Some((texts, source)) = &found {
-            self.sources.remember(option, texts.clone(), source.clone());
-        }
-        Ok(found)
+        let Some((texts, source)) = found else { return Ok(None) };
+        let line = |text: &String| values::line(option, text, &source);
+        let texts = texts.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+        self.sources.remember(option, texts.clone(), source.clone());
+        Ok(Some((texts, source)))
     }
 
     fn unflagged(&self, option: &'static str) -> Result<Option<(Vec<String>, Source)>, Failure> {

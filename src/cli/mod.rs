@@ -11,6 +11,7 @@ pub mod doctor;
 mod elect;
 mod ending;
 pub mod exit_code;
+mod exposure;
 mod habits;
 pub mod holder;
 pub mod layers;
@@ -118,7 +119,7 @@ fn early_format(words: &[OsString]) -> LogFormat {
     let own = words.split(|word| word == "--").next().unwrap_or_default();
     let json = own.windows(2).any(flag)
         || own.iter().any(|word| word == "--log-format=json")
-        || std::env::var_os("DLOCK_LOG_FORMAT").is_some_and(|format| format == "json");
+        || std::env::var("DLOCK_LOG_FORMAT").is_ok_and(|format| format.trim_end() == "json");
     if json { LogFormat::Json } else { LogFormat::Human }
 }
 

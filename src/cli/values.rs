@@ -24,6 +24,16 @@ pub fn utf8(text: &OsStr, source: &Source) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::usage(format!("{source} is not valid UTF-8")))
 }
 
+/// The value of `option` in `text`, without the line ends behind it: a file or a secret ends with one, which is no part of what it
+/// says. One in the middle is refused, but in a password.
+pub fn line(option: &str, text: &str, source: &Source) -> Result<String, Failure> {
+    let line = text.trim_end_matches(['\r', '\n']);
+    if line.contains(['\r', '\n']) && option != "password" {
+        return Err(Failure::usage(format!("{source} has a line break in it")).hint("write it in one line"));
+    }
+    Ok(line.to_owned())
+}
+
 /// A length of time.
 pub fn length(found: &SourcedText) -> Result<Duration, Failure> {
     duration::parse(&found.text).map_err(|error| Failure::usage(format!("{}: {error}", found.source)))

@@ -26,20 +26,6 @@ fn refused(env: &TestEnv, options: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_secret_that_everybody_can_read_is_refused() {
-    let env = TestEnv::new();
-    let password = file(&env, "password", "hunter2\n", 0o644);
-    refused(
-        &env,
-        &["--user", "u", "--password-file", &password],
-        &["--password-file", "read by everybody", "chmod o-r"],
-    );
-    let certificate = file(&env, "cert", "-----BEGIN CERTIFICATE-----\n", 0o644);
-    let key = file(&env, "key", "-----BEGIN PRIVATE KEY-----\nhunter2\n", 0o644);
-    refused(&env, &["--cert", &certificate, "--key", &key], &["--key", "read by everybody"]);
-}
-
-#[test]
 fn a_certificate_and_its_key_go_together() {
     let env = TestEnv::new();
     refused(&env, &["--cert", "c"], &["--cert", "say --key FILE"]);
@@ -106,10 +92,6 @@ fn a_password_in_an_address_is_one_whatever_is_in_it() {
         let ended = env.finish(&mut env.dlock(words));
         unprinted(endpoint, &ended.err);
         ended.failed(64, &["--endpoint", "every user of this host"]);
-        let text = format!("backend = '{backend}'\nendpoint = '{endpoint}'\n");
-        let config = file(&env, "config.toml", &text, 0o644);
-        let words = ["run", "--config", &config, "--name", "x", "--", "touch", "started"];
-        env.finish(&mut env.dlock(words)).failed(64, &["config.toml", "read by others"]);
     }
     assert!(!env.exists("started"));
 }

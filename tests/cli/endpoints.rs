@@ -20,6 +20,21 @@ fn a_bare_host_name_is_not_taken_for_a_directory() {
 }
 
 #[test]
+fn a_line_end_behind_a_setting_makes_no_other_lock() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    for end in ["\n", "\r", "\r\n"] {
+        let endpoint = format!("{}{end}", env.locks().display());
+        let mut command = env.dlock(["run", "--try", "--name", "x", "--", "touch", "started"]);
+        env.finish(command.env("DLOCK_ENDPOINT", &endpoint)).failed(75, &["x"]);
+        let words = ["run", "--endpoint", &endpoint, "--try", "--name", "x", "--", "touch", "started"];
+        env.finish(&mut env.dlock(words)).failed(75, &["x"]);
+    }
+    assert!(!env.exists("started"));
+    holder.release().silently(0);
+}
+
+#[test]
 fn a_relative_directory_is_taken_if_it_can_be_nothing_else() {
     let env = TestEnv::new();
     fs::create_dir(env.path("there")).expect("a folder");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -42,6 +43,30 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     login("ci", "wr0ng").failed(77, &["password"]).said_one_line(&["redis"]);
     let refused = run_with(&env, &[]).failed(77, &["--password-file"]);
     assert!(!refused.err.contains("right"), "{}", refused.err);
+}
+
+#[test]
+fn secrets_are_taken_as_containers_mount_them_and_doctor_doubts_those_that_others_can_read() {
+    let server = redis::start_with(&[QUIET, &["--requirepass", "right"]].concat());
+    let env = env_on(&server);
+    // As kubelet mounts a secret: 0644, behind two links.
+    std::fs::create_dir(env.path("..1")).expect("a folder");
+    let path = env.write("..1/password", "\u{feff}right\r\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("sets");
+    for (target, name) in [("..1", "..data"), ("..data/password", "password")] {
+        symlink(target, env.path(name)).expect("a link");
+    }
+    for (variable, value) in
+        [("DLOCK_PASSWORD_FILE", env.path("password")), ("DLOCK_PASSWORD", "right\n".into())]
+    {
+        run_with(&env, &[(variable, &value)]).silently(0);
+    }
+    for (mode, is_doubted) in [(0o700, false), (0o755, true)] {
+        fs::set_permissions(env.root(), fs::Permissions::from_mode(mode)).expect("sets");
+        let mut command = env.verb("doctor", [] as [&str; 0]);
+        let told = env.finish(command.env("DLOCK_PASSWORD_FILE", env.path("password"))).silently(0).text();
+        assert_eq!(told.contains("other users of this host can read it"), is_doubted, "{mode:o}: {told}");
+    }
 }
 
 #[test]

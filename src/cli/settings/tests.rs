@@ -257,8 +257,66 @@ fn flags_go_over_environment_over_the_users_file_over_the_systems() {
     write(&user, "ttl = '5x'");
     let failure = run_in(&words("run --name x true"), &surroundings(&[])).expect_err("no duration");
     assert!(failure.to_string().starts_with(&format!("{}:1: ttl: \"5x\" is not a duration", user.display())));
-    let other = run_in(&words("run --name x --config /dev/null true"), &surroundings(&[])).expect("valid");
+    let empty = folder.0.join("empty.toml").display().to_string();
+    write(empty.as_ref(), "");
+    let other = surroundings(&[("DLOCK_CONFIG", &empty)]);
+    let other = run_in(&words("run --name x true"), &other).expect("valid");
     assert_eq!(other.ttl.as_secs(), 11, "--config stands for the user's file alone");
+    write(&system, "what is in it does not matter");
+    for variables in [&[][..], &[("DLOCK_CONFIG", "/dev/null\n")]] {
+        let line =
+            if variables.is_empty() { "run --name x --config /dev/null true" } else { "run --name x true" };
+        let none = run_in(&words(line), &surroundings(variables)).expect("valid");
+        assert_eq!(none.ttl.as_secs(), 30, "/dev/null leaves every file out");
+    }
+}
+
+#[test]
+fn a_line_end_behind_a_setting_is_no_part_of_it_wherever_it_is_said() {
+    let all = [
+        ("DLOCK_BACKEND", "redis"),
+        ("DLOCK_ENDPOINT", "redis://h"),
+        ("DLOCK_PREFIX", "p:"),
+        ("DLOCK_USER", "u"),
+        ("DLOCK_PASSWORD", "secret"),
+        ("DLOCK_TLS_SERVER_NAME", "n"),
+        ("DLOCK_ZK_LAYOUT", "kazoo"),
+        ("DLOCK_MAX_TTL", "9s"),
+        ("DLOCK_TTL", "8s"),
+        ("DLOCK_GRACE", "1s"),
+        ("DLOCK_LOG_FORMAT", "json"),
+    ];
+    let words = ["run", "--name", "x", "true"];
+    let plain = run_in(&words, &around(&all)).expect("valid");
+    let folder = Folder::new("settings-lines");
+    let file = folder.0.join("config.toml");
+    for end in ["\n", "\r\n", "\r", "\n\n"] {
+        let ended: Vec<(&str, String)> =
+            all.iter().map(|(name, value)| (*name, format!("{value}{end}"))).collect();
+        let variables: Vec<(&str, &str)> =
+            ended.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(run_in(&words, &around(&variables)).expect("valid"), plain, "{end:?}");
+        let flags =
+            run_in(&["run", "--name", "x", "--endpoint", &format!("redis://h{end}"), "true"], &around(&[]));
+        assert_eq!(flags.expect("valid").connection.options.endpoints, ["redis://h"]);
+        std::fs::write(
+            &file,
+            format!("endpoint = [{:?}]\nprefix = {:?}\n", format!("a{end}"), format!("p{end}")),
+        )
+        .expect("written");
+        let config = format!("--config={}", file.display());
+        let said = run_in(&["run", "--name", "x", &config, "true"], &around(&[])).expect("valid");
+        assert_eq!(said.connection.options.endpoints, ["a"]);
+        assert_eq!(said.connection.options.prefix.as_deref(), Some("p"));
+        assert_eq!(
+            run_in(&words, &around(&[("DLOCK_ENDPOINT", end)])).expect("valid"),
+            run_in(&words, &around(&[])).expect("valid")
+        );
+    }
+    let failure = run_in(&words, &around(&[("DLOCK_PREFIX", "a\nb")])).expect_err("refused");
+    assert_eq!(failure.to_string(), "DLOCK_PREFIX has a line break in it");
+    let password = run_in(&words, &around(&[("DLOCK_BACKEND", "redis"), ("DLOCK_PASSWORD", "a\nb")]));
+    assert!(password.expect("valid").connection.options.password.is_some_and(|p| p.reveal() == "a\nb"));
 }
 
 #[test]
