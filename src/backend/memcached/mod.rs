@@ -8,9 +8,11 @@
 mod client;
 mod config;
 mod connection;
+mod counter;
 mod dial;
 mod examine;
 mod fault;
+mod items;
 mod keys;
 mod list;
 mod store;

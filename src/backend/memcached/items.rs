@@ -1,0 +1,165 @@
+//! Items of the server by their keys.
+
+use super::client::{Client, Commands};
+use super::connection::Connection;
+use super::fault::nonsense;
+use super::keys::Key;
+use crate::backend::document::{Item, Replaced, Version};
+use crate::lock::Moment;
+use crate::net::fault::FaultResult;
+
+/// How many bytes of keys are asked for in one line.
+const LINE: usize = 1500;
+
+impl Client {
+    /// Compares and sets, and reads what is there then. A server that was restarted numbers its writes from the beginning, so a
+    /// version says nothing over another connection than its own: there the item is only read.
+    pub(super) async fn swap(
+        &self,
+        key: &[u8],
+        version: &Version,
+        expiry: &str,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<Replaced> {
+        let commands = |connection: &Connection| {
+            let mut commands = Commands::default();
+            if connection.number == version.connection {
+                let rest = format!("0 {expiry} {} {}", bytes.len(), version.write);
+                commands = commands.value("cas", key, &rest, bytes);
+            }
+            commands.line("gets", key, "")
+        };
+        let mut replies = self.call_over(deadline, commands).await?;
+        if replies.connection != version.connection {
+            return Ok(Replaced { done: false, item: replies.next()?.item()? });
+        }
+        let line = replies.next()?.line()?;
+        replaced(&line, replies.next()?.item()?)
+    }
+
+    /// Puts `bytes` in the place of the item with this `version`, or where nothing is if that is `None`, and reads what is there
+    /// then.
+    pub(super) async fn put(
+        &self,
+        key: &[u8],
+        version: Option<&Version>,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<Replaced> {
+        if let Some(version) = version {
+            return self.swap(key, version, "0", bytes, deadline).await;
+        }
+        let add = Commands::default().value("add", key, &format!("0 0 {}", bytes.len()), bytes);
+        let mut replies = self.call(deadline, add.line("gets", key, "")).await?;
+        let line = replies.next()?.line()?;
+        let item = replies.next()?.item()?;
+        match line.as_str() {
+            "STORED" => Ok(Replaced { done: true, item }),
+            "NOT_STORED" => Ok(Replaced { done: false, item }),
+            other => Err(nonsense(other)),
+        }
+    }
+
+    /// The item with this key, if there is one.
+    pub(super) async fn get(&self, key: &[u8], deadline: Moment) -> FaultResult<Option<Item>> {
+        let mut replies = self.call(deadline, Commands::default().line("gets", key, "")).await?;
+        replies.next()?.item()
+    }
+
+    /// The items with these keys that there are, with their keys.
+    pub(super) async fn get_all(&self, keys: &[Key], deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>> {
+        let mut items = Vec::new();
+        let mut rest = keys;
+        while !rest.is_empty() {
+            let mut length = 0;
+            let fits = |key: &&Key| {
+                length += key.len() + 1;
+                length <= LINE
+            };
+            let (some, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            let gets = Commands::default().line("gets", &some.join(&b' '), "");
+            items.extend(self.call(deadline, gets).await?.next()?.items()?);
+            rest = others;
+        }
+        Ok(items)
+    }
+
+    /// Sets the item with this key, whatever is there.
+    pub(super) async fn set(
+        &self,
+        key: &[u8],
+        expiry: u64,
+        bytes: &[u8],
+        deadline: Moment,
+    ) -> FaultResult<()> {
+        let rest = format!("0 {expiry} {}", bytes.len());
+        let set = Commands::default().value("set", key, &rest, bytes);
+        match self.call(deadline, set).await?.next()?.line()?.as_str() {
+            "STORED" => Ok(()),
+            other => Err(nonsense(other)),
+        }
+    }
+}
+
+fn replaced(line: &str, item: Option<Item>) -> FaultResult<Replaced> {
+    match line {
+        "STORED" => Ok(Replaced { done: true, item }),
+        "EXISTS" | "NOT_FOUND" => Ok(Replaced { done: false, item }),
+        other => Err(nonsense(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::config::MemcachedConfig;
+    use super::*;
+    use crate::backend::Options;
+    use crate::clock::Clock;
+
+    /// The item x, as the server of the first connection has it and as the one of the second does: by the same number.
+    const ITEMS: [&str; 2] = ["VALUE x 0 1 3\r\na\r\nEND\r\n", "VALUE x 0 1 3\r\nb\r\nEND\r\n"];
+
+    #[tokio::test]
+    async fn a_comparison_is_not_sent_again_over_another_connection() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
+        let options = Options {
+            endpoints: vec![format!("memcached://{}", listener.local_addr().expect("bound"))],
+            ..Options::default()
+        };
+        let server = thread::spawn(move || {
+            let mut heard = Vec::new();
+            // The first is asked to change the item as well, and is gone then.
+            for (item, requests) in ITEMS.into_iter().zip([2, 1]) {
+                let (mut stream, _) = listener.accept().expect("accepts");
+                for _ in 0..requests {
+                    let mut buffer = [0; 1024];
+                    let got = stream.read(&mut buffer).expect("is asked");
+                    heard.push(String::from_utf8_lossy(&buffer[..got]).into_owned());
+                    if buffer.starts_with(b"gets ") {
+                        stream.write_all(item.as_bytes()).expect("answers");
+                    }
+                }
+            }
+            heard
+        });
+        let config = MemcachedConfig::parse(&options).expect("valid");
+        let client = Client::new(config, Clock::Boot);
+        let deadline = client.clock().now() + Duration::from_secs(10);
+        let read = client.get(b"x", deadline).await.expect("reads").expect("an item");
+        let replaced = client.swap(b"x", &read.version, "-1", b"", deadline).await.expect("is answered");
+        assert!(!replaced.done, "it is another's");
+        let after = replaced.item.expect("an item");
+        assert_eq!((after.bytes.as_slice(), &after.version.write), (&b"b"[..], &read.version.write));
+        assert!(after.version != read.version);
+        assert_eq!(
+            server.join().expect("ends"),
+            ["gets x\r\n", "cas x 0 -1 0 3\r\n\r\ngets x\r\n", "gets x\r\n"]
+        );
+    }
+}
