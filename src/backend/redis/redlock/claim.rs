@@ -7,10 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::attempt::{Refused, delay};
+use super::attempt::Refused;
 use super::core::{Core, Hold};
 use super::keys::beginning;
 use super::nodes::{Node, answered};
+use super::wait::delay;
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
 use crate::backend::redis::dial::{text, value_of};

@@ -8,6 +8,7 @@
 //! those who wait. With slots a lock has that many keys, of which a claim holds one. A node's word counts only if it has
 //! run for longer than any ttl: a restarted one may have forgotten what it gave.
 
+mod answers;
 mod attempt;
 mod claim;
 mod config;
@@ -18,6 +19,7 @@ mod keys;
 mod nodes;
 mod observe;
 mod refusal;
+mod wait;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

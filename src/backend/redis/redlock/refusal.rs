@@ -36,38 +36,43 @@ impl Core {
         Ok(())
     }
 
-    /// Errors: too few nodes can be used, or vote.
+    /// Errors: too few nodes can be used.
     pub(super) fn refuse_too_few<T>(&self, found: &Answers<(T, Answer)>) -> FaultResult<()> {
-        let now = self.nodes.clock.now();
-        let majority = self.nodes.majority();
-        let usable = answered(found);
-        if usable < majority {
-            let silent = |(answer, node): (&Option<FaultResult<_>>, &Arc<Node>)| {
-                let refused = matches!(answer, Some(Err(fault)) if !fault.is_spent());
-                !matches!(answer, Some(Ok(_))) && !refused && node.service.has_connected()
-            };
-            let silent = found.iter().zip(&self.nodes.all).filter(|pair| silent((pair.0, pair.1))).count();
-            let too_few = self.nodes.too_few(usable, found);
-            let may_hold = usable + silent >= majority;
-            return Err(if may_hold { too_few.helped_by(Retry::OtherConnection) } else { too_few });
+        let (usable, majority) = (answered(found), self.nodes.majority());
+        if usable >= majority {
+            return Ok(());
         }
+        let is_silent = |(answer, node): &(&Option<FaultResult<_>>, &Arc<Node>)| {
+            let asked = match answer {
+                None => true,
+                Some(Ok(_)) => false,
+                Some(Err(fault)) => fault.is_spent(),
+            };
+            asked && node.service.has_connected()
+        };
+        let silent = found.iter().zip(&self.nodes.all).filter(is_silent).count();
+        let too_few = self.nodes.too_few(usable, found);
+        // Those that are silent may have given the lock.
+        Err(if usable + silent >= majority { too_few.helped_by(Retry::OtherConnection) } else { too_few })
+    }
+
+    /// Errors: so few of the nodes vote that those which did not answer could not make a majority of them.
+    pub(super) fn refuse_few_votes<T>(&self, found: &Answers<(T, Answer)>) -> FaultResult<()> {
+        let (now, majority) = (self.nodes.clock.now(), self.nodes.majority());
         let from = found.iter().flatten().flatten().map(|(_, answer)| answer.server.votes_from);
         let mut from: Vec<Moment> = from.collect();
         from.sort_unstable();
         let able = from.iter().filter(|from| **from <= now).count();
-        // The others may vote.
-        let unheard = found.iter().filter(|answer| answer.is_none()).count();
-        if able + unheard < majority {
-            let reason = format!(
-                "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
-                 lock; there is a majority again in {} s",
-                self.nodes.all.len(),
-                self.nodes.max_ttl.as_secs(),
-                from[majority - 1].since(now).as_secs() + 1
-            );
-            return Err(Fault::unavailable(reason));
-        }
-        Ok(())
+        let silent = found.iter().filter(|answer| answer.is_none()).count();
+        let Some(again) = from.get(majority - 1).filter(|_| able + silent < majority) else { return Ok(()) };
+        let reason = format!(
+            "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
+             lock; there is a majority again in {} s",
+            self.nodes.all.len(),
+            self.nodes.max_ttl.as_secs(),
+            again.since(now).as_secs() + 1
+        );
+        Err(Fault::unavailable(reason))
     }
 
     /// Errors: the holder, who shows this record, has a lock of another kind.
