@@ -166,4 +166,6 @@ pub mod adr {
     pub mod r0130_one_observer_for_queues_that_are_read {}
     #[doc = include_str!("adr/0131-a-cycle-of-waits-is-found-from-name-to-name.md")]
     pub mod r0131_a_cycle_of_waits_is_found_from_name_to_name {}
+    #[doc = include_str!("adr/0132-one-loop-for-requests.md")]
+    pub mod r0132_one_loop_for_requests {}
 }

@@ -300,21 +300,6 @@ where
     }
 }
 
-/// What `look` finds by `deadline` to be behind `fault`, or that: what hung up or made no sense may not be the service at all, if
-/// it has never answered.
-pub async fn behind(
-    fault: Fault,
-    clock: Clock,
-    deadline: Moment,
-    look: impl Future<Output = Option<Fault>>,
-) -> Fault {
-    tokio::select! {
-        biased;
-        found = look => found.unwrap_or(fault),
-        () = clock.sleep_until(deadline) => fault,
-    }
-}
-
 #[cfg(test)]
 #[path = "cause_tests.rs"]
 mod tests;

@@ -57,7 +57,7 @@ pub struct Link<D: Dial> {
     open: Mutex<HashMap<D::Node, Open<D::Connection>>>,
     /// Held while a connection is opened.
     gate: Gate<()>,
-    /// Counts the servers that were left; the next connection is made to the one that this, modulo their number, says.
+    /// Counts the servers that were passed over; the next connection is made to the one that this, modulo their number, says.
     pub(super) turn: AtomicUsize,
     /// How many connections were opened.
     opened: AtomicUsize,
@@ -66,7 +66,7 @@ pub struct Link<D: Dial> {
     /// How many servers have not answered in time since one last did.
     pub(super) slow: AtomicU32,
     /// A connection was given up.
-    left: Notify,
+    changed: Notify,
 }
 
 /// An open connection, and the turn at which it was opened.
@@ -93,7 +93,7 @@ impl<D: Dial> Link<D> {
             opened: AtomicUsize::new(0),
             answered: AtomicBool::new(false),
             slow: AtomicU32::new(0),
-            left: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
@@ -113,7 +113,11 @@ impl<D: Dial> Link<D> {
 
     /// The number of that server.
     pub fn server(&self, node: &D::Node) -> usize {
-        self.turn.load(Ordering::Relaxed) % self.dial.servers(node).max(1)
+        self.server_at(self.turn.load(Ordering::Relaxed), node)
+    }
+
+    fn server_at(&self, turn: usize, node: &D::Node) -> usize {
+        turn % self.dial.servers(node).max(1)
     }
 
     /// The open connection for `node`, if it is usable.
@@ -133,7 +137,7 @@ impl<D: Dial> Link<D> {
             return Ok(connection);
         }
         let turn = self.turn.load(Ordering::Relaxed);
-        let connection = self.dial.dial(node, self.server(node)).await?;
+        let connection = self.dial.dial(node, self.server_at(turn, node)).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open().insert(node.clone(), Open { connection: Arc::clone(&connection), turn });
         Ok(connection)
@@ -146,24 +150,24 @@ impl<D: Dial> Link<D> {
         let Some(node) = found.map(|(node, _)| node.clone()) else { return false };
         let given_up = open.remove(&node);
         drop(open);
-        self.left.notify_waiters();
-        given_up.is_some_and(|open| self.leave(open.turn))
+        self.changed.notify_waiters();
+        given_up.is_some_and(|open| self.pass_over(open.turn))
     }
 
     /// Has the next connection made to the server after that of `turn`. Says whether that is news.
-    pub(super) fn leave(&self, turn: usize) -> bool {
+    pub(super) fn pass_over(&self, turn: usize) -> bool {
         self.turn.compare_exchange(turn, turn + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Completes when `connection` has been given up.
     pub async fn given_up(&self, connection: &Arc<D::Connection>) {
         loop {
-            let mut left = std::pin::pin!(self.left.notified());
-            left.as_mut().enable();
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
             if !self.open().values().any(|open| Arc::ptr_eq(&open.connection, connection)) {
                 return;
             }
-            left.await;
+            changed.await;
         }
     }
 }

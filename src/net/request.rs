@@ -207,10 +207,10 @@ impl<D: Dial> Link<D> {
         let connection = match self.by(until, self.connection(node)).await {
             Some(Ok(connection)) => connection,
             Some(Err(fault)) => {
-                self.leave(turn);
+                self.pass_over(turn);
                 return Err(Failure { fault, connected: false, silent: false });
             }
-            None => return Err(self.late(given, self.leave(turn), &progress.place, false)),
+            None => return Err(self.late(given, self.pass_over(turn), &progress.place, false)),
         };
         progress.current = Some(Arc::clone(&connection));
         let until = if D::ANSWERS_SOON { until } else { Moment::NEVER };

@@ -276,7 +276,7 @@ async fn a_request_follows_to_the_node_that_was_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_relies_on_a_connection_hears_that_it_was_given_up() {
+async fn a_connection_that_is_given_up_is_reported() {
     let one = link::<false>(1, &[Next::Works], None);
     let connection = one.connection(&0).await.expect("it works");
     let mut given_up = std::pin::pin!(one.given_up(&connection));
