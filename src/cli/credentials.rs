@@ -55,7 +55,8 @@ pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Readi
         (None, None) => None,
         (Some(certificate), Some(key)) => {
             layers.doubts.extend(exposure::doubt("the key file has a private key", Path::new(&key.text)));
-            Some(Identity { certificate: pem(&certificate)?, key: pem(&key)? })
+            let (shown, own) = (pem(&certificate)?, pem(&key)?);
+            Some(Identity::new(shown, own).map_err(|why| fault(&key, &why))?)
         }
         (Some(found), None) => {
             return Err(Failure::usage(format!(

@@ -55,6 +55,23 @@ pub struct Identity {
     pub key: Pem,
 }
 
+impl Identity {
+    /// The two together.
+    ///
+    /// Errors: what the key has that dlock cannot use, with the remedy, as the rest of a sentence about it.
+    pub fn new(certificate: Pem, key: Pem) -> Result<Self, String> {
+        let has = |words: &[u8]| key.0.windows(words.len()).any(|window| window == words);
+        if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
+            let remedy = "write it without one: openssl pkey -in FILE -out NEW";
+            return Err(format!("has a passphrase, which dlock has nobody to ask for; {remedy}"));
+        }
+        if !has(b"PRIVATE KEY-----") {
+            return Err("is no private key: it has no line that ends with PRIVATE KEY-----".to_owned());
+        }
+        Ok(Self { certificate, key })
+    }
+}
+
 /// How a connection is encrypted, where the address says that it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tls {

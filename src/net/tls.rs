@@ -1,7 +1,6 @@
 //! From what people say of encryption to what rustls wants to know, and from what rustls says to what people understand.
 
 use std::error::Error;
-use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,12 +52,17 @@ pub fn showing(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
 ) -> FaultResult<ClientConfig> {
     let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
-    let unusable = |error: &dyn Display| {
-        let reason = format!("the certificate or key of this client cannot be used: {error}");
-        Fault::new(ErrorKind::Invalid, reason)
-    };
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|e| unusable(&e))?;
-    builder.with_client_auth_cert(certificates(&identity.certificate)?, key).map_err(|e| unusable(&e))
+    let unusable = |reason: &str| Fault::new(ErrorKind::Invalid, reason);
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
+        .map_err(|_| unusable("the key of this client's certificate is damaged; see --key"))?;
+    builder.with_client_auth_cert(certificates(&identity.certificate)?, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            unusable("the certificate and the key of this client do not belong together; see --cert and --key")
+        }
+        _ => unusable(
+            "the key of this client's certificate is of a kind that dlock does not know; make one with RSA, P-256, P-384 or Ed25519",
+        ),
+    })
 }
 
 /// What the certificate of the server at `host` is to be for, as far as `tls` does not say another name.
@@ -79,7 +83,12 @@ pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
         Some(pem) => (true, certificates(pem)?),
         None => (false, rustls_native_certs::load_native_certs().certs),
     };
+    let is_empty = certificates.is_empty();
     let (added, _) = store.add_parsable_certificates(certificates);
+    if added == 0 && given && !is_empty {
+        let reason = "no certificate in the given file can be used as an authority's; openssl x509 -in FILE -text shows it";
+        return Err(Fault::new(ErrorKind::Invalid, reason));
+    }
     if added == 0 {
         let whose = if given { "the given file" } else { "the system's trust store; see --cacert" };
         return Err(Fault::new(ErrorKind::Invalid, format!("there is no CA certificate in {whose}")));
@@ -92,7 +101,7 @@ pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
 /// Errors: `Invalid` if there is something else.
 pub fn certificates(pem: &Pem) -> FaultResult<Vec<CertificateDer<'static>>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("a certificate cannot be read: {error}")))
+    read.map_err(|_| Fault::new(ErrorKind::Invalid, "a certificate is damaged; see --cacert and --cert"))
 }
 
 /// Why there is no encrypted connection, if `error`, or one that it comes from, is of encryption: of which kind that is, and the reason
@@ -190,13 +199,70 @@ fn not_trusted(why: &CertificateError) -> String {
         CertificateError::UnknownIssuer => {
             "its certificate is signed by an unknown authority; name that with --cacert".to_owned()
         }
+        CertificateError::NotValidForNameContext { expected, presented } if presented.is_empty() => {
+            let name = expected.to_str();
+            let kind = if matches!(expected, ServerName::IpAddress(_)) { "IP" } else { "DNS" };
+            format!(
+                "its certificate has no subjectAltName, and its CN does not count; sign it again with subjectAltName={kind}:{name}"
+            )
+        }
         CertificateError::NotValidForNameContext { expected, presented } => {
             let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
-            let names = if names.is_empty() { "nobody by name".to_owned() } else { names.join(", ") };
+            let names = names.join(", ");
             format!("its certificate is for {names}, not {}; see --tls-server-name", expected.to_str())
         }
-        other => format!("its certificate is not trusted ({other})"),
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
+            "its certificate, or that of its authority, is signed in a way that dlock does not accept; {KEYS}"
+        ),
+        CertificateError::BadSignature => format!(
+            "its certificate is not signed by the authority that it names, or by a short key; name the authority with --cacert, or {KEYS}"
+        ),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is not one for servers; sign one with extendedKeyUsage=serverAuth".to_owned()
+        }
+        other => unusable(&format!("{other:?}")),
     }
+}
+
+/// How to sign a certificate.
+const KEYS: &str =
+    "sign it with SHA-256 or better by a key of RSA (2048 bits or more), P-256, P-384 or Ed25519";
+
+/// Why a certificate is not believed, of which the library has only its own word, in `said`.
+fn unusable(said: &str) -> String {
+    let known = [
+        (
+            "CaUsedAsEndEntity",
+            "its certificate is that of an authority (CA:TRUE), which a server cannot show; make it one with \
+             basicConstraints=CA:FALSE, signed by that authority",
+        ),
+        (
+            "UnsupportedCertVersion",
+            "its certificate is of X.509 version 1; sign it again as version 3, with subjectAltName (openssl x509 -extfile FILE)",
+        ),
+        (
+            "EndEntityUsedAsCa",
+            "its certificate is signed by one that is not an authority's; make that one with basicConstraints=CA:TRUE",
+        ),
+        (
+            "PathLenConstraintViolated",
+            "its certificate is signed by an authority that may not sign for another (pathlen)",
+        ),
+        (
+            "NameConstraintViolation",
+            "its certificate is for a name that its authority may not sign for (nameConstraints)",
+        ),
+        (
+            "UnsupportedCriticalExtension",
+            "its certificate has a critical extension that dlock does not know; leave that out",
+        ),
+    ];
+    let found = known.iter().find(|(word, _)| said.contains(word));
+    found.map_or_else(
+        || format!("its certificate is not trusted ({said})"),
+        |(_, sentence)| (*sentence).to_owned(),
+    )
 }
 
 /// `DnsName("a")` is a.
@@ -217,9 +283,13 @@ fn not_accepted(alert: AlertDescription) -> Option<&'static str> {
             Some("it wants a client certificate; give --cert and --key")
         }
         // Older servers say the same if there is none.
-        AlertDescription::BadCertificate | AlertDescription::HandshakeFailure => {
+        AlertDescription::BadCertificate => {
             Some("it wants a client certificate, or another one; see --cert and --key")
         }
+        AlertDescription::HandshakeFailure => Some(
+            "it and dlock have no cipher, curve or key type in common (dlock knows no key on P-521); if it asks for client certificates, see --cert \
+             and --key",
+        ),
         AlertDescription::UnknownCA
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked
@@ -260,6 +330,8 @@ mod tests {
             assert_eq!(refusal(&io::Error::other(error)), Some(Fault::new(ErrorKind::Denied, sentence)));
         }
         assert_eq!(refusal(&io::Error::other("nothing of the kind")), None);
+        assert!(unusable("Other(OtherError(UnsupportedCertVersion))").contains("version 1"));
+        assert!(unusable("Other(OtherError(CaUsedAsEndEntity))").contains("CA:FALSE"));
         let said = rustls::Error::AlertReceived(AlertDescription::CertificateRequired).to_string();
         let wanted = "it wants a client certificate; give --cert and --key";
         assert_eq!(refusal(&io::Error::other(said)), Some(Fault::new(ErrorKind::Denied, wanted)));

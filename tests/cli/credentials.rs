@@ -33,6 +33,20 @@ fn a_certificate_and_its_key_go_together() {
 }
 
 #[test]
+fn a_key_with_a_passphrase_or_no_key_at_all_is_refused_with_the_remedy() {
+    let env = TestEnv::new();
+    let certificate = file(&env, "cert", "-----BEGIN CERTIFICATE-----\n", 0o600);
+    for (text, words) in [
+        ("-----BEGIN ENCRYPTED PRIVATE KEY-----\nhunter2\n", ["passphrase", "openssl pkey -in"]),
+        ("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n", ["passphrase", "openssl pkey -in"]),
+        ("-----BEGIN CERTIFICATE-----\n", ["--key", "no private key"]),
+    ] {
+        let key = file(&env, "key", text, 0o600);
+        refused(&env, &["--cert", &certificate, "--key", &key], &words);
+    }
+}
+
+#[test]
 fn what_is_not_there_or_no_certificate_says_so() {
     let env = TestEnv::new();
     refused(&env, &["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]);

@@ -90,6 +90,24 @@ fn certificate_for_another_name() {
 }
 
 #[test]
+fn certificate_with_a_name_only_in_its_cn() {
+    let words = ["its certificate has no subjectAltName", "sign it again with subjectAltName=IP:127.0.0.1"];
+    walk(&Cause::lasting("no subjectAltName", 77, &words), secure::unnamed);
+}
+
+#[test]
+fn certificate_of_version_one() {
+    let words = ["its certificate is of X.509 version 1; sign it again as version 3"];
+    walk(&Cause::lasting("version 1", 77, &words), secure::first_version);
+}
+
+#[test]
+fn certificate_of_an_authority() {
+    let words = ["its certificate is that of an authority (CA:TRUE)", "basicConstraints=CA:FALSE"];
+    walk(&Cause::lasting("an authority's", 77, &words), secure::authority);
+}
+
+#[test]
 fn client_certificate_wanted() {
     // Why, a server says in its last words, which the end of the connection may overtake.
     let cause = Cause::lasting("client certificate wanted", 77, &[]).or_overtaken();

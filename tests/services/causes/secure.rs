@@ -14,7 +14,7 @@ use crate::servers::zookeeper::Setup;
 use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
 use crate::support::until;
 
-/// The certificates of this process: `server`, `expired` and `misnamed` are for servers, all by `ca`.
+/// The certificates of this process for servers, by `ca` but for `authority`, which is one itself.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -31,7 +31,13 @@ pub(crate) fn folder() -> &'static Path {
         let other =
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days 2 -extfile elsewhere -out misnamed.pem";
         openssl(&folder, other);
-        for name in ["server", "expired", "misnamed"] {
+        fs::write(folder.join("unnamed"), "basicConstraints=CA:FALSE\n").expect("writes");
+        let by_ca = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days 2";
+        openssl(&folder, &format!("{by_ca} -extfile unnamed -out unnamed.pem"));
+        openssl(&folder, &format!("{by_ca} -out first.pem"));
+        let own = "req -x509 -key server.key -days 2 -subj /CN=own -addext subjectAltName=IP:127.0.0.1";
+        openssl(&folder, &format!("{own} -out authority.pem"));
+        for name in ["server", "expired", "misnamed", "unnamed", "first", "authority"] {
             let read = |end: &str| fs::read_to_string(folder.join(end)).expect("made");
             let both = read("server.key") + &read(&format!("{name}.pem"));
             fs::write(folder.join(format!("{name}-both.pem")), both).expect("writes");
@@ -265,6 +271,18 @@ pub(crate) fn unknown(kind: Kind) -> Staged {
 
 pub(crate) fn misnamed(kind: Kind) -> Staged {
     shown(kind, "misnamed", "ca.pem", false)
+}
+
+pub(crate) fn unnamed(kind: Kind) -> Staged {
+    shown(kind, "unnamed", "ca.pem", false)
+}
+
+pub(crate) fn first_version(kind: Kind) -> Staged {
+    shown(kind, "first", "ca.pem", false)
+}
+
+pub(crate) fn authority(kind: Kind) -> Staged {
+    shown(kind, "authority", "authority.pem", false)
 }
 
 pub(crate) fn unidentified(kind: Kind) -> Staged {
