@@ -19,6 +19,16 @@ pub static SERVICES: [&Service; 7] = [
     &memcached::SERVICE,
 ];
 
+/// What other programs call the schemes of services, where that is not like the name.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("pgsql", "postgres"),
+    ("psql", "postgres"),
+    ("pg", "postgres"),
+    ("valkey", "redis"),
+    ("valkeys", "rediss"),
+    ("zookeeper", "zk"),
+];
+
 /// The one that is meant if nobody names one.
 static DEFAULT: &Service = &file::SERVICE;
 
@@ -172,7 +182,11 @@ fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
     match endpoint.split_once("://") {
         Some((scheme, _)) if !scheme.contains('/') && by_scheme(endpoint).is_none() => {
             let schemes = SERVICES.iter().flat_map(|service| service.schemes);
-            let near = nearest(scheme, schemes.map(|known| known.trim_end_matches([':', '/'])));
+            // Some libraries put the name of their driver behind a plus sign.
+            let plain = scheme.split('+').next().unwrap_or_default().to_ascii_lowercase();
+            let same = OTHER_NAMES.iter().find(|(name, _)| *name == plain).map(|(_, own)| *own);
+            let near =
+                same.or_else(|| nearest(&plain, schemes.map(|known| known.trim_end_matches([':', '/']))));
             let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             let reason = format!("no backend has addresses with {scheme}://{hint}");
             Err(LocatorError::new(&["endpoint"], reason))
@@ -237,6 +251,20 @@ mod tests {
             assert_eq!(said(backend, endpoints), Ok((service, place.to_owned())), "{endpoints:?}");
         }
         assert_eq!(said(None, &[]).map(|(service, _)| service), Ok("file"));
+    }
+
+    #[test]
+    fn schemes_of_other_programs_are_answered_with_the_one_to_write() {
+        for (endpoint, near) in [
+            ("postgresql+psycopg2://h/d", "did you mean postgresql?"),
+            ("mysql+pymysql://h/d", "did you mean mysql?"),
+            ("PGSQL://h/d", "did you mean postgres?"),
+            ("valkeys://h", "did you mean rediss?"),
+            ("zookeeper://h", "did you mean zk?"),
+        ] {
+            let error = said(None, &[endpoint]).expect_err("refused");
+            assert!(error.contains(near), "{error}");
+        }
     }
 
     #[test]

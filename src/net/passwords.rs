@@ -23,7 +23,7 @@ const ENDS: [(&str, char); 5] =
 const BEHIND_HOSTS: [char; 3] = ['/', '?', '#'];
 
 /// How a setting of an address begins that is a password, for the programs that know one.
-const SETTING: &str = "password=";
+const SETTINGS: [&str; 2] = ["password=", "sslpassword="];
 
 /// Whether one of the addresses in `endpoint` has a password in it.
 pub fn has_password(endpoint: &str) -> bool {
@@ -50,7 +50,8 @@ pub fn may_be_quoted(endpoint: &str, reason: &str) -> bool {
     passwords(endpoint).into_iter().map(|at| &endpoint[at]).any(|password| {
         let mut pieces = password.split(|c: char| !c.is_ascii_alphanumeric());
         let may_be_cut = password.contains(',') || password.contains(BEHIND_HOSTS);
-        reason.contains(SETTING) || (may_be_cut && (reason.contains('"') || pieces.any(is_told)))
+        SETTINGS.iter().any(|name| reason.contains(name))
+            || (may_be_cut && (reason.contains('"') || pieces.any(is_told)))
     })
 }
 
@@ -97,7 +98,8 @@ fn in_address(address: &str) -> Vec<Range<usize>> {
         let mut at = behind + query + 1;
         for pair in rest[at..].split('&') {
             let end = at + pair.len();
-            if let Some(password) = pair.strip_prefix(SETTING).filter(|password| !password.is_empty()) {
+            let password = SETTINGS.iter().find_map(|name| pair.strip_prefix(name));
+            if let Some(password) = password.filter(|password| !password.is_empty()) {
                 found.push(start + end - password.len()..start + end);
             }
             at = end + 1;
@@ -163,6 +165,7 @@ mod tests {
             ("zk://u:a/b@h:1", "zk://u:***@h:1"),
             ("zk://u:a@b/c@h:1", "zk://u:***@h:1"),
             ("u:a://b@h", "u:***@h"),
+            ("postgres://h/d?sslpassword=p", "postgres://h/d?sslpassword=***"),
         ] {
             assert_eq!(without_passwords(url), shown);
             assert!(!has_password(shown) || shown.contains("***"));

@@ -73,7 +73,8 @@ impl RedisConfig {
         } else if let Some(rest) = after("redis+cluster://") {
             let rest = config.login(rest)?;
             let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-            if !matches!(database, "" | "0") {
+            config.path(database)?;
+            if config.database != 0 {
                 return Err("a cluster has only database 0; leave out the number".to_owned());
             }
             config.topology = Topology::Cluster(hosts_of(hosts, SERVER_PORT)?);
@@ -102,9 +103,17 @@ impl RedisConfig {
         if host.contains(',') {
             return Err(SEVERAL.to_owned());
         }
-        self.database = database_of(database)?;
+        self.path(database)?;
         self.topology =
             Topology::Server(host_of(if host.is_empty() { "localhost" } else { host }, SERVER_PORT)?);
+        Ok(())
+    }
+
+    /// The number of the database behind the hosts, if it is there.
+    fn path(&mut self, database: &str) -> Result<(), String> {
+        if !database.is_empty() {
+            self.database = database_of(database)?;
+        }
         Ok(())
     }
 
@@ -133,17 +142,25 @@ impl RedisConfig {
                     .to_owned(),
             );
         }
-        self.database = database_of(database)?;
+        self.path(database)?;
         let sentinels = hosts_of(hosts, SENTINEL_PORT)?;
         self.topology = Topology::Sentinel { sentinels, master: decoded(master)? };
         Ok(())
     }
 
-    /// Takes user and password off the front; what the options say wins.
+    /// Takes user and password off the front, where what the options say wins, and the settings off the end.
     fn login<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         let (login, rest) = address::login(rest)?;
         self.user = self.user.take().or(login.user);
         self.password = self.password.take().or(login.password);
+        let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
+        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            if name != "db" {
+                return Err(format!("{name} is not a setting of an address of redis; the only one is db"));
+            }
+            self.database = database_of(value)?;
+        }
         Ok(rest)
     }
 
@@ -216,6 +233,8 @@ mod tests {
     fn addresses_are_read_as_documented() {
         for (endpoint, expected) in [
             ("redis://h", "redis://h:6379/0"),
+            ("redis://h?db=3", "redis://h:6379/3"),
+            ("redis+sentinel://h/m?db=3", "redis+sentinel://h:26379/m/3"),
             ("h:7", "redis://h:7/0"),
             ("REDIS://h:7/3", "redis://h:7/3"),
             ("redis://[::1]:7", "redis://[::1]:7/0"),
@@ -253,6 +272,8 @@ mod tests {
             ("unix:", "path of a socket"),
             ("redis+sentinel://h:1", "master's name"),
             ("redis+cluster://h/3", "only database 0"),
+            ("redis://h/0?protocol=3", "protocol is not a setting of an address of redis"),
+            ("redis://h?db=x", "not the number of a database"),
             ("redis://%zz@h", "hexadecimal"),
             ("redis://[::1", "not HOST:PORT"),
             ("redis://u@h", "no password for the user u"),

@@ -105,7 +105,37 @@ struct Address {
     user: Option<String>,
     password: Option<Secret>,
     mode: Option<MysqlTls>,
+    /// The files of certificates and keys, as the option files name them.
+    files: Vec<(String, String)>,
 }
+
+/// Settings that the addresses of other programs have and that change nothing for dlock, in lower case and with dashes.
+const HARMLESS: [&str; 24] = [
+    "allowpublickeyretrieval",
+    "autoreconnect",
+    "characterencoding",
+    "charset",
+    "collation",
+    "compress",
+    "compression",
+    "connect-timeout",
+    "connection-limit",
+    "connecttimeout",
+    "encoding",
+    "get-server-public-key",
+    "loc",
+    "parsetime",
+    "pool",
+    "pool-timeout",
+    "read-timeout",
+    "reconnect",
+    "servertimezone",
+    "sockettimeout",
+    "time-zone",
+    "timezone",
+    "useunicode",
+    "write-timeout",
+];
 
 impl MysqlConfig {
     /// Reads the connection options, the option files and the environment. An error is one line without secrets.
@@ -137,7 +167,7 @@ impl MysqlConfig {
             .or_else(|| said("password").map(Secret::new))
             .or_else(|| (around.variable)("MYSQL_PWD").map(Secret::new));
         let places = address.places(around)?;
-        let (mode, authority, identity) = encryption(&options.tls, address.mode, around.said)?;
+        let (mode, authority, identity) = encryption(&options.tls, &address, around.said)?;
         let mode = mode.unwrap_or_else(|| usual(&places, password.is_some()));
         Ok(Self { places, database, user, password, mode, authority, identity, tables })
     }
@@ -175,12 +205,16 @@ impl Address {
     }
 
     fn option(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
+        match name.to_ascii_lowercase().replace('_', "-").as_str() {
             "socket" => self.socket = Some(PathBuf::from(value)),
-            "ssl-mode" | "sslmode" | "ssl_mode" => self.mode = Some(mode_of(value)?),
+            "ssl-mode" | "sslmode" => self.mode = Some(mode_of(value)?),
+            file @ ("ssl-ca" | "ssl-cert" | "ssl-key") => {
+                self.files.push((file.to_owned(), value.to_owned()))
+            }
+            known if HARMLESS.contains(&known) => {}
             _ => {
                 return Err(format!(
-                    "{name} is not an option of a mysql address; the options are socket and ssl-mode"
+                    "{name} is not an option of a mysql address; the options are socket, ssl-mode, ssl-ca, ssl-cert and ssl-key"
                 ));
             }
         }
@@ -243,7 +277,8 @@ fn mode_of(text: &str) -> Result<MysqlTls, String> {
 type Encryption = (Option<MysqlTls>, Option<Pem>, Option<Identity>);
 
 /// dlock's own options win over the address, and that over the option files.
-fn encryption(given: &Tls, mode: Option<MysqlTls>, said: &Said) -> Result<Encryption, String> {
+fn encryption(given: &Tls, address: &Address, said: &Said) -> Result<Encryption, String> {
+    let mode = address.mode;
     if given.server_name.is_some() {
         return Err(
             "the backend mysql checks the certificate for the host of the address; --tls-server-name \
@@ -258,13 +293,20 @@ fn encryption(given: &Tls, mode: Option<MysqlTls>, said: &Said) -> Result<Encryp
         }
         return Ok((Some(mode.unwrap_or(least)), given.authority.clone(), given.identity.clone()));
     }
-    let file =
-        |option: &str| said.get(option).filter(|path| !path.is_empty()).map(|path| pem(Path::new(path)));
+    let named =
+        |option: &str| address.files.iter().find(|(name, _)| name == option).map(|(_, path)| path.as_str());
+    let file = |option: &str| {
+        let path = named(option).or_else(|| said.get(option));
+        path.filter(|path| !path.is_empty()).map(|path| pem(Path::new(path)))
+    };
     let authority = file("ssl-ca").transpose()?;
     let identity = match (file("ssl-cert").transpose()?, file("ssl-key").transpose()?) {
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        (Some(certificate), Some(key)) => Some(
+            Identity::new(certificate, key)
+                .map_err(|why| format!("the key of the client's certificate {why}"))?,
+        ),
         (None, None) => None,
-        _ => return Err("an option file names one of ssl-cert and ssl-key without the other".to_owned()),
+        _ => return Err("one of ssl-cert and ssl-key is given without the other".to_owned()),
     };
     let flag = |option: &str| {
         said.get(option).map(|value| !matches!(value, "0" | "OFF" | "off" | "FALSE" | "false"))
@@ -292,7 +334,7 @@ fn usual(places: &[MysqlPlace], password: bool) -> MysqlTls {
 
 fn pem(path: &Path) -> Result<Pem, String> {
     let text = std::fs::read(path).map_err(|error| {
-        format!("{}, which an option file names, cannot be read: {error}", path.display())
+        format!("{}, which the address or an option file names, cannot be read: {error}", path.display())
     })?;
     Ok(Pem::new(text))
 }

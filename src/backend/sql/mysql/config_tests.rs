@@ -125,7 +125,7 @@ fn encryption_is_as_strict_as_it_was_said() {
     assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), MysqlTls::Disabled);
     assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), MysqlTls::VerifyIdentity);
     assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), MysqlTls::VerifyIdentity);
-    let (ca, key) = (Cnf::new("authority"), Cnf::new("key"));
+    let (ca, key) = (Cnf::new("authority"), Cnf::new("-----BEGIN PRIVATE KEY-----"));
     let shown = |path: &Path| path.display().to_string();
     let found =
         config_of(&Options::at(&["mysql://h/d"]), &format!("[client]\nssl-ca={}\n", shown(&ca.0)), &[]);
@@ -134,6 +134,13 @@ fn encryption_is_as_strict_as_it_was_said() {
     let both = format!("[client]\nssl-cert={}\nssl-key={}\n", shown(&ca.0), shown(&key.0));
     let found = config_of(&Options::at(&["mysql://h/d"]), &both, &[]).expect("valid");
     assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::Required, true));
+    let named = format!(
+        "mysql://h/d?ssl_ca={}&ssl-cert={0}&ssl-key={}&charset=utf8mb4&reconnect=true",
+        shown(&ca.0),
+        shown(&key.0)
+    );
+    let found = config(&named);
+    assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::VerifyCa, true));
     let given = Tls { authority: Some(Pem::new(b"x".to_vec())), ..Tls::default() };
     let found =
         config_of(&Options { tls: given, ..Options::at(&["mysql://h/d"]) }, &both, &[]).expect("valid");

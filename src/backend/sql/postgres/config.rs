@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::environment::{self, Environment};
+use tokio_postgres::config::ChannelBinding;
+
+use super::environment::{self, Environment, Passwords};
+use super::{binding, settings};
 use crate::backend::Options;
 use crate::backend::sql::tables::Tables;
 use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login};
@@ -101,6 +104,8 @@ pub struct PgConfig {
     pub mode: PgMode,
     /// Certificates.
     pub tls: Tls,
+    /// Whether a login is bound to the encrypted connection: libpq's `channel_binding`.
+    pub binding: ChannelBinding,
     /// What the server is told with the first words, as `-c NAME=VALUE`: libpq's `options`.
     pub options: Option<String>,
     /// Why a password file was ignored that might have had the password.
@@ -119,6 +124,12 @@ struct Said {
     database: Option<String>,
     mode: Option<String>,
     authority: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+    password_file: Option<String>,
+    binding: Option<String>,
+    /// Settings that change nothing.
+    taken: Vec<&'static str>,
 }
 
 impl PgConfig {
@@ -153,12 +164,16 @@ impl PgConfig {
                 place.password.clone_from(&password);
             }
         } else {
-            ignored = look_up_passwords(&mut places, around, &database, &user);
+            let passwords = around.passwords(said.password_file.as_deref());
+            ignored = look_up_passwords(&mut places, passwords, &database, &user);
         }
+        settings::check_variables(around, &said.taken)?;
+        let binding =
+            binding::parsed(said.binding.take().or_else(|| around.get("PGCHANNELBINDING")).as_deref())?;
         let startup = said.options.take().or_else(|| around.get("PGOPTIONS"));
         let (mode, tls) = encryption(&said, options, around, &places)?;
         let tables = Tables::under(options.prefix.as_deref(), '"')?;
-        Ok(Self { places, user, database, mode, tls, options: startup, ignored, tables })
+        Ok(Self { places, user, database, mode, tls, binding, options: startup, ignored, tables })
     }
 
     /// A server beyond this host on the way to which somebody may get the password, if there is one.
@@ -198,6 +213,18 @@ impl Said {
         match name {
             "sslmode" => set(&mut self.mode, value),
             "sslrootcert" => set(&mut self.authority, value),
+            "sslcert" => set(&mut self.certificate, value),
+            "sslkey" => set(&mut self.key, value),
+            "passfile" => set(&mut self.password_file, value),
+            "channel_binding" => set(&mut self.binding, value),
+            // libpq's older ways to say it, and that of JDBC.
+            "requiressl" if value.starts_with('1') => set(&mut self.mode, "require"),
+            "ssl" if value == "true" => set(&mut self.mode, "require"),
+            "requiressl" => Ok(()),
+            "password" => {
+                self.password = Some(Secret::new(decoded(value)?));
+                Ok(())
+            }
             "hostaddr" => set(&mut self.addresses, value),
             "options" => set(&mut self.options, value),
             "user" => set(&mut self.user, value),
@@ -211,9 +238,13 @@ impl Said {
                 self.hosts.iter_mut().for_each(|(_, own)| *own = own.or(Some(port)));
                 Ok(())
             }
-            _ => Err(format!(
-                "an address of postgres has no setting {name:?}; there are sslmode, sslrootcert, user, dbname, host, hostaddr, port and options"
-            )),
+            _ => {
+                let known = settings::taken(name, &decoded(value)?)?;
+                self.taken.push(known.ok_or_else(|| {
+                    format!("an address of postgres has no setting {name:?}; dlock man postgres lists those of libpq")
+                })?);
+                Ok(())
+            }
         }
     }
 
@@ -289,11 +320,10 @@ fn set(place: &mut Option<String>, text: &str) -> Result<(), String> {
 /// Says why the password file was ignored, if it was.
 fn look_up_passwords(
     places: &mut [PgPlace],
-    around: &Environment,
+    passwords: Passwords,
     database: &str,
     user: &str,
 ) -> Option<String> {
-    let passwords = around.passwords();
     for place in places {
         // libpq looks for the usual sockets under this name.
         let usual = SOCKETS.contains(&place.host.as_str());
@@ -311,7 +341,9 @@ fn encryption(
     places: &[PgPlace],
 ) -> Result<(PgMode, Tls), String> {
     let mut tls = options.tls.clone();
-    let mode = match said.mode.clone().or_else(|| around.get("PGSSLMODE")) {
+    let old =
+        || around.get("PGREQUIRESSL").filter(|value| value.starts_with('1')).map(|_| "require".to_owned());
+    let mode = match said.mode.clone().or_else(|| around.get("PGSSLMODE")).or_else(old) {
         Some(text) => PgMode::parse(&text)?,
         // Who names certificates or a server's name wants them checked.
         None if tls.authority.is_some() || tls.server_name.is_some() => PgMode::VerifyFull,
@@ -337,11 +369,23 @@ fn encryption(
             None => around.pem("PGSSLROOTCERT", "root.crt")?,
         };
     }
-    if tls.identity.is_none()
-        && let Some(certificate) = around.pem("PGSSLCERT", "postgresql.crt")?
-        && let Some(key) = around.pem("PGSSLKEY", "postgresql.key")?
-    {
-        tls.identity = Some(Identity { certificate, key });
+    if tls.identity.is_none() {
+        let file = |said: &Option<String>, name: &str, variable: &str, usual: &str| match said {
+            Some(path) => environment::read(Path::new(path), name).map(Some),
+            None => around.pem(variable, usual),
+        };
+        let certificate = file(&said.certificate, "sslcert", "PGSSLCERT", "postgresql.crt")?;
+        match (certificate, file(&said.key, "sslkey", "PGSSLKEY", "postgresql.key")?) {
+            (Some(certificate), Some(key)) => {
+                let identity = Identity::new(certificate, key);
+                tls.identity =
+                    Some(identity.map_err(|why| format!("the key of the client's certificate {why}"))?);
+            }
+            (Some(_), None) if said.certificate.is_some() => {
+                return Err("sslcert is given without its key; add sslkey".to_owned());
+            }
+            _ => {}
+        }
     }
     Ok((mode, tls))
 }

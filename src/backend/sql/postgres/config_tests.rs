@@ -103,6 +103,45 @@ fn who_names_an_authority_wants_it_checked() {
 }
 
 #[test]
+fn settings_of_libpq_are_obeyed_taken_or_refused() {
+    let config =
+        |settings: &str| PgConfig::within(&Options::at(&[&format!("postgres://h/d?{settings}")]), &alone());
+    let taken = "application_name=ci&connect_timeout=10&keepalives_idle=30&gssencmode=prefer&sslcertmode=allow&\
+                 target_session_attrs=read-write&requiressl=0&sslsni=1&max_protocol_version=latest&krbsrvname=";
+    assert_eq!(config(taken).expect("taken"), config("").expect("plain"));
+    assert_eq!(config("ssl=true").expect("JDBC").mode, PgMode::Require);
+    assert_eq!(config("requiressl=1").expect("old").mode, PgMode::Require);
+    assert_eq!(config("channel_binding=require").expect("obeyed").binding, ChannelBinding::Require);
+    let password = config("password=s%20p").expect("obeyed").places[0].password.clone();
+    assert_eq!(password.as_ref().map(Secret::reveal), Some("s p"));
+    for (settings, part) in [
+        ("target_session_attrs=read-only", "target_session_attrs asks for something that dlock does not do"),
+        ("gssencmode=require", "set it to disable or prefer"),
+        ("require_auth=scram-sha-256", "leave it out"),
+        ("sslpassword=secret", "sslpassword asks"),
+        ("channel_binding=on", "disable, prefer and require"),
+        ("sslcert=/dev/null", "without its key"),
+        ("sslkey=/nonexistent", "sslkey"),
+    ] {
+        assert_refused(config(settings), part);
+    }
+    let variables = |name: &str| {
+        let all = [
+            ("PGREQUIRESSL", "1"),
+            ("PGCHANNELBINDING", "require"),
+            ("PGAPPNAME", "ci"),
+            ("PGCONNECT_TIMEOUT", "5"),
+        ];
+        value(&all, name)
+    };
+    let config = parsed(&["postgres://h/d"], &Environment { variable: variables, ..alone() });
+    assert_eq!((config.mode, config.binding), (PgMode::Require, ChannelBinding::Require));
+    let around = Environment { variable: |name| value(&[("PGGSSENCMODE", "require")], name), ..alone() };
+    assert_refused(PgConfig::within(&Options::at(&["postgres://h/d"]), &around), "PGGSSENCMODE asks");
+    assert_eq!(parsed(&["postgres://h/d?gssencmode=disable"], &around).mode, PgMode::Prefer);
+}
+
+#[test]
 fn what_leads_nowhere_says_why() {
     for (endpoint, part) in [
         ("postgres://h:x", "not HOST:PORT"),

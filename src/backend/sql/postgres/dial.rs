@@ -64,6 +64,7 @@ fn mark() -> String {
 async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Result<PgSession, Refusal> {
     let mut wanted = Config::new();
     wanted.user(&config.user).dbname(&config.database).application_name("dlock");
+    wanted.channel_binding(config.binding);
     if let Some(password) = &place.password {
         wanted.password(password.reveal());
     }

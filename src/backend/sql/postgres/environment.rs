@@ -45,10 +45,11 @@ impl Environment {
         }
     }
 
-    /// The password file, of which nothing is taken if others may read it, as libpq has it.
-    pub(super) fn passwords(&self) -> Passwords {
+    /// The password file, `named` or the usual one, of which nothing is taken if others may read it, as libpq has it.
+    pub(super) fn passwords(&self, named: Option<&str>) -> Passwords {
         let usual = || self.home.as_ref().map(|home| home.join(".pgpass"));
-        let Some(path) = self.get("PGPASSFILE").map(PathBuf::from).or_else(usual) else {
+        let named = named.map(str::to_owned).or_else(|| self.get("PGPASSFILE"));
+        let Some(path) = named.map(PathBuf::from).or_else(usual) else {
             return Passwords::default();
         };
         let Ok(meta) = fs::metadata(&path) else { return Passwords::default() };
@@ -147,7 +148,7 @@ mod tests {
         let around = Environment { variable: |_| None, home: Some(home.clone()), user: None };
         for (mode, lines) in [(0o600, 1), (0o644, 0)] {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
-            let passwords = around.passwords();
+            let passwords = around.passwords(None);
             assert_eq!(passwords.lines.len(), lines, "{mode:o}");
             assert_eq!(
                 passwords.skipped.is_some_and(|why| why.contains("chmod 600")),

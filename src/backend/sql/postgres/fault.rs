@@ -80,6 +80,11 @@ fn of_client(error: &Error) -> Fault {
     if text.contains("password missing") {
         return Fault::new(ErrorKind::Denied, cause::no_password(", PGPASSWORD and ~/.pgpass"));
     }
+    if text.contains("channel binding") {
+        let reason = "channel_binding=require asks for a login that is bound to an encrypted connection, and it does not offer one; turn on its \
+                      TLS and scram-sha-256, or leave the setting out";
+        return Fault::new(ErrorKind::Denied, reason);
+    }
     if text.contains("authentication") {
         return Fault::new(ErrorKind::Denied, text);
     }

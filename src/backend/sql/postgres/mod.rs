@@ -1,5 +1,6 @@
 //! PostgreSQL, from version 13.
 
+mod binding;
 mod config;
 mod dial;
 mod dialect;
@@ -7,6 +8,7 @@ mod environment;
 mod examine;
 mod fault;
 mod session;
+mod settings;
 mod tls;
 
 use crate::net::cause::Manner;

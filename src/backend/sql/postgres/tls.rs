@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
+use super::binding::end_point;
 use super::config::PgMode;
 use crate::lock::ErrorKind;
 use crate::net::credentials::Tls;
@@ -134,7 +135,9 @@ where
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        let shown = self.0.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let digest = shown.and_then(|certificate| end_point(certificate));
+        digest.map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
     }
 }
 

@@ -1,0 +1,97 @@
+//! Channel binding: what ties a login to the encrypted connection that it is made over (RFC 5929, `tls-server-end-point`).
+
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use tokio_postgres::config::ChannelBinding;
+
+/// How the object identifiers of signatures by RSA begin.
+const RSA: [u8; 8] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
+/// And those by ECDSA.
+const ECDSA: [u8; 6] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04];
+
+/// What libpq's `channel_binding` says.
+pub(super) fn parsed(said: Option<&str>) -> Result<ChannelBinding, String> {
+    match said {
+        None | Some("prefer") => Ok(ChannelBinding::Prefer),
+        Some("disable") => Ok(ChannelBinding::Disable),
+        Some("require") => Ok(ChannelBinding::Require),
+        Some(other) => Err(format!(
+            "{other:?} is not a channel_binding (PGCHANNELBINDING); there are disable, prefer and require"
+        )),
+    }
+}
+
+/// The digest of the server's `certificate`, by the algorithm that signs it, if that says which.
+pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (whole, _) = taken_off(certificate)?;
+    let (_, behind) = taken_off(whole)?;
+    let (algorithm, _) = taken_off(behind)?;
+    let (id, _) = taken_off(algorithm)?;
+    let by_rsa = id.strip_prefix(&RSA).map(|rest| match rest {
+        // MD5 and SHA-1 are replaced by SHA-256.
+        [4 | 5 | 11] => 256,
+        [12] => 384,
+        [13] => 512,
+        _ => 0,
+    });
+    let by_ecdsa = id.strip_prefix(&ECDSA).map(|rest| match rest {
+        [1] | [3, 2] => 256,
+        [3, 3] => 384,
+        [3, 4] => 512,
+        _ => 0,
+    });
+    match by_rsa.or(by_ecdsa)? {
+        256 => Some(Sha256::digest(certificate).to_vec()),
+        384 => Some(Sha384::digest(certificate).to_vec()),
+        512 => Some(Sha512::digest(certificate).to_vec()),
+        _ => None,
+    }
+}
+
+/// The contents of the value of DER that `bytes` begin with, and what follows it.
+fn taken_off(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&[_, first], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = match usize::from(first) {
+        short @ 0..0x80 => (short, rest),
+        long => {
+            let (number, rest) =
+                rest.split_at_checked(long - 0x80).filter(|(number, _)| number.len() <= 4)?;
+            (number.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
+        }
+    };
+    rest.split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A certificate of which only what is signed by which algorithm is there.
+    fn certificate(id: &[u8]) -> Vec<u8> {
+        let value = |tag: u8, contents: &[u8]| {
+            let mut all = vec![tag, 0x82, 0, u8::try_from(contents.len()).expect("short")];
+            all.extend_from_slice(contents);
+            all
+        };
+        let algorithm = value(0x30, &value(6, id));
+        value(0x30, &[value(0x30, b"subject"), algorithm].concat())
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_signature() {
+        for (prefix, rest, length) in [
+            (&RSA[..], &[5][..], Some(32)),
+            (&RSA, &[11], Some(32)),
+            (&RSA, &[12], Some(48)),
+            (&RSA, &[13], Some(64)),
+            (&RSA, &[10], None),
+            (&ECDSA, &[3, 2], Some(32)),
+            (&ECDSA, &[3, 3], Some(48)),
+            (&[0x2b, 0x65, 0x70], &[], None),
+        ] {
+            let found = end_point(&certificate(&[prefix, rest].concat()));
+            assert_eq!(found.map(|digest| digest.len()), length, "{prefix:?} {rest:?}");
+        }
+        assert_eq!(end_point(b"0"), None);
+        assert_eq!(end_point(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+}
