@@ -25,7 +25,7 @@ pub struct LockArgs {
     /// Do not wait: give up at once if the lock is not free
     #[arg(short = 'n', long = "try")]
     pub try_once: bool,
-    /// Give up after DURATION [default: wait indefinitely]
+    /// Give up after DURATION [default: never; but a service that does not answer ends the wait after 60s]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     pub wait: Option<OsString>,
     /// The exit status when the lock was not acquired, 0 to 255 [default: 75]
@@ -34,7 +34,8 @@ pub struct LockArgs {
     /// The length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub ttl: Option<OsString>,
-    /// The time between SIGTERM and SIGKILL when the command is ended [default: 5s] [env: DLOCK_GRACE]
+    /// The time between SIGTERM and SIGKILL when the command is ended; at most a sixth of the ttl if the lease runs out
+    /// [default: 5s] [env: DLOCK_GRACE]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub grace: Option<OsString>,
 }
