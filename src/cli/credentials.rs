@@ -39,7 +39,10 @@ pub(super) fn password(
     let text = String::from_utf8(bytes).map_err(|_| fault(&found, "is not valid UTF-8"))?;
     // Editors end a file with a line end and may begin it with a byte order mark, which are no part of the password.
     let text = text.trim_start_matches('\u{feff}');
-    Ok(Some(Secret::new(text.lines().next().unwrap_or_default())))
+    match text.lines().next() {
+        None | Some("") => Err(fault(&found, "has no password in its first line")),
+        Some(line) => Ok(Some(Secret::new(line))),
+    }
 }
 
 /// Encryption: the files' contents, checked by whoever opens a connection with them.

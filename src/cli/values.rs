@@ -12,6 +12,7 @@ use super::source::{Source, SourcedText};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
+use crate::net::address::without_line_end;
 use crate::output::{LogFormat, sanitise};
 use crate::supervise::signals::Signal;
 
@@ -24,10 +25,9 @@ pub fn utf8(text: &OsStr, source: &Source) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::usage(format!("{source} is not valid UTF-8")))
 }
 
-/// The value of `option` in `text`, without the line ends behind it: a file or a secret ends with one, which is no part of what it
-/// says. One in the middle is refused, but in a password.
+/// The value of `option` in `text`, without the line ends behind it. One in the middle is refused, but in a password.
 pub fn line(option: &str, text: &str, source: &Source) -> Result<String, Failure> {
-    let line = text.trim_end_matches(['\r', '\n']);
+    let line = without_line_end(text);
     if line.contains(['\r', '\n']) && option != "password" {
         return Err(Failure::usage(format!("{source} has a line break in it")).hint("write it in one line"));
     }

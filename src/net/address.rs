@@ -103,6 +103,11 @@ pub fn is_directory(endpoint: &str) -> bool {
         || (path.starts_with('/') && Path::new(path).is_dir())
 }
 
+/// `text` without the line ends behind it: a file or a secret ends with one, which is no part of what it says.
+pub fn without_line_end(text: &str) -> &str {
+    text.trim_end_matches(['\r', '\n'])
+}
+
 /// All of `places` as one text, the same in whatever order they are given.
 pub fn in_any_order(places: impl IntoIterator<Item = impl ToString>) -> String {
     let mut places: Vec<String> = places.into_iter().map(|place| place.to_string()).collect();

@@ -55,6 +55,12 @@ fn what_is_not_there_or_no_certificate_says_so() {
     let text = file(&env, "text", "hunter2\n", 0o600);
     refused(&env, &["--cacert", &text], &["--cacert", "not a PEM file"]);
     refused(&env, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
+    let blank = file(&env, "blank", "\nhunter2\n", 0o600);
+    refused(
+        &env,
+        &["--user", "u", "--password-file", &blank],
+        &["--password-file", "no password in its first line"],
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::option_file::Said;
 use crate::backend::Options;
 use crate::backend::sql::login::login_name;
 use crate::backend::sql::tables::Tables;
-use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login};
+use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login, without_line_end};
 use crate::net::credentials::{Identity, Pem, Secret, Tls};
 use crate::net::tls::stays_here;
 
@@ -140,7 +140,10 @@ const HARMLESS: [&str; 24] = [
 impl MysqlConfig {
     /// Reads the connection options, the option files and the environment. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let variable = |name: &str| {
+            let value = std::env::var(name).ok()?;
+            Some(without_line_end(&value)).filter(|value| !value.is_empty()).map(str::to_owned)
+        };
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let said = Said::of_user(home.as_deref())?;
         let user = login_name().or_else(|| ["USER", "LOGNAME", "LOGIN"].into_iter().find_map(variable));
@@ -209,7 +212,7 @@ impl Address {
             "socket" => self.socket = Some(PathBuf::from(value)),
             "ssl-mode" | "sslmode" => self.mode = Some(mode_of(value)?),
             file @ ("ssl-ca" | "ssl-cert" | "ssl-key") => {
-                self.files.push((file.to_owned(), value.to_owned()))
+                self.files.push((file.to_owned(), value.to_owned()));
             }
             known if HARMLESS.contains(&known) => {}
             _ => {

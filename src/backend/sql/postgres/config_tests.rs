@@ -127,8 +127,8 @@ fn settings_of_libpq_are_obeyed_taken_or_refused() {
     }
     let variables = |name: &str| {
         let all = [
-            ("PGREQUIRESSL", "1"),
-            ("PGCHANNELBINDING", "require"),
+            ("PGREQUIRESSL", "1\n"),
+            ("PGCHANNELBINDING", "require\r\n"),
             ("PGAPPNAME", "ci"),
             ("PGCONNECT_TIMEOUT", "5"),
         ];

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::backend::sql::login::login_name;
+use crate::net::address::without_line_end;
 use crate::net::credentials::{Pem, Secret};
 
 /// Where such things are looked up.
@@ -22,15 +23,12 @@ impl Environment {
     /// That of this process.
     pub(super) fn of_process() -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        Self {
-            variable: |name| std::env::var(name).ok().filter(|value| !value.is_empty()),
-            home,
-            user: login_name(),
-        }
+        Self { variable: |name| std::env::var(name).ok(), home, user: login_name() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<String> {
-        (self.variable)(name)
+        let value = (self.variable)(name)?;
+        Some(without_line_end(&value)).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
     /// The file that the variable names, else that of the user's folder if it is there.
