@@ -23,6 +23,7 @@ mod oracle;
 mod passed_over;
 mod postgres;
 mod postgres_many;
+mod postgres_settings;
 mod redis;
 mod redis_holds;
 mod redis_lua;

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::causes::secure;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
@@ -25,7 +24,7 @@ pub(super) fn start() -> Postgres {
 }
 
 /// What dlock answers to a run of `true` under the lock x, with these variables.
-fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
+pub(super) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
     let mut command = env.run(["--try", "--name", "x", "--", "true"]);
     env.finish(command.envs(variables.iter().copied()))
 }
@@ -355,34 +354,4 @@ fn a_step_does_not_read_the_entries_of_other_locks() {
     until_true("the counts of that run", || count().0 >= before.0 + 3);
     let read = count().1 - before.1;
     assert!(read < 100, "{read} pages of indexes were read for a run on a free lock");
-}
-
-#[test]
-fn what_libpq_demands_is_obeyed_and_what_changes_nothing_is_taken() {
-    let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
-    let server = secure::tls_postgres(&pem, &key, &ca);
-    server.sql("CREATE ROLE bound LOGIN SUPERUSER PASSWORD 'right'");
-    secure::admit(&server, "hostssl all bound 127.0.0.1/32 scram-sha-256");
-    let run = |user: &str, settings: &str, variables: &[(&str, &str)]| {
-        let endpoint = format!("postgres://{user}@127.0.0.1:{}/postgres?{settings}", server.port());
-        let env = TestEnv::on(Service { backend: "postgres", endpoint, prefix: None });
-        let mut command = env.run(["--try", "--name", "x", "--", "true"]);
-        env.finish(command.envs(variables.iter().copied()))
-    };
-    let taken = "connect_timeout=10&application_name=ci&target_session_attrs=read-write&keepalives_idle=30";
-    run("postgres", taken, &[("PGTARGETSESSIONATTRS", "any"), ("PGAPPNAME", "ci")]).silently(0);
-    let right = [("PGPASSWORD", "right")];
-    for settings in ["channel_binding=require", "channel_binding=prefer", "channel_binding=disable"] {
-        run("bound", settings, &right).silently(0);
-    }
-    run("bound", "sslmode=disable", &right).failed(77, &[]);
-    run("bound", "sslmode=disable", &[right[0], ("PGREQUIRESSL", "1")]).failed(77, &[]);
-    // Nobody asks postgres for a password, so nothing binds its login.
-    for variables in
-        [&[("PGCHANNELBINDING", "require")][..], &[("PGCHANNELBINDING", "require"), ("PGREQUIRESSL", "1")]]
-    {
-        run("postgres", "", variables)
-            .failed(77, &["channel_binding=require asks for a login that is bound"]);
-    }
-    run("postgres", "", &[("PGREQUIREAUTH", "scram-sha-256")]).failed(64, &["PGREQUIREAUTH asks for"]);
 }

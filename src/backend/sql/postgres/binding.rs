@@ -20,10 +20,15 @@ pub(super) fn parsed(said: Option<&str>) -> Result<ChannelBinding, String> {
     }
 }
 
-/// The digest of the server's `certificate`, by the algorithm that signs it, if that says which.
+/// How the contents of a certificate begin that says that it is of version 3.
+const VERSION_3: [u8; 5] = [0xa0, 3, 2, 1, 2];
+
+/// The digest of the server's `certificate`, by the algorithm that signs it, if that says which. One of another version than 3 has
+/// none: that the server has its key was not verified.
 pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (whole, _) = taken_off(certificate)?;
-    let (_, behind) = taken_off(whole)?;
+    let (contents, behind) = taken_off(whole)?;
+    contents.strip_prefix(&VERSION_3)?;
     let (algorithm, _) = taken_off(behind)?;
     let (id, _) = taken_off(algorithm)?;
     let by_rsa = id.strip_prefix(&RSA).map(|rest| match rest {
@@ -66,14 +71,14 @@ mod tests {
     use super::*;
 
     /// A certificate of which only what is signed by which algorithm is there.
-    fn certificate(id: &[u8]) -> Vec<u8> {
+    fn certificate(contents: &[u8], id: &[u8]) -> Vec<u8> {
         let value = |tag: u8, contents: &[u8]| {
             let mut all = vec![tag, 0x82, 0, u8::try_from(contents.len()).expect("short")];
             all.extend_from_slice(contents);
             all
         };
         let algorithm = value(0x30, &value(6, id));
-        value(0x30, &[value(0x30, b"subject"), algorithm].concat())
+        value(0x30, &[value(0x30, contents), algorithm].concat())
     }
 
     #[test]
@@ -88,9 +93,10 @@ mod tests {
             (&ECDSA, &[3, 3], Some(48)),
             (&[0x2b, 0x65, 0x70], &[], None),
         ] {
-            let found = end_point(&certificate(&[prefix, rest].concat()));
+            let found = end_point(&certificate(&VERSION_3, &[prefix, rest].concat()));
             assert_eq!(found.map(|digest| digest.len()), length, "{prefix:?} {rest:?}");
         }
+        assert_eq!(end_point(&certificate(b"version 1", &[&RSA[..], &[11]].concat())), None);
         assert_eq!(end_point(b"0"), None);
         assert_eq!(end_point(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
     }

@@ -73,6 +73,24 @@ struct Lenient {
     provider: Arc<CryptoProvider>,
 }
 
+impl Lenient {
+    /// The verdict on a signature. Where nobody is checked, a certificate of X.509 version 1 is taken too, as libpq takes it: the library
+    /// reads no key from it, so its signatures stay unverified, and [`end_point`] binds no login to it.
+    fn signed(
+        &self,
+        verdict: Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match verdict {
+            Err(Error::InvalidCertificate(CertificateError::Other(why)))
+                if self.inner.is_none() && format!("{why:?}").contains("UnsupportedCertVersion") =>
+            {
+                Ok(HandshakeSignatureValid::assertion())
+            }
+            verdict => verdict,
+        }
+    }
+}
+
 impl ServerCertVerifier for Lenient {
     fn verify_server_cert(
         &self,
@@ -99,7 +117,7 @@ impl ServerCertVerifier for Lenient {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
+        self.signed(verify_tls12_signature(message, certificate, signed, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -109,7 +127,7 @@ impl ServerCertVerifier for Lenient {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
+        self.signed(verify_tls13_signature(message, certificate, signed, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
