@@ -23,7 +23,7 @@ pub mod adr {
     #[doc = include_str!("adr/0007-finding-the-tree.md")]
     pub mod r0007_finding_the_tree {}
     #[doc = include_str!("adr/0008-file-queue.md")]
-    pub mod r0008_file_line {}
+    pub mod r0008_file_queue {}
     #[doc = include_str!("adr/0009-fencing-counter.md")]
     pub mod r0009_fencing_counter {}
     #[doc = include_str!("adr/0010-inherited-descriptor.md")]
@@ -53,7 +53,7 @@ pub mod adr {
     #[doc = include_str!("adr/0025-one-suite-for-every-service.md")]
     pub mod r0025_one_suite_for_every_service {}
     #[doc = include_str!("adr/0031-redis-queue.md")]
-    pub mod r0031_redis_line {}
+    pub mod r0031_redis_queue {}
     #[doc = include_str!("adr/0032-redis-tracking.md")]
     pub mod r0032_redis_tracking {}
     #[doc = include_str!("adr/0033-redis-connection.md")]
@@ -65,7 +65,7 @@ pub mod adr {
     #[doc = include_str!("adr/0043-zookeeper-renewal-is-a-write.md")]
     pub mod r0043_zookeeper_renewal_is_a_write {}
     #[doc = include_str!("adr/0044-zookeeper-success-beside-the-queues.md")]
-    pub mod r0044_zookeeper_success_beside_the_lines {}
+    pub mod r0044_zookeeper_success_beside_the_queues {}
     #[doc = include_str!("adr/0051-redlock.md")]
     pub mod r0051_redlock {}
     #[doc = include_str!("adr/0061-tokio-postgres.md")]
