@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, pidfd_send_signal, test_kill_process};
@@ -13,6 +12,7 @@ use tokio::io::unix::AsyncFd;
 use super::descent::Layout;
 use super::process_table::{Process, ProcessTable};
 use super::signals::Signal;
+use super::unlisted::Unlisted;
 use super::{sys, wait};
 use crate::fd;
 
@@ -26,6 +26,10 @@ pub struct Adopted {
     handle: OwnedFd,
     /// By which its forks are known, if the kernel gives each program another one.
     layout: Option<Layout>,
+    /// Its session.
+    session: Option<i32>,
+    /// Those of its session that /proc hides, where it hides any.
+    pub(super) unlisted: Option<Unlisted>,
 }
 
 /// Why a process cannot be adopted.
@@ -51,7 +55,8 @@ impl Adopted {
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Err(Unfit::Gone),
             Err(error) => return Err(Unfit::System(error.into())),
         };
-        let mut adopted = Self { pid, handle, layout: None };
+        let session = sys::session_of(pid);
+        let mut adopted = Self { pid, handle, layout: None, session, unlisted: None };
         let may_signal = test_kill_process(number);
         // As long as it has not ended the number is its own.
         if adopted.has_ended() {
@@ -68,6 +73,7 @@ impl Adopted {
             Err(error) => return Err(Unfit::System(error)),
         };
         adopted.layout = adopted.find_layout(&table)?;
+        adopted.unlisted = session.and_then(|session| Unlisted::new(session, &table));
         Ok(adopted)
     }
 
@@ -97,7 +103,8 @@ impl Adopted {
 
     /// The same for a process that is to be forked from this one.
     pub fn again(&self) -> io::Result<Self> {
-        Ok(Self { pid: self.pid, handle: self.handle.try_clone()?, layout: self.layout })
+        let Self { pid, layout, session, ref unlisted, ref handle } = *self;
+        Ok(Self { pid, handle: handle.try_clone()?, layout, session, unlisted: unlisted.clone() })
     }
 
     /// Its number, which is somebody else's once it has ended.
@@ -110,6 +117,11 @@ impl Adopted {
         self.layout
     }
 
+    /// The session that it was in when it was adopted.
+    pub fn session(&self) -> Option<i32> {
+        self.session
+    }
+
     /// What can be read from once it has ended.
     pub fn handle(&self) -> &OwnedFd {
         &self.handle
@@ -117,7 +129,7 @@ impl Adopted {
 
     /// Whether it has ended; it may not be reaped yet.
     pub fn has_ended(&self) -> bool {
-        has_ended(&self.handle)
+        wait::has_ended(&self.handle)
     }
 
     /// Sends `signal` to it. One that has ended needs none.
@@ -127,18 +139,6 @@ impl Adopted {
         // A real-time signal, or a profile that knows no handles.
         if !sent && !self.has_ended() {
             drop(sys::kill(self.pid, signal));
-        }
-    }
-}
-
-/// Whether the process behind `handle` has ended; it may not be reaped yet.
-pub(super) fn has_ended(handle: &OwnedFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    loop {
-        match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&now)) {
-            Err(Errno::INTR) => {}
-            // Not known is not gone.
-            ended => return ended.is_ok_and(|ready| ready > 0),
         }
     }
 }
@@ -162,6 +162,8 @@ impl AwaitedEnd {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+
     use super::*;
 
     #[test]

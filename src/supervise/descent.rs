@@ -27,6 +27,10 @@ pub struct Descent {
     pub claim: [u8; 32],
     /// The layout of the adopted process, if its forks can be known by that.
     pub layout: Option<Layout>,
+    /// The session of the adopted process.
+    pub session: Option<i32>,
+    /// The process that orphans of the adopted one become children of, if that is known.
+    pub reaper: Option<i32>,
 }
 
 /// What /proc/PID/stat has of a process's memory.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-use super::adopted::{self, Adopted};
+use super::adopted::Adopted;
 use super::process_table::{Process, ProcessTable};
 use super::proof::Hidden;
 use super::shared::Shared;
@@ -143,7 +143,7 @@ impl Ender {
 
     /// Whether the command has ended, as far as known; it may not be reaped yet.
     pub fn command_has_ended(&self) -> bool {
-        self.shared.outcome().is_some() || self.command.as_ref().is_some_and(adopted::has_ended)
+        self.shared.outcome().is_some() || self.command.as_ref().is_some_and(wait::has_ended)
     }
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.

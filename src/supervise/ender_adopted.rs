@@ -14,7 +14,8 @@ use super::ender::Ender;
 use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::sys;
-use super::tree_state::Reached;
+use super::tree_state::{Pids, Reached};
+use super::unlisted::{self, Unlisted};
 
 /// How often those that a look has found are stopped before they are killed. What is stopped does not fork, so the second
 /// look finds who was born during the first.
@@ -50,8 +51,25 @@ impl Ender {
     /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
     pub(super) fn find_adopted(&mut self) -> bool {
         let Some(claim) = self.shared.abandoned().map(format_digits) else { return false };
-        let descent = Descent { claim, layout: self.adopted.as_ref().and_then(Adopted::layout) };
+        let adopted = self.adopted.as_ref();
+        let (layout, session) = (adopted.and_then(Adopted::layout), adopted.and_then(Adopted::session));
+        let descent = Descent { claim, layout, session, reaper: self.reaper() };
         self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))
+    }
+
+    /// The process that orphans of the adopted one come to: the caller has ended, and the front was its orphan.
+    fn reaper(&self) -> Option<i32> {
+        let front = i32::try_from(self.front).ok()?;
+        let front = self.table.as_ref().ok()?.look(front).ok().flatten()?;
+        Some(front.parent)
+    }
+
+    /// Those that may belong to the tree, and cannot be told from others: /proc does not let this process look at them.
+    fn suspects(&self) -> Pids {
+        let listed = self.table.as_ref().map(ProcessTable::suspects).unwrap_or_default();
+        let unlisted = self.adopted.as_ref().and_then(|adopted| adopted.unlisted.as_ref());
+        let unlisted = unlisted.map(Unlisted::found).unwrap_or_default();
+        listed.named().iter().chain(unlisted.named()).copied().collect()
     }
 
     /// Looks for the process itself and its descendants; whether all were seen.
@@ -102,7 +120,9 @@ impl Ender {
             self.signal_found(Signal::KILL, |_| true);
         }
         let complete = self.find_members() & self.stop_found();
-        let reached = self.signal_found(Signal::KILL, |_| true);
+        let mut reached = self.signal_found(Signal::KILL, |_| true);
+        // Others could be killed with them.
+        self.suspects().named().iter().for_each(|pid| reached.denied.add(*pid));
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
@@ -137,7 +157,7 @@ impl Ender {
     }
 
     /// Who is left besides the process itself, which has ended. Looked at twice, since a process may be born behind the
-    /// first look's back, or be about to execute.
+    /// first look's back, or be about to execute. A process that cannot be told from a member is not known to be gone.
     pub fn left(&mut self) -> Left {
         for _ in 0..2 {
             if !self.find_members() {
@@ -148,7 +168,15 @@ impl Ender {
             let handle = table.with_handle(first, |handle| handle.and_then(|handle| handle.try_clone().ok()));
             return handle.ok().flatten().flatten().map_or(Left::Unknown, Left::Somebody);
         }
-        Left::Nobody
+        let reaper = self.reaper();
+        if let (Ok(table), Some(Adopted { unlisted: Some(unlisted), .. })) = (&self.table, &mut self.adopted)
+        {
+            unlisted.find(table, reaper);
+        }
+        match self.suspects().named().first() {
+            Some(suspect) => unlisted::handle(*suspect).map_or(Left::Unknown, Left::Somebody),
+            None => Left::Nobody,
+        }
     }
 }
 

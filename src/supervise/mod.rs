@@ -38,5 +38,6 @@ pub mod start;
 pub mod sys;
 pub mod terminal;
 pub mod tree_state;
+mod unlisted;
 pub mod wait;
 mod watch;

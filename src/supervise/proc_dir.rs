@@ -146,9 +146,9 @@ impl Directory {
         }
     }
 
-    /// Whether a process descends as `descent` says: by the environment that it was started with, or as a fork. One that this
-    /// process may not ask belongs to somebody else, and counts as none that does. `None` if it cannot be told at this moment: a
-    /// process loses its memory on its way out, and has no environment while it executes a program.
+    /// Whether a process descends as `descent` says: by the environment that it was started with, or as a fork. `None` if it
+    /// cannot be told at this moment: a process loses its memory on its way out, and has no environment while it executes a
+    /// program. Errors: `ACCESS` or `PERM` if this process may not ask that one, which may have executed a set-uid program.
     ///
     /// All threads share one memory; that of a first thread that has ended cannot be read.
     pub(super) fn descends(&self, process: Process, descent: &Descent) -> Result<Option<bool>, Errno> {
@@ -237,7 +237,6 @@ impl Directory {
             return Ok(fork);
         }
         match self.carries(thread, &descent.claim) {
-            Err(Errno::ACCESS | Errno::PERM) => Ok(Some(false)),
             Ok(Some(false)) => Ok(fork),
             // Either there is none, or it could not be read just then.
             Ok(None) => {

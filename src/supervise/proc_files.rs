@@ -13,6 +13,8 @@ pub struct Process {
     pub parent: i32,
     /// Its process group.
     pub group: i32,
+    /// Its session.
+    pub session: i32,
     /// The letter of its state: `T` is stopped, `Z` ended and not reaped, if it has no other thread.
     pub state: u8,
     /// How many threads it has, the first one too, though that may have ended before the others.
@@ -68,15 +70,16 @@ const PF_EXITING: u32 = 0x4;
 const PF_FORKNOEXEC: u32 = 0x40;
 const PF_KTHREAD: u32 = 0x20_0000;
 
-/// Fields 3, 4, 5, 9, 20 and 22 of /proc/PID/stat.
+/// Fields 3 to 6, 9, 20 and 22 of /proc/PID/stat.
 pub(super) fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let mut fields = fields_from_state(text)?;
     let state = *fields.next()?.first()?;
     let (parent, group) = (number(fields.next()?)?, number(fields.next()?)?);
-    let flags = number(fields.nth(3)?)?;
+    let session = number(fields.next()?)?;
+    let flags = number(fields.nth(2)?)?;
     let threads = number(fields.nth(10)?)?;
     let born = number(fields.nth(1)?)?;
-    Some(Process { pid, parent, group, state, threads, flags, born })
+    Some(Process { pid, parent, group, session, state, threads, flags, born })
 }
 
 /// By fields 3 and 34.
@@ -119,9 +122,9 @@ mod tests {
     fn names_may_contain_anything() {
         let text = b"7 (a) R 1 (x) T 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 987 22 23";
         let process = parse(7, text).expect("fields");
-        let found =
-            (process.pid, process.parent, process.group, process.state, process.threads, process.born);
-        assert_eq!(found, (7, 3, 4, b'T', 19, 987));
+        let ids = (process.pid, process.parent, process.group, process.session);
+        assert_eq!(ids, (7, 3, 4, 5));
+        assert_eq!((process.state, process.threads, process.born), (b'T', 19, 987));
         assert_eq!(parse(7, b"7 (a"), None);
     }
 

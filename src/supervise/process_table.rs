@@ -19,6 +19,7 @@ pub use super::proc_files::Process;
 use super::proc_files::number;
 use super::proof::{Hidden, proved};
 use super::signals::Signal;
+use super::tree_state::Pids;
 
 /// How long one look waits, all in all, for processes that end just now, or are just executing a program.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -35,6 +36,10 @@ pub struct ProcessTable {
     members: Vec<u32>,
     /// The members that the look before found.
     before: Vec<Process>,
+    /// Those that the last look could not tell from members.
+    suspects: Pids,
+    /// The last look met processes that this one may not look at (`hidepid`).
+    denied: bool,
 }
 
 impl ProcessTable {
@@ -47,7 +52,7 @@ impl ProcessTable {
             Err(hidden) => return Ok(Err(hidden)),
         };
         let (found, members, before) = (room_for()?, room_for()?, room_for()?);
-        Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before }))
+        Ok(Ok(Self::empty(Directory::new(proc)?, found, members, before)))
     }
 
     /// That of a process just forked, made of its copy of its parent's: a directory that two share has one position for both,
@@ -55,7 +60,7 @@ impl ProcessTable {
     ///
     /// Errors: as for [`ProcessTable::open`].
     pub fn again(self) -> io::Result<Result<Self, Hidden>> {
-        let Self { directory, mut found, mut members, mut before } = self;
+        let Self { directory, mut found, mut members, mut before, .. } = self;
         let proc = match proved(|| openat(&directory.proc, c".", directory_flags(), Mode::empty()))? {
             Ok(proc) => proc,
             Err(hidden) => return Ok(Err(hidden)),
@@ -63,7 +68,11 @@ impl ProcessTable {
         found.clear();
         members.clear();
         before.clear();
-        Ok(Ok(Self { directory: Directory::new(proc)?, found, members, before }))
+        Ok(Ok(Self::empty(Directory::new(proc)?, found, members, before)))
+    }
+
+    fn empty(directory: Directory, found: Vec<Process>, members: Vec<u32>, before: Vec<Process>) -> Self {
+        Self { directory, found, members, before, suspects: Pids::default(), denied: false }
     }
 
     /// Whether the last look found somebody whom the look before it had not.
@@ -131,13 +140,14 @@ impl ProcessTable {
     pub fn find_members(&mut self, outside: &[i32]) -> bool {
         let own = own_pid();
         self.find(&[], |_, process, _| Ok(process.parent == own && !outside.contains(&process.pid)))
+            && !self.denied
     }
 
     /// Looks for `root` and all its living descendants, but for `except` and theirs. Whether all was seen.
     ///
     /// Nothing of another process is read that could keep the reader waiting.
     pub fn find_descendants(&mut self, root: Option<i32>, except: &[i32]) -> bool {
-        self.find(except, |_, process, _| Ok(root == Some(process.pid)))
+        self.find(except, |_, process, _| Ok(root == Some(process.pid))) && !self.denied
     }
 
     /// Looks for `root`, all that descend from it as `descent` says and are younger than this process, and all living
@@ -150,10 +160,14 @@ impl ProcessTable {
     /// executes a program has none before the kernel has laid it out; one whose parent has ended may have nothing that tells of
     /// it. So whom the last look found, and may have stopped, is a member until it has ended. For others this waits a moment;
     /// one that still cannot be read may be a member, so not all was seen.
+    ///
+    /// A process that may not be asked, such as one that has executed a set-uid program, is no member, since others would be
+    /// killed. If it may be an orphan of `root` it is a suspect. A process that /proc hides altogether is not found here.
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
-        self.find(except, |directory, process, before| {
+        let suspects = Cell::new(Pids::default());
+        let complete = self.find(except, |directory, process, before| {
             if root == Some(process.pid) || before.iter().any(|member| process.is(member)) {
                 return Ok(true);
             }
@@ -161,12 +175,27 @@ impl ProcessTable {
                 return Ok(false);
             }
             loop {
-                match directory.descends(process, descent)? {
-                    Some(descends) => return Ok(descends),
-                    None => directory.await_end(process, &patience)?,
+                match directory.descends(process, descent) {
+                    Ok(Some(descends)) => return Ok(descends),
+                    Ok(None) => directory.await_end(process, &patience)?,
+                    Err(Errno::ACCESS | Errno::PERM) => {
+                        if may_be_orphan(process, descent) {
+                            suspects.set(suspects.get().with(process.pid));
+                        }
+                        return Ok(false);
+                    }
+                    Err(errno) => return Err(errno),
                 }
             }
-        })
+        });
+        let is_member = |pid: i32| self.members().any(|member| member.pid == pid);
+        self.suspects = suspects.get().named().iter().copied().filter(|pid| !is_member(*pid)).collect();
+        complete
+    }
+
+    /// The first ones of those that the last look of [`ProcessTable::find_adopted`] could not tell from members.
+    pub fn suspects(&self) -> Pids {
+        self.suspects
     }
 
     /// Looks for those whom the last look found and their living descendants, but for `except` and theirs. Whether all was
@@ -243,9 +272,10 @@ impl ProcessTable {
         self.members.iter().filter_map(|at| self.found.get(usize::try_from(*at).ok()?)).copied()
     }
 
-    /// Reads every living process; whether all could be read.
+    /// Reads every living process; whether all could be read that this one may look at.
     fn read_all(&mut self) -> bool {
-        let Self { directory, found, .. } = self;
+        self.denied = false;
+        let Self { directory, found, denied, .. } = self;
         let mut complete = seek(&directory.proc, SeekFrom::Start(0)).is_ok();
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
         let mut entries = RawDir::new(&directory.proc, &mut buffer);
@@ -259,11 +289,19 @@ impl ProcessTable {
                 Ok(Some(process)) if process.has_ended() => {}
                 Ok(Some(process)) if found.len() < found.capacity() => found.push(process),
                 Ok(None) => {}
+                Err(Errno::ACCESS | Errno::PERM) => *denied = true,
                 Ok(Some(_)) | Err(_) => complete = false,
             }
         }
         complete
     }
+}
+
+/// Whether `process`, which this process may not ask, may be an orphan of the adopted one: it is in the same session, and its
+/// parent is the process that such orphans come to.
+fn may_be_orphan(process: Process, descent: &Descent) -> bool {
+    let Descent { session, reaper, .. } = *descent;
+    session == Some(process.session) && reaper.is_none_or(|reaper| reaper == process.parent)
 }
 
 /// Room for as many as a look takes in.
@@ -356,9 +394,13 @@ mod tests {
         assert_eq!(found(&table), 0);
     }
 
+    const fn descent(claim: &[u8; 32]) -> Descent {
+        Descent { claim: *claim, layout: None, session: None, reaper: None }
+    }
+
     #[test]
     fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
-        const DESCENT: &Descent = &Descent { claim: *b"0123456789abcdef0123456789abcdef", layout: None };
+        const DESCENT: &Descent = &descent(b"0123456789abcdef0123456789abcdef");
         let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
         let start = |claim: &str| Child::start(Command::new("sleep").arg("100").env("DLOCK_CLAIM", claim));
         let (carrier, stranger) = (start(claim), start(&claim.replace('0', "1")));
@@ -380,7 +422,7 @@ mod tests {
 
     #[test]
     fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
-        const DESCENT: &Descent = &Descent { claim: *b"0e0e0e0e0e0e0e0eabababababababab", layout: None };
+        const DESCENT: &Descent = &descent(b"0e0e0e0e0e0e0e0eabababababababab");
         let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
         let mut table = table();
         for _ in 0..5 {

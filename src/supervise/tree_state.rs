@@ -15,6 +15,12 @@ impl Pids {
         self.count += 1;
     }
 
+    /// The same and `pid`.
+    pub(super) fn with(mut self, pid: i32) -> Self {
+        self.add(pid);
+        self
+    }
+
     /// Those that have a name.
     pub fn named(&self) -> &[i32] {
         &self.first[..self.count.min(self.first.len())]

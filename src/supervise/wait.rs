@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rustix::event::{Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, wait, waitid, waitpid,
@@ -138,4 +139,16 @@ pub fn end_within(pid: i32, length: Duration) -> Option<ChildChange> {
         }
     }
     None
+}
+
+/// Whether the process behind `handle` has ended; it may not be reaped yet.
+pub(super) fn has_ended(handle: &OwnedFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&at_once)) {
+            Err(Errno::INTR) => {}
+            // Not known is not gone.
+            ended => return ended.is_ok_and(|ready| ready > 0),
+        }
+    }
 }

@@ -23,6 +23,7 @@ mod options;
 mod replace;
 mod reports;
 mod resolver;
+mod set_uid;
 mod shells;
 mod sticky;
 mod subshells;

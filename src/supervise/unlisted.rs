@@ -1,0 +1,89 @@
+//! Processes that a /proc mounted with `hidepid` does not show.
+//!
+//! The kernel tells the session of every process, also of one that /proc hides. So a process that is hidden, is in the session
+//! of the adopted one, and was not there before the claim may belong to it. From Linux 6.13 on the kernel also tells its parent,
+//! which is where orphans come to if it does. Such a process is not known to be gone.
+
+use std::fs;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::process_table::ProcessTable;
+use super::sys;
+use super::tree_state::Pids;
+use super::wait::has_ended;
+
+/// The largest number that a process can have on Linux.
+const LARGEST: i32 = 1 << 22;
+
+/// The hidden processes of one session.
+#[derive(Clone, Debug)]
+pub(super) struct Unlisted {
+    session: i32,
+    /// Those that were there before the claim.
+    before: Vec<i32>,
+    /// Those that the last look found beside them.
+    found: Pids,
+}
+
+impl Unlisted {
+    /// Those of `session` in a /proc that hides processes; `None` where it shows all of them.
+    pub(super) fn new(session: i32, table: &ProcessTable) -> Option<Self> {
+        // What cannot be read may hide something.
+        let hides = fs::read_to_string("/proc/self/mountinfo").map_or(true, |mounts| hides(&mounts));
+        hides.then(|| Self { session, before: hidden(session, table).collect(), found: Pids::default() })
+    }
+
+    /// Looks for those that were not there before the claim and may be children of `reaper`, which orphans come to.
+    pub(super) fn find(&mut self, table: &ProcessTable, reaper: Option<i32>) {
+        let may_be_orphan = |pid: &i32| {
+            let parent = handle(*pid).and_then(|handle| sys::parent_of(handle.as_fd()));
+            parent.is_none() || reaper.is_none() || parent == reaper
+        };
+        let new = hidden(self.session, table).filter(|pid| !self.before.contains(pid));
+        self.found = new.filter(may_be_orphan).collect();
+    }
+
+    /// Those that the last look found and that are still there.
+    pub(super) fn found(&self) -> Pids {
+        let is_there = |pid: &i32| sys::session_of(*pid) == Some(self.session);
+        self.found.named().iter().copied().filter(is_there).collect()
+    }
+}
+
+/// A handle on `pid`, unless it is a thread or a process that has ended.
+pub(super) fn handle(pid: i32) -> Option<OwnedFd> {
+    let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    (!has_ended(&handle)).then_some(handle)
+}
+
+/// The processes of `session` that `table` does not show.
+fn hidden(session: i32, table: &ProcessTable) -> impl Iterator<Item = i32> {
+    let largest =
+        fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
+    let of_session =
+        (1..=largest.unwrap_or(LARGEST)).filter(move |pid| sys::session_of(*pid) == Some(session));
+    of_session.filter(|pid| !matches!(table.look(*pid), Ok(Some(_))) && handle(*pid).is_some())
+}
+
+/// Whether the last thing mounted on /proc has the option `hidepid`, as /proc/self/mountinfo tells.
+fn hides(mounts: &str) -> bool {
+    let last = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"));
+    let options = last.into_iter().flat_map(|line| line.split([' ', ',']));
+    options.filter_map(|option| option.strip_prefix("hidepid=")).any(|how| !matches!(how, "0" | "off"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidepid_is_found_in_both_lists_of_options() {
+        let line = |own: &str, all: &str| format!("22 1 0:5 / /proc {own} shared:1 - proc proc {all}\n");
+        assert!(hides(&line("rw,nosuid", "rw,hidepid=invisible")));
+        assert!(hides(&line("rw,hidepid=2", "rw")));
+        assert!(!hides(&line("rw,nosuid", "rw,hidepid=off")));
+        assert!(!hides(&(line("rw", "rw,hidepid=2") + &line("rw", "rw"))), "the last one counts");
+    }
+}
