@@ -168,4 +168,6 @@ pub mod adr {
     pub mod r0131_a_cycle_of_waits_is_found_from_name_to_name {}
     #[doc = include_str!("adr/0132-one-loop-for-requests.md")]
     pub mod r0132_one_loop_for_requests {}
+    #[doc = include_str!("adr/0140-lock-files-among-sweepers.md")]
+    pub mod r0140_lock_files_among_sweepers {}
 }

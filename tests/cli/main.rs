@@ -27,6 +27,7 @@ mod set_uid;
 mod shells;
 mod sticky;
 mod subshells;
+mod surroundings;
 mod undetachable;
 mod usage;
 

@@ -14,6 +14,7 @@ use super::core::{FileClaim, Inner};
 use super::fifo::Listener;
 use super::grant::{self, QueuedClaim};
 use super::guard::Guard;
+use super::hold::Hold;
 use super::presence::Presence;
 use super::promote::{Review, removed};
 use super::queue::Fixed;
@@ -147,6 +148,18 @@ impl FileClaim {
         self.news.notify_waiters();
     }
 
+    /// Has old files of a hold look used.
+    fn freshen_files(&self) {
+        let inner = &*self.inner();
+        if inner.grant.is_none() || inner.is_over() {
+            return;
+        }
+        for place in &inner.places {
+            place.queue.freshen();
+            place.holds().for_each(Hold::freshen);
+        }
+    }
+
     /// Looks at the files if something may have happened to them.
     fn check_if_disturbed(&self) -> FaultResult<()> {
         if !self.inner().disturbed {
@@ -231,12 +244,14 @@ impl Claim for FileClaim {
     }
 
     fn settle(&self) {
+        self.freshen_files();
         self.watch_files();
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let began = clock::now();
         let before = self.inner().state.clone();
+        self.freshen_files();
         // If it could not be had before.
         self.watch_files();
         let looked = self.look_with(Self::check_files, deadline).await;

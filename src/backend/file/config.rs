@@ -111,19 +111,21 @@ const NETWORK: [(u32, &str); 18] = [
 pub(super) fn open(config: &FileConfig) -> FaultResult<Directory> {
     let path = config.path()?;
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if config.directory.is_none() {
+    let is_default = config.directory.is_none();
+    if is_default {
         flags |= OFlags::NOFOLLOW;
     }
     let handle = open_or_make(&path, flags)?;
     let stat = fstat(&handle).map_err(fault::os("examine", &path))?;
-    if config.directory.is_none() {
+    if is_default {
         check_private(&path, &stat, rustix::process::geteuid().as_raw())?;
     }
     if !config.allow_network_fs {
         let system = fstatfs(&handle).map_err(fault::os("examine the file system of", &path))?;
         refuse_network(&path, &system)?;
     }
-    Ok(Directory::new(handle, path, &stat, Naming { prefix: config.prefix.clone() }))
+    let naming = Naming { prefix: config.prefix.clone() };
+    Ok(Directory::new(handle, path, &stat, naming, is_default))
 }
 
 fn default_directory(uid: u32) -> PathBuf {
@@ -164,11 +166,13 @@ fn give_own_directory_its_mode(path: &Path) -> FaultResult<()> {
     set_mode(&made, OWNER_ONLY).map_err(fault::os("set the mode of", path))
 }
 
-/// The default directory lies where others may write, so it must be what this user made.
+/// The default directory lies where others may write, so it must be what this user made. Root's does not, and a service manager may
+/// have made it (`StateDirectory=`): that others can read it harms nobody, since the files in it are root's alone.
 fn check_private(path: &Path, stat: &Stat, uid: u32) -> FaultResult<()> {
     let problem = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => "it is a symbolic link".to_owned(),
         FileType::Directory if stat.st_uid != uid => format!("it belongs to uid {}", stat.st_uid),
+        FileType::Directory if uid == 0 && stat.st_mode & 0o722 == 0o700 => return Ok(()),
         FileType::Directory if stat.st_mode & 0o777 != 0o700 => {
             format!("its mode is {:o} and not 700 (chmod 700 it)", stat.st_mode & 0o777)
         }
@@ -267,8 +271,11 @@ mod tests {
         let link = temp.path().join("link");
         symlink(&own, &link).expect("linked");
         assert!(unwritable(&check_private(&link, uid)));
-        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("chmod");
-        assert!(unwritable(&check_private(&own, uid)));
+        for mode in [0o755, 0o770, 0o777, 0o1777] {
+            std::fs::set_permissions(&own, std::fs::Permissions::from_mode(mode)).expect("chmod");
+            let is_fine = uid == 0 && mode == 0o755;
+            assert_eq!(unwritable(&check_private(&own, uid)), !is_fine, "{mode:o}");
+        }
         let file = temp.path().join("file");
         std::fs::write(&file, "").expect("written");
         assert!(unwritable(&check_private(&file, uid)));

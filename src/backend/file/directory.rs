@@ -13,6 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::fault::{self, is_one_of};
 use super::names::Naming;
+use super::surroundings;
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
 
@@ -32,6 +33,8 @@ pub(super) struct Directory {
     mode: Mode,
     pub(super) naming: Naming,
     boot: OnceLock<String>,
+    /// Keeps sweepers away, where there are any, for as long as it is open.
+    _in_use: Option<OwnedFd>,
     #[cfg(test)]
     pub(super) faults: super::testing::Faults,
 }
@@ -44,8 +47,11 @@ pub(super) fn identity_of(stat: &Stat) -> Identity {
 }
 
 impl Directory {
-    pub(super) fn new(handle: OwnedFd, path: PathBuf, stat: &Stat, naming: Naming) -> Self {
-        let mode = Mode::from_raw_mode((stat.st_mode & 0o666) | 0o600);
+    /// The directory `handle` of `stat` at `path`. `private`: files in it are for its owner alone, whatever its mode.
+    pub(super) fn new(handle: OwnedFd, path: PathBuf, stat: &Stat, naming: Naming, private: bool) -> Self {
+        let in_use = surroundings::keep_from_sweepers(&handle, private);
+        let shown = if private { 0o600 } else { 0o666 };
+        let mode = Mode::from_raw_mode((stat.st_mode & shown) | 0o600);
         Self {
             handle,
             path,
@@ -53,6 +59,7 @@ impl Directory {
             mode,
             naming,
             boot: OnceLock::new(),
+            _in_use: in_use,
             #[cfg(test)]
             faults: super::testing::Faults::default(),
         }

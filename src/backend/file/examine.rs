@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Access, statfs};
+use rustix::io::Errno;
 
 use super::config;
 use super::directory::Directory;
 use super::fault;
 use super::inspect;
 use super::presence;
+use super::surroundings;
 use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, when, with};
 use crate::clock;
@@ -25,8 +27,27 @@ struct Facts {
     users: Option<String>,
     network_file_system: Option<&'static str>,
     writable: Option<bool>,
+    /// What makes it writable, if it is on a read-only file system.
+    read_only: Option<String>,
+    /// Who removes files where it lies, and when: the place and the time.
+    swept: Option<(&'static str, &'static str)>,
+    /// The directory above it that others see as another one.
+    private: Option<String>,
     /// Why the kernel cannot tell of removed files, if it cannot.
     unwatched: Option<String>,
+}
+
+impl Facts {
+    /// What the path itself tells.
+    fn of(path: &Path) -> Self {
+        let resolved = surroundings::resolved(path);
+        Self {
+            path: path.display().to_string(),
+            swept: surroundings::swept(&resolved),
+            private: surroundings::private(&resolved).map(|above| above.display().to_string()),
+            ..Self::default()
+        }
+    }
 }
 
 const RISKS: &[Rule<Facts>] = &[
@@ -41,6 +62,25 @@ const RISKS: &[Rule<Facts>] = &[
         |f| Some(vec![f.path.clone(), f.network_file_system?.to_owned()]),
         "{0} is on {1}, where a lock may not reach every host or end with its process",
         "choose a local directory or a lock service",
+    ),
+    Rule::warning(
+        |f| Some(vec![f.path.clone(), f.private.clone()?]),
+        "{0} excludes nobody outside of this unit or session, which has a private {1}",
+        "choose a directory that all see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
+    ),
+    Rule::warning(
+        |f| f.swept.filter(|(place, _)| *place != "/var/tmp").map(|at| vec![f.path.clone(), at.0.into(), at.1.into()]),
+        "{0} lies in {1}: {2}, and with them tokens and what --once-per knows",
+        "choose a directory in /var/lib or /srv with --endpoint",
+    ),
+    Rule::note(
+        |f| f.swept.filter(|(place, _)| *place == "/var/tmp").map(|at| vec![at.1.into()]),
+        "{0}, and with them tokens and what --once-per knows; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
+    ),
+    Rule::warning(
+        |f| Some(vec![f.path.clone(), f.read_only.clone()?]),
+        "{0} is on a read-only file system",
+        "in a systemd unit set {1}; else choose a directory on a writable file system with --endpoint",
     ),
     Rule::warning(
         |f| (!f.writable?).then(|| vec![f.path.clone()]),
@@ -65,19 +105,22 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
     let round_trip = clock::now().since(begun);
     let system = statfs(path).map_err(fault::os("examine the file system of", path))?;
     let stat = rustix::fs::stat(path).map_err(fault::os("examine", path))?;
+    let writable = rustix::fs::access(path, Access::WRITE_OK);
+    let shown = path.display().to_string();
     let facts = Facts {
-        path: path.display().to_string(),
         users: Some(users(stat.st_uid, stat.st_gid, stat.st_mode)),
         network_file_system: config::network_file_system_of(&system),
-        writable: Some(rustix::fs::access(path, Access::WRITE_OK).is_ok()),
+        read_only: (writable == Err(Errno::ROFS)).then(|| fault::writable_by(&shown)),
+        writable: (writable != Err(Errno::ROFS)).then_some(writable.is_ok()),
         unwatched: presence::instance(path).err().map(|fault| fault.reason.to_string()),
+        ..Facts::of(path)
     };
     Ok(examination(&facts, round_trip))
 }
 
 /// What is said of a directory that nobody has made yet.
 pub(super) fn missing(path: &Path) -> Examination {
-    examination(&Facts { path: path.display().to_string(), ..Facts::default() }, Duration::ZERO)
+    examination(&Facts::of(path), Duration::ZERO)
 }
 
 fn examination(facts: &Facts, round_trip: Duration) -> Examination {

@@ -71,11 +71,30 @@ fn kind_of(errno: Errno) -> ErrorKind {
     }
 }
 
+/// A directory that a service manager has mounted read-only, for one (`ProtectSystem=`).
+fn read_only(what: &str, path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "cannot {what} {path}: it is on a read-only file system; in a systemd unit set {}, or choose a directory on a writable file \
+         system with --endpoint",
+        writable_by(&path.to_string())
+    )
+}
+
+/// The setting of a systemd unit that makes `path` writable.
+pub(super) fn writable_by(path: &str) -> String {
+    if path.starts_with("/var/lib/dlock") {
+        "StateDirectory=dlock".to_owned()
+    } else {
+        format!("ReadWritePaths={path}")
+    }
+}
+
 fn explain(what: &str, path: &Path, errno: Errno) -> String {
     let advice = match errno {
         Errno::NOSPC => "; make room on its file system",
         Errno::DQUOT => "; the disk quota is used up",
-        Errno::ROFS => "; choose a directory on a writable file system with --endpoint",
+        Errno::ROFS => return read_only(what, path),
         Errno::ACCESS | Errno::PERM => {
             "; ask for access to it (users share a lock directory made by mkdir -m 1777), or choose another with --endpoint"
         }

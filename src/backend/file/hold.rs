@@ -1,11 +1,14 @@
 //! The flock on a lock file or slot file: what excludes, also `flock(1)`.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+
+use rustix::fs::fstat;
 
 use super::directory::{Directory, Identity, identity_of};
 use super::fault;
 use super::guard::{self, Pending};
+use super::surroundings;
 use crate::net::fault::FaultResult;
 
 /// One lock file, opened.
@@ -95,9 +98,15 @@ impl Hold {
         Ok(pending)
     }
 
-    /// Whether another file, or none, stands at the path now.
+    /// Has an old file look used.
+    pub(super) fn freshen(&self) {
+        surroundings::freshen(self.file.as_fd());
+    }
+
+    /// Whether another file, or none, stands at the path now. One without a name is gone, although its directory may be gone too.
     pub(super) fn is_replaced(&self, directory: &Directory) -> FaultResult<bool> {
-        Ok(directory.present(&self.name)? != Some(self.identity))
+        let stat = fstat(&self.file).map_err(fault::os("examine", directory.path_of(&self.name)))?;
+        Ok(stat.st_nlink == 0 || directory.present(&self.name)? != Some(self.identity))
     }
 
     pub(super) fn identity(&self) -> Identity {

@@ -36,6 +36,7 @@ mod publish;
 mod queue;
 mod reservation;
 mod storage;
+mod surroundings;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -183,7 +184,11 @@ impl Backend for FileBackend {
     }
 
     fn place(&self) -> String {
-        self.directory.path().display().to_string()
+        let path = self.directory.path();
+        match surroundings::private(&surroundings::resolved(&path)) {
+            None => path.display().to_string(),
+            Some(above) => format!("{} in a private {}", path.display(), above.display()),
+        }
     }
 
     fn is_unused(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Whether the files of a hold are still the ones at their paths.
 //!
 //! A lock file that is removed, replaced or moved lets somebody else in. The kernel tells of it at once, by inotify on the
-//! files themselves, so that others who come and go beside them wake nobody. What happens further up the path is seen by
+//! files and their directory, so that others who come and go beside them wake nobody. What happens further up the path is seen by
 //! the look at each renewal, as is everything where inotify cannot be had.
 
 use std::mem::MaybeUninit;
@@ -24,17 +24,21 @@ const UNDONE: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::DONT_FOLLOW);
 
+/// What happens to a directory that is moved; nothing of what happens in it.
+const MOVED: WatchFlags = WatchFlags::MOVE_SELF.union(WatchFlags::ONLYDIR);
+
 /// The kernel's news of some files.
 #[derive(Debug)]
 pub(super) struct Presence(AsyncFd<OwnedFd>);
 
 impl Presence {
-    /// Watches the files `paths` in `directory`. That they are what they should be is for the caller to look at
+    /// Watches the files `paths` in `directory`, and whether that is moved. That they are what they should be is for the caller to look at
     /// afterwards.
     pub(super) fn watch(directory: &Path, paths: &[PathBuf]) -> FaultResult<Self> {
         let events = instance(directory)?;
-        for path in paths {
-            match add_watch(&events, path, UNDONE) {
+        let files = paths.iter().map(|path| (path.as_path(), UNDONE));
+        for (path, what) in files.chain([(directory, MOVED)]) {
+            match add_watch(&events, path, what) {
                 // What is not there is seen by looking.
                 Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(unwatched(path)(errno)),

@@ -1,6 +1,6 @@
 //! The queue file on disk, read and changed under its guard.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use super::header::{HEADER, Header};
 use super::locker::Locks;
 use super::names::FileNames;
 use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
+use super::surroundings;
 use super::token;
 use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
@@ -122,9 +123,14 @@ impl QueueFile {
         Ok(stat.st_nlink == 0)
     }
 
-    /// Whether the queue file is no longer the one at its path.
+    /// Has an old file look used.
+    pub(super) fn freshen(&self) {
+        surroundings::freshen(self.file.as_fd());
+    }
+
+    /// Whether the queue file is no longer the one at its path. One without a name is not, although its directory may be gone too.
     pub(super) fn is_replaced(&self) -> FaultResult<bool> {
-        Ok(self.directory.present(&self.files.queue())? != Some(self.identity))
+        Ok(self.is_unlinked()? || self.directory.present(&self.files.queue())? != Some(self.identity))
     }
 
     /// Reads the queue, up to the first record that ends behind the offset `until`, or all of it.

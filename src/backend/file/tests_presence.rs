@@ -152,6 +152,54 @@ async fn a_directory_out_of_reach_is_a_blip_and_another_in_its_place_a_loss() {
 }
 
 #[tokio::test]
+async fn a_directory_that_vanished_or_moved_is_found_without_a_renewal() {
+    let ways: [fn(&Path); 2] = [
+        |at| fs::remove_dir_all(at).expect("removed"),
+        |at| fs::rename(at, at.with_extension("away")).expect("moved"),
+    ];
+    for way in ways {
+        let f = fixture();
+        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+        let hold = state(&claim).await;
+        claim.settle();
+        let undo = async {
+            // Once the other one waits.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            way(f.temp.path());
+            // By the newcomer.
+            fs::create_dir(f.temp.path()).expect("another one");
+            Instant::now()
+        };
+        let followed = async {
+            loop {
+                match claim.changed(Some(&hold)).await {
+                    Ok(ClaimState::Lost(LossReason::Replaced(_))) => return,
+                    Ok(state) => panic!("{state:?}"),
+                    // Out of reach for a moment: it is asked again, as a run does.
+                    Err(error) => assert!(error.is_transient(), "{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+        };
+        let (undone, ()) = tokio::join!(undo, followed);
+        assert!(undone.elapsed() < AT_ONCE, "{:?}", undone.elapsed());
+        let _ = fs::remove_dir_all(f.temp.path().with_extension("away"));
+    }
+}
+
+#[tokio::test]
+async fn an_old_lock_file_looks_used_while_it_is_held() {
+    let f = fixture();
+    fs::write(f.temp.path().join("a"), "").expect("a lock file");
+    let file = fs::File::options().write(true).open(f.temp.path().join("a")).expect("a lock file");
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("old");
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    claim.renew(soon()).await.expect("renews");
+    let modified = file.metadata().expect("its times").modified().expect("a time");
+    assert!(modified.elapsed().expect("the past") < Duration::from_secs(60));
+}
+
+#[tokio::test]
 async fn a_waiter_whose_directory_is_moved_away_says_so_instead_of_trying_for_ever() {
     for other in [false, true] {
         let f = fixture();

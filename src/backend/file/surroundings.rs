@@ -1,0 +1,121 @@
+//! What surrounds a lock directory: programs that remove old files there, and mounts that hide it from others.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{
+    FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, flock, fstat, futimens, openat,
+};
+use rustix::io::Errno;
+
+/// Directories whose files others remove, and when.
+const SWEPT: [(&str, &str); 4] = [
+    ("/tmp", "systemd-tmpfiles removes old files there, and a restart of the host all of them"),
+    ("/var/tmp", "systemd-tmpfiles removes files there that no run has used for 30 days"),
+    ("/run", "a restart of the host removes all of them"),
+    (
+        "/dev/shm",
+        "systemd-logind removes a user's files there at the logout, and a restart of the host all of them",
+    ),
+];
+/// What `/run/user` is swept by beside that.
+const OF_SESSION: (&str, &str) = ("/run/user", "systemd-logind removes them when the user has logged out");
+
+/// How often the mark of a directory is tried for, and how long a sweeper may take between two tries.
+const TRIES: u32 = 25;
+const BETWEEN: Duration = Duration::from_millis(20);
+/// A file that was used so long ago is made to look used.
+const OLD: i64 = 24 * 60 * 60;
+
+/// The place of `path` that others remove files from, and when they do. `path` is resolved.
+pub(super) fn swept(path: &Path) -> Option<(&'static str, &'static str)> {
+    let mut places = std::iter::once(OF_SESSION).chain(SWEPT);
+    places.find(|(place, _)| path.starts_with(place) && path != Path::new(place))
+}
+
+/// The directory above `path` that only a part of the host sees under that name, such as the /var/tmp of a unit with `PrivateTmp=`.
+pub(super) fn private(path: &Path) -> Option<PathBuf> {
+    private_in(&fs::read_to_string("/proc/self/mountinfo").ok()?, path)
+}
+
+/// As [`private`], with what /proc/self/mountinfo has. systemd and `pam_namespace` mount a directory of a known name there.
+fn private_in(mounts: &str, path: &Path) -> Option<PathBuf> {
+    let fields = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        Some((Path::new(fields.next()?), Path::new(fields.next()?)))
+    });
+    // The last of several that are mounted in one place is seen.
+    let (root, point) = fields
+        .filter(|(_, point)| path.starts_with(point))
+        .max_by_key(|(_, point)| point.components().count())?;
+    let is_own = |name: &str| name.starts_with("systemd-private-") || name.starts_with("tmp-inst");
+    let own = root.components().any(|part| part.as_os_str().to_str().is_some_and(is_own));
+    own.then(|| point.to_owned())
+}
+
+/// Locks the directory `handle`, shared, where others remove old files: systemd-tmpfiles skips a directory that is locked.
+/// It may be at its work there just now, and is waited for, if the directory is this user's own (`waits`): what it removes would
+/// cost the hold.
+pub(super) fn keep_from_sweepers(handle: &OwnedFd, waits: bool) -> Option<OwnedFd> {
+    swept(&fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).ok()?)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(handle, c".", flags, Mode::empty()).ok()?;
+    let tries = if waits { TRIES } else { 1 };
+    for left in (0..tries).rev() {
+        match flock(&directory, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => return Some(directory),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(BETWEEN),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// `path` without links, as far as it is there.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    let above = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    fs::canonicalize(path).ok().or_else(above).unwrap_or_else(|| path.to_owned())
+}
+
+/// Has an old file look used, for programs that go by its times alone. flock(2) changes none.
+pub(super) fn freshen(file: BorrowedFd<'_>) {
+    let Ok(stat) = fstat(file) else { return };
+    let now = i64::try_from(super::token::wall() / 1_000_000).unwrap_or(0);
+    if now.saturating_sub(stat.st_mtime) > OLD {
+        let at = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        // Another user's file stays as it is.
+        let _ = futimens(file, &Timestamps { last_access: at, last_modification: at });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swept_places_are_known_by_their_whole_names() {
+        let place = |path: &str| swept(Path::new(path)).map(|(place, _)| place);
+        assert_eq!(place("/var/tmp/dlock-1000"), Some("/var/tmp"));
+        assert_eq!(place("/run/user/1000/locks"), Some("/run/user"));
+        assert_eq!(place("/run/locks"), Some("/run"));
+        assert_eq!(place("/tmp"), None, "its own times are nobody's");
+        assert_eq!(place("/tmpfoo/locks"), None);
+        assert_eq!(place("/var/lib/dlock"), None);
+    }
+
+    #[test]
+    fn the_tmp_of_a_unit_is_private() {
+        let mounts = "20 1 8:1 / / rw - ext4 /dev/sda rw\n\
+                      30 20 8:1 /tmp/systemd-private-0a-x.service-1/tmp /tmp rw - ext4 /dev/sda rw\n\
+                      31 20 0:30 / /var/tmp rw - tmpfs t rw\n\
+                      32 31 0:30 /systemd-private-0a-x.service-2/tmp /var/tmp rw - tmpfs t rw\n";
+        let found = |path: &str| private_in(mounts, Path::new(path));
+        assert_eq!(found("/var/tmp/dlock-1000"), Some("/var/tmp".into()));
+        assert_eq!(found("/tmp/locks"), Some("/tmp".into()));
+        assert_eq!(found("/var/lib/dlock"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! A default lock directory among sweepers, private mounts and read-only file systems.
+
+use crate::directory::{UID, as_nobody};
+use crate::support::{Finished, TestEnv};
+
+/// Runs `script` where it may mount what it likes: `$user` is the dlock of a user without a home, `$own` root's, `$default` the
+/// user's default directory. `None` where no test can do that.
+fn among_mounts(env: &TestEnv, script: &str) -> Option<Finished> {
+    as_nobody(env, &[])?;
+    let dlock = env.path("dlock");
+    let prelude = format!(
+        "unset DLOCK_ENDPOINT; mount -t tmpfs -o mode=1777 t /var/tmp && mount -t tmpfs -o mode=755 t /var/lib || exit 99
+        user() {{ setpriv --reuid {UID} --regid {UID} --clear-groups -- {dlock} \"$@\"; }}
+        own() {{ {dlock} \"$@\"; }}
+        default=/var/tmp/dlock-{UID}",
+        dlock = dlock.display()
+    );
+    let mut command = env.command("unshare");
+    command.args(["--mount", "bash", "-c", &format!("{prelude}\n{script}")]).env("HOME", "/nonexistent");
+    let ended = env.finish(&mut command);
+    if ended.code() == Some(99) {
+        eprintln!("skipped: no mount may be made here: {}", ended.err);
+        return None;
+    }
+    Some(ended)
+}
+
+#[test]
+fn a_directory_in_use_is_locked_against_systemd_tmpfiles() {
+    let env = TestEnv::new();
+    // systemd-tmpfiles passes over a directory that it cannot lock exclusively.
+    let script = r#"user run --name x -- flock -n "$default" true && echo swept
+        flock -n "$default" true && echo swept afterwards
+        flock "$default" sleep 0.2 & sleep 0.1; user run --name x -- true && echo after the sweeper"#;
+    let Some(ended) = among_mounts(&env, script) else { return };
+    assert_eq!(ended.text(), "swept afterwards\nafter the sweeper\n", "{}", ended.err);
+}
+
+#[test]
+fn a_private_place_is_told_by_run_status_and_doctor() {
+    let env = TestEnv::new();
+    let script =
+        "private=/var/tmp/systemd-private-0123-x.service-45/tmp; mkdir -p $private; chmod 1777 $private
+        mount --bind $private /var/tmp || exit 99
+        user doctor; user status x; user run -v --name x -- sleep 1.5";
+    let Some(ended) = among_mounts(&env, script) else { return };
+    let text = ended.text();
+    assert!(text.contains("excludes nobody outside of this unit"), "{text}");
+    assert!(text.contains("in a private /var/tmp"), "{text}");
+    assert!(
+        ended.code() == Some(0) && ended.err.contains("excludes nobody outside of this unit"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn the_default_directory_of_root_may_be_readable_by_all() {
+    let env = TestEnv::new();
+    let script =
+        "install -d -m 755 /var/lib/dlock; own run --name x -- true && stat -c %a /var/lib/dlock/x; echo $?
+        chmod 775 /var/lib/dlock; own run --name x -- true; echo $?";
+    let Some(ended) = among_mounts(&env, script) else { return };
+    assert_eq!(ended.text(), "600\n0\n73\n", "{}", ended.err);
+    assert!(ended.err.contains("its mode is 775"), "{}", ended.err);
+}
+
+#[test]
+fn a_read_only_default_directory_names_the_setting_of_its_unit() {
+    let env = TestEnv::new();
+    let script = "mount -o remount,ro /var/lib || exit 99; own run --name x -- true; echo $?
+        mount -o remount,rw /var/lib; install -d -m 700 /var/lib/dlock; mount -o remount,ro /var/lib; own doctor";
+    let Some(ended) = among_mounts(&env, script) else { return };
+    let text = ended.text();
+    assert!(text.starts_with("73\n") && ended.err.contains("StateDirectory=dlock"), "{text} {}", ended.err);
+    assert!(
+        text.contains("is on a read-only file system") && text.contains("StateDirectory=dlock"),
+        "{text}"
+    );
+    assert!(!text.contains("let a group"), "{text}");
+}
