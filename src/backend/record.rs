@@ -83,6 +83,7 @@ impl Record {
             mode: self.mode(),
             host: Some(self.holder.host.clone()),
             pid: Some(self.holder.pid),
+            born: self.holder.born,
             user: Some(self.holder.user.clone()),
             command: Some(self.holder.command.clone()),
             label: self.holder.label.clone(),
@@ -153,6 +154,7 @@ mod tests {
             holder: Holder {
                 host: "h\"1".into(),
                 pid: 4,
+                born: None,
                 user: "ü".into(),
                 command: "./x".into(),
                 label: None,

@@ -1,10 +1,11 @@
 //! Who runs dlock.
 
 use crate::lock::Holder;
+use crate::supervise::ancestry;
 
 /// The process `pid` of this user as others see it: host by `uname`, user by effective uid, the command's first word and the label.
 ///
-/// Costs one read of `/etc/passwd`; a uid without a name there is shown as a number, and users of a directory
+/// Costs one read of `/etc/passwd` and one of `/proc`; a uid without a name there is shown as a number, and users of a directory
 /// service too, since asking it could wait for a network.
 pub fn of_process(pid: u32, command: String, label: Option<String>) -> Holder {
     let uid = rustix::process::geteuid().as_raw();
@@ -12,6 +13,7 @@ pub fn of_process(pid: u32, command: String, label: Option<String>) -> Holder {
     Holder {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid,
+        born: ancestry::born(pid),
         user: user_name(&passwd, uid).unwrap_or_else(|| uid.to_string()),
         command,
         label,

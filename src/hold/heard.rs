@@ -10,7 +10,8 @@ use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
 use crate::lease::RenewalResult;
-use crate::lock::{ClaimId, ClaimState, Error, Moment, Result, Verb};
+use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Moment, Result, Verb};
+use crate::supervise::ancestry;
 use crate::supervise::caller::{FromCaller, Heard};
 
 /// Between two attempts to read how a claim stands.
@@ -65,6 +66,11 @@ impl Driver<'_> {
                 _ => Event::Tick,
             };
         }
+        if let ClaimState::Waiting { holder: Some(holder), .. } = &state
+            && self.is_own_ancestor(holder)
+        {
+            return Event::Refused(self.refusal_under(holder));
+        }
         let context = &mut self.context;
         match (&state, &self.following.claim) {
             (ClaimState::Held(grant), Some(claim)) if *context.machine.phase() == Phase::Waiting => {
@@ -83,6 +89,26 @@ impl Driver<'_> {
             _ => {}
         }
         Event::State(state)
+    }
+
+    /// Whether `holder` is a process that this one descends from: it waits for this one, or ends it when it releases the lock.
+    fn is_own_ancestor(&self, holder: &Entry) -> bool {
+        let host = &self.context.job.holder.host;
+        let is_here = holder.host.as_ref() == Some(host) && holder.verb != Verb::Detach;
+        let process = holder.pid.zip(holder.born).filter(|_| is_here);
+        process.is_some_and(|(pid, born)| ancestry::descends_from(pid, born))
+    }
+
+    /// Why waiting for `holder`, an ancestor, is refused.
+    fn refusal_under(&self, holder: &Entry) -> Error {
+        let reason = format!(
+            "this process was started under the holder, {}, without DLOCK_HELD; pass it on \
+             (sudo --preserve-env=DLOCK_HELD), so that it shares the lock",
+            holder.owner()
+        );
+        let backend = self.context.job.backend.capabilities().backend;
+        let name = self.context.job.names.first();
+        Error::new(ErrorKind::Deadlock, reason).during(backend, "join the queue", name)
     }
 
     /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that will never

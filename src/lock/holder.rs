@@ -37,6 +37,9 @@ pub struct Holder {
     pub host: String,
     /// The pid of the process that the user started, in its own PID namespace.
     pub pid: u32,
+    /// When that process was born, in ticks after the boot of its host: it tells the process from another one of that number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<u64>,
     /// The login name, or the uid as a number.
     pub user: String,
     /// The command's first word; its arguments may hold secrets.

@@ -19,6 +19,8 @@ pub struct Entry {
     pub host: Option<String>,
     /// The pid, in the PID namespace of that host and container.
     pub pid: Option<u32>,
+    /// When that process was born ([`super::Holder::born`]).
+    pub born: Option<u64>,
     /// The user.
     pub user: Option<String>,
     /// The command's first word.
@@ -51,6 +53,7 @@ impl Entry {
         Holder {
             host: self.host.clone().unwrap_or_default(),
             pid: self.pid.unwrap_or_default(),
+            born: self.born,
             user: self.user.clone().unwrap_or_default(),
             command: self.command.clone().unwrap_or_default(),
             label: self.label.clone(),

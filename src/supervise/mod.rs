@@ -10,6 +10,7 @@
 //! honest about each other: if one dies or hangs, the other ends the command's whole tree.
 
 pub mod adopted;
+pub mod ancestry;
 pub mod caller;
 mod carrier;
 pub mod chances;

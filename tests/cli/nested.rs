@@ -1,13 +1,13 @@
 //! Runs inside runs, and waits that would never end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::TestEnv;
 use crate::support::process::{self, is_alive, is_stopped, look};
 use crate::support::scripts::Overlap;
 use crate::support::wait::{let_pass, until_true};
+use crate::support::{TestEnv, within};
 
 const RUN: &str = r#""$dlock" run --endpoint "$locks""#;
 
@@ -27,6 +27,27 @@ fn a_nested_run_shares_the_hold_and_its_token() {
     under_x(&env, &[], script).silently(8);
     let script = r#"RUN -n --name x -- bash -c 'RUN -n --name x -- sh -c "exit 9"'"#;
     under_x(&env, &[], script).silently(9);
+    env.assert_free("x");
+}
+
+#[test]
+fn a_run_that_its_own_ancestor_keeps_waiting_is_refused_at_once() {
+    let env = TestEnv::new();
+    let begun = Instant::now();
+    // As sudo, su and env -i do.
+    let ended = under_x(&env, &[], "env -u DLOCK_HELD RUN --name x -- touch started");
+    within(begun.elapsed(), Duration::from_secs(2));
+    ended.failed(75, &["waiting for x would never end", "--preserve-env=DLOCK_HELD"]);
+    assert!(!env.exists("started"));
+    let text = format!(
+        "c=$(\"$dlock\" acquire --endpoint \"$locks\" --name x --for-pid $$) || exit; eval \"$c\"; \
+                        env -u DLOCK_HELD {RUN} --name x -- touch started"
+    );
+    let begun = Instant::now();
+    env.finish(env.command("bash").args(["-c", &text])).failed(75, &["--preserve-env=DLOCK_HELD"]);
+    within(begun.elapsed(), Duration::from_secs(2));
+    assert!(!env.exists("started"));
+    env.await_no_process();
     env.assert_free("x");
 }
 

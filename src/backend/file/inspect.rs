@@ -49,6 +49,7 @@ pub(super) fn entry(queue: &ReadQueue, record: &Record, ahead: Option<u32>) -> E
         token: FencingToken::new(fixed.token),
         host: text(|h| &h.host),
         pid: holder.as_ref().map(|h| h.pid),
+        born: holder.as_ref().and_then(|h| h.born),
         user: text(|h| &h.user),
         command: text(|h| &h.command),
         label: holder.as_ref().and_then(|h| h.label.clone()),

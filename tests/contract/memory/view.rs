@@ -60,6 +60,7 @@ impl Queues {
             token: given.map(|g| g.token),
             host: Some(holder.host.clone()),
             pid: Some(holder.pid),
+            born: holder.born,
             user: Some(holder.user.clone()),
             command: Some(holder.command.clone()),
             label: holder.label.clone(),
