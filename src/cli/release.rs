@@ -10,6 +10,7 @@ use super::settings::ClaimSettings;
 use super::watch;
 use crate::backend::{Backend, Evict};
 use crate::clock::{self, Clock};
+use crate::hold::environment;
 use crate::lock::{ClaimId, Entry, Error, Holder, LockName, LockStatus, Verb, duration};
 use crate::output::message::names;
 use crate::output::sanitise;
@@ -25,7 +26,7 @@ pub fn release(settings: &ClaimSettings) -> Result<(), OutputEnd> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
         let backend = connect::open(&settings.connection)?;
-        give_back(&*backend, settings, &by).await
+        give_back(&*backend, settings, &by).await.map_err(|end| elsewhere(&*backend, settings, end))
     })
 }
 
@@ -33,8 +34,23 @@ pub fn release(settings: &ClaimSettings) -> Result<(), OutputEnd> {
 pub fn renew(settings: &ClaimSettings) -> Result<(), OutputEnd> {
     connect::block_on(async {
         let backend = connect::open(&settings.connection)?;
-        prolong(&*backend, settings).await
+        prolong(&*backend, settings).await.map_err(|end| elsewhere(&*backend, settings, end))
     })
+}
+
+/// The failure `end`, which names the service that the claim was acquired at if that is another one than `backend`.
+fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, end: OutputEnd) -> OutputEnd {
+    let OutputEnd::Failed(failure) = end else { return end };
+    let held = environment::held();
+    let meant = held.iter().find(|held| held.claim.starts_with(&settings.claim) && !held.place.is_empty());
+    let Some(meant) = meant.filter(|meant| meant.service != backend.identity()) else {
+        return failure.into();
+    };
+    let place = sanitise::text(&meant.place);
+    let looked = sanitise::text(&backend.place());
+    failure
+        .hint(format!("it was acquired at {place}, and this looked at {looked}; pass the same --endpoint as to dlock acquire"))
+        .into()
 }
 
 async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> Result<(), OutputEnd> {

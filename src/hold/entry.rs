@@ -138,6 +138,7 @@ impl Joining {
         let (names, granted): (Vec<&LockName>, Vec<&Granted>) = pairs.unzip();
         (!names.is_empty()).then(|| HeldRecord {
             service: job.backend.identity(),
+            place: job.backend.place(),
             claim: self.request.id.to_string(),
             mode: job.mode.to_string(),
             names: names.into_iter().map(ToString::to_string).collect(),

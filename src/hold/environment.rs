@@ -13,6 +13,9 @@ pub const HELD: &str = "DLOCK_HELD";
 pub struct HeldRecord {
     /// [`crate::backend::Backend::identity`] of the service.
     pub service: String,
+    /// Where the service is, without secrets: for people.
+    #[serde(default)]
+    pub place: String,
     /// The claim.
     pub claim: String,
     /// The mode.

@@ -21,7 +21,8 @@ impl Launch {
     /// Makes ready what the command will need, so that nothing of it comes between the hold and its start.
     pub(super) fn prepare(&mut self, context: &Context<'_>) {
         if self.prepared.is_none() && context.job.adoption.is_none() {
-            self.prepared = Prepared::new(&context.job.argv, &environment::NAMES).ok();
+            let front = context.keeper.start.front_pid;
+            self.prepared = Prepared::new(&context.job.argv, &environment::NAMES, front).ok();
         }
     }
 
@@ -48,11 +49,11 @@ impl Launch {
         context: &Context<'_>,
         variables: Vec<(&'static str, String)>,
     ) -> io::Result<Spawned> {
+        let keeper = context.keeper;
         let prepared = match self.prepared.take() {
             Some(prepared) => prepared,
-            None => Prepared::new(&context.job.argv, &environment::NAMES)?,
+            None => Prepared::new(&context.job.argv, &environment::NAMES, keeper.start.front_pid)?,
         };
-        let keeper = context.keeper;
         prepared.spawn(variables, keeper.start, keeper.shared(), &self.anchors)
     }
 }

@@ -19,24 +19,45 @@ use super::start::Start;
 pub struct Prepared {
     argv: Vec<CString>,
     environment: Vec<CString>,
+    /// The variables that are to have the command's pid.
+    pid_variables: Vec<&'static str>,
     stack: LaunchStack,
 }
 
+/// Variables by which a service manager names the process that it has started, with `=`. The program that it means is the command:
+/// it compares them with its own pid (`sd_listen_fds(3)`, `sd_watchdog_enabled(3)`).
+const PID_VARIABLES: [&str; 2] = ["LISTEN_PID=", "WATCHDOG_PID="];
+/// The same process in other words, which a program takes for another one's where they do not fit.
+const PIDFD_VARIABLE: &str = "LISTEN_PIDFDID";
+
+/// What keeps LVM from naming each descriptor that it inherits on standard error.
+const QUIET_LVM: &str = "LVM_SUPPRESS_FD_WARNINGS";
+
 impl Prepared {
     /// Makes `argv` ready, the first word of which is looked up in PATH when it starts, with the environment of
-    /// this process but for the variables named `without`.
+    /// this process but for the variables named `without`. Where a service manager has named `front`, the process that dlock was
+    /// started as, the command is named.
     ///
     /// Errors: a word has a NUL in it, or there is no memory.
-    pub fn new(argv: &[OsString], without: &[&str]) -> io::Result<Self> {
+    pub fn new(argv: &[OsString], without: &[&str], front: i32) -> io::Result<Self> {
         let argv =
             argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<Vec<_>>>()?;
-        let kept = std::env::vars_os().filter(|(name, _)| !without.iter().any(|n| name == n));
+        let front = front.to_string();
+        let names_front =
+            |name: &&str| std::env::var_os(name.trim_end_matches('=')).is_some_and(|pid| *pid == *front);
+        let pid_variables: Vec<&str> = PID_VARIABLES.into_iter().filter(names_front).collect();
+        let is_other = |name: &OsStr| {
+            let rewritten = pid_variables.iter().any(|variable| name == variable.trim_end_matches('='));
+            let foreign = name == PIDFD_VARIABLE && !pid_variables.is_empty();
+            !rewritten && !foreign && !without.iter().any(|n| name == *n)
+        };
+        let kept = std::env::vars_os().filter(|(name, _)| is_other(name));
         let environment = kept.map(|(name, value)| assignment(&name, &value)).collect::<io::Result<_>>()?;
         let stack = LaunchStack::new(argv.len())?;
-        Ok(Self { argv, environment, stack })
+        Ok(Self { argv, environment, pid_variables, stack })
     }
 
-    /// Starts the command with `variables` added, as a child of the calling thread, which must not end before
+    /// Starts the command with `variables` added, and one for programs that complain of `anchors`, as a child of the calling thread, which must not end before
     /// it. `shared` learns of it.
     ///
     /// It gets the dispositions, signal mask and standard streams that dlock was started with, and `anchors`
@@ -50,7 +71,10 @@ impl Prepared {
         anchors: &[OwnedFd],
     ) -> io::Result<Spawned> {
         let added = variables.into_iter().map(|(name, value)| assignment(name.as_ref(), value.as_ref()));
-        let added = added.collect::<io::Result<Vec<_>>>()?;
+        let mut added = added.collect::<io::Result<Vec<_>>>()?;
+        if !anchors.is_empty() && std::env::var_os(QUIET_LVM).is_none() {
+            added.push(assignment(QUIET_LVM.as_ref(), "1".as_ref())?);
+        }
         let envp: Vec<&CStr> = self.environment.iter().chain(&added).map(CString::as_c_str).collect();
         let argv: Vec<&CStr> = self.argv.iter().map(CString::as_c_str).collect();
         let kept = anchors.iter().map(high_descriptor).collect::<io::Result<Vec<_>>>()?;
@@ -64,6 +88,7 @@ impl Prepared {
             inherit: &inherit,
             started: shared.started_word(),
             stack: &self.stack,
+            pid_variables: &self.pid_variables,
         };
         let started = match launch::spawn(&exec) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {

@@ -29,6 +29,8 @@ pub struct Exec<'a> {
     pub started: &'a AtomicU64,
     /// What the child stands on until then.
     pub stack: &'a LaunchStack,
+    /// Names of variables, each with `=`, that have the pid of the command as their value, beside those of `envp`.
+    pub pid_variables: &'a [&'a str],
 }
 
 /// What the child reads while it still shares this process's memory.
@@ -36,6 +38,8 @@ struct Launch<'a> {
     exec: &'a Exec<'a>,
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
+    /// Room for the variables that have the pid; `envp` has the addresses of their beginnings.
+    pids: Vec<PidVariable>,
     parent: i32,
     errno: AtomicI32,
 }
@@ -95,10 +99,15 @@ pub struct Spawned {
 /// thread waits meanwhile: copying the page tables of a process with a runtime would take longer than all the
 /// rest. It dies by SIGKILL if the calling thread dies before it.
 pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
+    let mut pids: Vec<PidVariable> = exec.pid_variables.iter().map(|name| PidVariable::new(name)).collect();
+    let mut envp: Vec<_> = exec.envp.iter().map(|s| s.as_ptr()).collect();
+    envp.extend(pids.iter_mut().map(|variable| variable.0.as_mut_ptr().cast_const().cast()));
+    envp.push(ptr::null());
     let mut launch = Launch {
         exec,
         argv: null_terminated(exec.argv),
-        envp: null_terminated(exec.envp),
+        envp,
+        pids,
         parent: rustix::process::getpid().as_raw_nonzero().get(),
         errno: AtomicI32::new(0),
     };
@@ -139,11 +148,38 @@ fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
+/// Room for a variable and the digits of a pid, with a NUL behind them.
+#[derive(Debug)]
+struct PidVariable([u8; 32]);
+
+impl PidVariable {
+    /// The variable `name`, which ends with `=` and has at most 20 bytes.
+    fn new(name: &str) -> Self {
+        let mut room = [0; 32];
+        room.iter_mut().zip(name.bytes().take(20)).for_each(|(to, from)| *to = from);
+        Self(room)
+    }
+
+    /// Writes `pid` behind the `=`. Takes no memory.
+    fn set(&mut self, pid: u64) {
+        let from = self.0.iter().position(|byte| *byte == b'=').map_or(0, |at| at + 1);
+        let digits = pid.checked_ilog10().map_or(1, |log| log as usize + 1);
+        let mut rest = pid;
+        for at in (from..from + digits).rev() {
+            if let Some(to) = self.0.get_mut(at) {
+                *to = b"0123456789"[(rest % 10) as usize];
+            }
+            rest /= 10;
+        }
+    }
+}
+
 extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the parent passes a valid Launch and waits; this process only makes async-signal-safe calls
-    // (execvpe of glibc and musl is: it uses the stack) and writes nothing of the parent's but the errno.
+    // (execvpe of glibc and musl is: it uses the stack) and writes nothing of the parent's but the errno and its
+    // number.
     unsafe {
-        let launch = &*launch.cast::<Launch<'_>>();
+        let launch = &mut *launch.cast::<Launch<'_>>();
         let exec = launch.exec;
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         if libc::getppid() != launch.parent {
@@ -163,10 +199,28 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
             libc::close(fd);
         }
         let pid = u64::try_from(libc::getpid()).unwrap_or(0);
+        for variable in &mut launch.pids {
+            variable.set(pid);
+        }
         sys::set_mask(exec.mask);
         exec.started.store(pid | if joined { sys::IN_GROUP } else { 0 }, Ordering::SeqCst);
         libc::execvpe(launch.argv[0], launch.argv.as_ptr(), launch.envp.as_ptr());
         launch.errno.store(*libc::__errno_location(), Ordering::Relaxed);
         libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_is_written_in_its_digits() {
+        for pid in [1, 10, 4_194_303, 2_147_483_647] {
+            let mut variable = PidVariable::new("WATCHDOG_PID=");
+            variable.set(pid);
+            let text = CStr::from_bytes_until_nul(&variable.0).expect("an end");
+            assert_eq!(text.to_bytes(), format!("WATCHDOG_PID={pid}").as_bytes());
+        }
     }
 }

@@ -115,3 +115,21 @@ fn a_manager_that_does_not_read_or_is_not_there_keeps_nobody_waiting() {
         env.finish(command.env("NOTIFY_SOCKET", address)).silently(0);
     }
 }
+
+#[test]
+fn a_command_sees_its_own_pid_where_the_manager_named_dlock() {
+    let env = TestEnv::new();
+    let named = "export LISTEN_PID=$$ WATCHDOG_PID=$$ LISTEN_PIDFDID=7 LISTEN_FDS=1";
+    let show = "echo $$ $LISTEN_PID $WATCHDOG_PID ${LISTEN_PIDFDID-none} $LISTEN_FDS";
+    for verb in ["run", "elect"] {
+        let script =
+            format!("{named}; exec \"$dlock\" {verb} --endpoint \"$locks\" --name x -- sh -c '{show}'");
+        let told = env.finish(env.command("sh").args(["-c", &script])).silently(0).text();
+        let words: Vec<&str> = told.split_whitespace().collect();
+        assert_eq!(words, [words[0], words[0], words[0], "none", "1"], "{verb}");
+    }
+    // Another process is meant.
+    let mut other = env.run(["--name", "x", "--", "sh", "-c", show]);
+    let told = env.finish(other.env("LISTEN_PID", "1").env("LISTEN_PIDFDID", "7")).silently(0).text();
+    assert!(told.trim().ends_with(" 1 7"), "{told}");
+}
