@@ -13,6 +13,7 @@ use crate::backend::{Backend, Examination, Risk};
 use crate::net::passwords::without_passwords;
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
+use crate::supervise::limits;
 use crate::supervise::process_table::ProcessTable;
 
 /// What holds where nobody says anything.
@@ -141,6 +142,10 @@ fn with_this_host(mut found: Examination) -> Examination {
              dlock holds a lock until it is known that nothing is left"
         );
         found.risks.push(Risk::warning(what, "mount the /proc of this PID namespace"));
+    }
+    if let Some(lacks) = limits::emulation() {
+        let what = format!("{lacks}: every run ends with 71");
+        found.risks.push(Risk::warning(what, "use a dlock that was built for the architecture of this host"));
     }
     found
 }

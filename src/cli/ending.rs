@@ -15,6 +15,7 @@ use crate::output::report::{self, Report};
 use crate::output::{Message, Party, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
+use crate::supervise::limits;
 use crate::supervise::tree_state::TreeState;
 
 /// What is said of a tree that is not known to be gone.
@@ -23,9 +24,11 @@ pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
         TreeState::Gone => None,
         TreeState::Alive(pids) => {
             let named: Vec<u32> = pids.named().iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
-            Some(Message::CannotEnd { more: pids.count() - named.len(), pids: Some(named), lease_lost })
+            let lacks_kill = pids.named().iter().any(|pid| limits::lacks_kill(*pid));
+            let more = pids.count() - named.len();
+            Some(Message::CannotEnd { more, pids: Some(named), lease_lost, lacks_kill })
         }
-        TreeState::Unknown => Some(Message::CannotEnd { pids: None, more: 0, lease_lost }),
+        TreeState::Unknown => Some(Message::CannotEnd { pids: None, more: 0, lease_lost, lacks_kill: false }),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
-use crate::supervise::{inherited, sys};
+use crate::supervise::{inherited, limits, sys};
 
 /// How long it may take to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
@@ -69,7 +69,14 @@ fn last_words() {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn refused(error: std::io::Error) -> Failure {
-    Failure::new(ExitCode::System, format!("the system refused what dlock needs to watch a command: {error}"))
+    let failure = Failure::new(
+        ExitCode::System,
+        format!("the system refused what dlock needs to watch a command: {error}"),
+    );
+    match limits::emulation() {
+        Some(_) => failure.hint("use a dlock that was built for the architecture of this host"),
+        None => failure,
+    }
 }
 
 /// What cannot be written is found before the lock is asked for.

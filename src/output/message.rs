@@ -183,6 +183,9 @@ pub enum Message {
         /// How many beside those.
         more: usize,
         lease_lost: bool,
+        /// Root lacks the capability to signal them.
+        #[serde(skip)]
+        lacks_kill: bool,
     },
     KeeperDied {
         lock: String,

@@ -190,18 +190,18 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         ),
         (M::CannotExecute { command: "x".into(), reason: why() }, Level::Error, "cannot execute x: reason"),
         (
-            M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false },
+            M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
             "cannot end 3, 4: dlock keeps the lock until they are gone; end them by hand",
         ),
         (
-            M::CannotEnd { pids: None, more: 0, lease_lost: false },
+            M::CannotEnd { pids: None, more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
             "cannot tell whether all that the command started has ended: dlock keeps the lock until they are gone; end \
              them by hand",
         ),
         (
-            M::CannotEnd { pids: Some(vec![3]), more: 2, lease_lost: true },
+            M::CannotEnd { pids: Some(vec![3]), more: 2, lease_lost: true, lacks_kill: false },
             Level::Error,
             "cannot end 3 and 2 more: the lock is lost and they may run beside the next holder's command; end them by hand",
         ),

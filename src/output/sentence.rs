@@ -198,7 +198,7 @@ impl Message {
                 write!(f, "cannot find the command {command}{}", unfound::advice(command))
             }
             Self::CannotExecute { command, reason } => write!(f, "cannot execute {command}: {reason}"),
-            Self::CannotEnd { pids, more, lease_lost } => {
+            Self::CannotEnd { pids, more, lease_lost, lacks_kill } => {
                 match pids {
                     Some(pids) => {
                         let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
@@ -213,6 +213,11 @@ impl Message {
                     ": the lock is lost and they may run beside the next holder's command; end them by hand"
                 } else {
                     ": dlock keeps the lock until they are gone; end them by hand"
+                })?;
+                f.write_str(if *lacks_kill {
+                    ", or give dlock CAP_KILL (docker run --cap-add KILL)"
+                } else {
+                    ""
                 })
             }
             Self::KeeperDied { lock, surely_ran } => {

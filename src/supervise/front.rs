@@ -19,6 +19,7 @@ use super::ender::Ender;
 use super::failure::WhyFailed;
 use super::inherited;
 use super::keeper::KeeperSetup;
+use super::limits;
 use super::notify::Notifier;
 use super::shared::{Shared, StopCount};
 use super::signals::{Signal, SignalInfo};
@@ -85,7 +86,7 @@ impl Front {
             }
         }
         let mask = sys::block(&taken);
-        rustix::process::set_child_subreaper(Some(getpid()))?;
+        limits::become_subreaper()?;
         let front_pid = getpid().as_raw_nonzero().get();
         let start = Start {
             front_pid,

@@ -5,12 +5,13 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open, setpgid};
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open, setpgid};
 use tokio::io::unix::AsyncFd;
 
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::exit_status::ExitStatus;
+use super::limits;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
@@ -60,7 +61,7 @@ impl<'a> Keeper<'a> {
         if setup.start.command_group().is_some() {
             setpgid(None, None)?;
         }
-        rustix::process::set_child_subreaper(Some(getpid()))?;
+        limits::become_subreaper()?;
         rustix::thread::set_name(c"lease-keeper")?;
         let mut children = SignalSet::empty();
         children.add(Signal::CHLD);

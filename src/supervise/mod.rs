@@ -27,6 +27,7 @@ mod guard;
 pub mod inherited;
 pub mod keeper;
 pub mod launch;
+pub mod limits;
 pub mod mark;
 pub mod notify;
 mod proc_dir;

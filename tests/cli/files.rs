@@ -4,9 +4,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
 
 use crate::options::lingering;
-use crate::support::process::is_alive;
+use crate::support::process::{self, is_alive};
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, within};
 
@@ -160,4 +161,27 @@ fn hold_at_least_that_is_lost_is_said_and_the_status_stays() {
     assert_eq!(ended.code(), Some(3), "{}", ended.err);
     assert!(ended.err.contains("lost x after the command had ended: "), "{}", ended.err);
     assert!(!ended.err.contains("released"), "{}", ended.err);
+}
+
+#[test]
+fn a_descriptor_that_an_agent_kept_is_found_and_its_process_named() {
+    let env = TestEnv::new();
+    // The agent has left the tree that the kernel kills with the keeper.
+    let script = "(setsid sleep 1000 & echo $! >agent); echo up >up; exec sleep 1000";
+    let running = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
+    env.await_line("up");
+    let agent: i32 = env.await_line("agent").parse().expect("a pid");
+    let keeper = running.keeper();
+    if !process::kill_at_once(&[keeper, running.pid()]) {
+        process::signal(agent, Signal::KILL);
+        return;
+    }
+    until_true("the end of all but the agent", || !is_alive(keeper) && !is_alive(running.pid()));
+    until_true("the end of the command", || env.status("x")["holders"][0]["pid"] == agent);
+    let named = agent.to_string();
+    env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).failed(75, &[&named]);
+    env.finish(&mut env.verb("break", ["x", "--yes", "--force"])).failed(64, &[&named]);
+    process::signal(agent, Signal::KILL);
+    until_true("a free lock", || env.holders("x") == 0);
+    env.assert_free("x");
 }

@@ -85,6 +85,9 @@ fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
 
 const OWNER_ONLY: Mode = Mode::RWXU;
 
+/// A file system that another program makes.
+const FUSE: &str = "FUSE";
+
 /// File systems on which flock(2) does not reach every host, or not reliably, by `statfs(2)` type.
 const NETWORK: [(u32, &str); 18] = [
     (0x6969, "NFS"),
@@ -95,7 +98,7 @@ const NETWORK: [(u32, &str); 18] = [
     (0x5346_414F, "AFS"),
     (0x6B41_4653, "AFS"),
     (0x00C3_6400, "Ceph"),
-    (0x6573_5546, "FUSE"),
+    (0x6573_5546, FUSE),
     (0x0116_1970, "GFS2"),
     (0x7461_636F, "OCFS2"),
     (0x0BD0_0BD0, "Lustre"),
@@ -122,7 +125,7 @@ pub(super) fn open(config: &FileConfig) -> FaultResult<Directory> {
     }
     if !config.allow_network_fs {
         let system = fstatfs(&handle).map_err(fault::os("examine the file system of", &path))?;
-        refuse_network(&path, &system)?;
+        refuse_network(&path, &system, stat.st_dev)?;
     }
     let naming = Naming { prefix: config.prefix.clone() };
     Ok(Directory::new(handle, path, &stat, naming, is_default))
@@ -185,8 +188,8 @@ fn check_private(path: &Path, stat: &Stat, uid: u32) -> FaultResult<()> {
     Err(Fault::new(ErrorKind::Unwritable, reason))
 }
 
-fn refuse_network(path: &Path, system: &StatFs) -> FaultResult<()> {
-    match network_file_system_of(system) {
+fn refuse_network(path: &Path, system: &StatFs, device: u64) -> FaultResult<()> {
+    match network_file_system_of(system, device) {
         None => Ok(()),
         Some(name) => Err(Fault::new(
             ErrorKind::Unsupported,
@@ -199,10 +202,23 @@ fn refuse_network(path: &Path, system: &StatFs) -> FaultResult<()> {
     }
 }
 
-/// The name of a network file system, if it is one.
+/// The name of the network file system on `device`, if it is one. FUSE may be anything, but a container's root is local.
 #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "types are 32 bits of a word")]
-pub(super) fn network_file_system_of(system: &StatFs) -> Option<&'static str> {
-    network_file_system(system.f_type as u32)
+pub(super) fn network_file_system_of(system: &StatFs, device: u64) -> Option<&'static str> {
+    let is_local = || {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        has_kind(&mounts, device, "fuse.fuse-overlayfs")
+    };
+    network_file_system(system.f_type as u32).filter(|name| *name != FUSE || !is_local())
+}
+
+/// Whether the file system on `device` is mounted as `kind`, by what /proc/self/mountinfo has.
+fn has_kind(mounts: &str, device: u64, kind: &str) -> bool {
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    mounts.lines().any(|line| {
+        let mounted_as = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
+        line.split(' ').nth(2) == Some(&device) && mounted_as == Some(kind)
+    })
 }
 
 fn network_file_system(kind: u32) -> Option<&'static str> {
@@ -291,6 +307,14 @@ mod tests {
         let deep = open(&config("missing/new")).expect_err("no parent");
         assert_eq!(deep.kind, ErrorKind::Unwritable);
         assert!(!temp.path().join("missing").exists());
+    }
+
+    #[test]
+    fn the_root_of_a_rootless_container_is_local() {
+        let mounts = "20 1 0:45 / / rw,relatime - fuse.fuse-overlayfs fuse-overlayfs rw\n\
+                      21 20 0:46 / /mnt rw - fuse bindfs rw\n";
+        assert!(has_kind(mounts, rustix::fs::makedev(0, 45), "fuse.fuse-overlayfs"));
+        assert!(!has_kind(mounts, rustix::fs::makedev(0, 46), "fuse.fuse-overlayfs"));
     }
 
     #[test]

@@ -69,7 +69,11 @@ const RISKS: &[Rule<Facts>] = &[
         "choose a directory that all see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
     ),
     Rule::warning(
-        |f| f.swept.filter(|(place, _)| *place != "/var/tmp").map(|at| vec![f.path.clone(), at.0.into(), at.1.into()]),
+        |f| {
+            f.swept
+                .filter(|(place, _)| *place != "/var/tmp")
+                .map(|at| vec![f.path.clone(), at.0.into(), at.1.into()])
+        },
         "{0} lies in {1}: {2}, and with them tokens and what --once-per knows",
         "choose a directory in /var/lib or /srv with --endpoint",
     ),
@@ -109,7 +113,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
     let shown = path.display().to_string();
     let facts = Facts {
         users: Some(users(stat.st_uid, stat.st_gid, stat.st_mode)),
-        network_file_system: config::network_file_system_of(&system),
+        network_file_system: config::network_file_system_of(&system, stat.st_dev),
         read_only: (writable == Err(Errno::ROFS)).then(|| fault::writable_by(&shown)),
         writable: (writable != Err(Errno::ROFS)).then_some(writable.is_ok()),
         unwatched: presence::instance(path).err().map(|fault| fault.reason.to_string()),

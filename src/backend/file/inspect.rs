@@ -12,7 +12,7 @@ use super::fault::{self, is_of_others};
 use super::fifo::Life;
 use super::grant::QueuedClaim;
 use super::guard;
-use super::locker::{Locker, Locks, lockers};
+use super::locker::{self, Locker, Locks, lockers};
 use super::names::base_of_queue;
 use super::queue::{Mark, Record, State};
 use super::storage::{QueueFile, ReadQueue};
@@ -68,10 +68,9 @@ pub(super) fn entry(queue: &ReadQueue, record: &Record, ahead: Option<u32>) -> E
 /// A hold of `file` at `path` that no claim stands for.
 fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     let mode = if locker.is_none_or(|l| l.exclusive) { Mode::Exclusive } else { Mode::Shared };
-    // The lock may have outlived the process that took it, in one that inherited it.
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-    let command = locker.and_then(|l| name(l.pid)).map(|n| n.trim_end().to_owned());
-    let pid = locker.filter(|_| command.is_some()).map(|l| l.pid);
+    let pid = locker::who_has(file, locker).filter(|pid| name(*pid).is_some());
+    let command = pid.and_then(name).map(|n| n.trim_end().to_owned());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let by = locker.map_or(0, |locker| locker.pid);
     let claim = foreign::identity([&file.0.to_be_bytes(), &file.1.to_be_bytes(), &by.to_be_bytes()]);

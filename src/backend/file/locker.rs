@@ -1,8 +1,9 @@
 //! Who has a flock on a file, as the kernel tells.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 
 use super::directory::Identity;
 
@@ -66,6 +67,38 @@ fn reading() -> Option<String> {
 /// Who has a flock on the file.
 pub(super) fn lockers(file: Identity) -> Vec<Locker> {
     Locks::read().lockers(file)
+}
+
+/// A process that has the lock on the file now. The process that took it may have ended, or another one may have its number by now:
+/// then it is one that inherited the descriptor, if that can be seen.
+pub(super) fn who_has(file: Identity, taker: Option<Locker>) -> Option<u32> {
+    let taker = taker.map(|taker| taker.pid).filter(|pid| has_lock(*pid, file) != Some(false));
+    taker.or_else(|| {
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.find(|pid| has_lock(*pid, file) == Some(true))
+    })
+}
+
+/// Whether `pid` has a descriptor with a flock on the file; `None` if that may not be seen.
+fn has_lock(pid: u32, file: Identity) -> Option<bool> {
+    let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(descriptors) => descriptors,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Some(false),
+        Err(_) => return None,
+    };
+    Some(descriptors.flatten().any(|entry| {
+        let is_file = fs::metadata(entry.path()).is_ok_and(|found| (found.dev(), found.ino()) == file);
+        let number = entry.file_name();
+        // The locks of this open file alone: others have opened the same file to wait for it.
+        let locks =
+            || fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", number.display())).unwrap_or_default();
+        is_file
+            && locks()
+                .lines()
+                .filter_map(|line| line.strip_prefix("lock:"))
+                .any(|lock| lock.contains("FLOCK"))
+    }))
 }
 
 /// Reads `1: FLOCK  ADVISORY  WRITE 4121 fd:00:1234 0 EOF`; waiting ones have `->` behind the number.
