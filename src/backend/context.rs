@@ -67,6 +67,10 @@ impl Backend for InContext {
         self.0.place()
     }
 
+    fn private(&self) -> Option<String> {
+        self.0.private()
+    }
+
     fn is_unused(&self) -> bool {
         self.0.is_unused()
     }

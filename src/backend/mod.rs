@@ -92,6 +92,11 @@ pub trait Backend: Debug + Send + Sync {
         self.identity()
     }
 
+    /// The directory above the place that processes elsewhere on this host see as another one, if there is one.
+    fn private(&self) -> Option<String> {
+        None
+    }
+
     /// Whether nobody can have locked there yet, since what locks are kept in is not made; as far as that is known
     /// without a request.
     fn is_unused(&self) -> bool {

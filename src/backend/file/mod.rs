@@ -184,11 +184,12 @@ impl Backend for FileBackend {
     }
 
     fn place(&self) -> String {
-        let path = self.directory.path();
-        match surroundings::private(&surroundings::resolved(&path)) {
-            None => path.display().to_string(),
-            Some(above) => format!("{} in a private {}", path.display(), above.display()),
-        }
+        self.directory.path().display().to_string()
+    }
+
+    fn private(&self) -> Option<String> {
+        let above = surroundings::private(&surroundings::resolved(&self.directory.path()))?;
+        Some(above.display().to_string())
     }
 
     fn is_unused(&self) -> bool {
