@@ -30,8 +30,8 @@ pub(super) struct Unlisted {
 impl Unlisted {
     /// Those of `session` in a /proc that hides processes; `None` where it shows all of them.
     pub(super) fn new(session: i32, table: &ProcessTable) -> Option<Self> {
-        // What cannot be read may hide something.
-        let hides = fs::read_to_string("/proc/self/mountinfo").map_or(true, |mounts| hides(&mounts));
+        // Every number there is has to be tried where processes are hidden, so that is not done on suspicion.
+        let hides = fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| hides(&mounts));
         hides.then(|| Self { session, before: hidden(session, table).collect(), found: Pids::default() })
     }
 
