@@ -93,9 +93,12 @@ impl Driver<'_> {
 
     /// Whether `holder` is a process that this one descends from: it waits for this one, or ends it when it releases the lock.
     fn is_own_ancestor(&self, holder: &Entry) -> bool {
-        let host = &self.context.job.holder.host;
-        let is_here = holder.host.as_ref() == Some(host) && holder.verb != Verb::Detach;
-        let process = holder.pid.zip(holder.born).filter(|_| is_here);
+        let own = &self.context.job.holder;
+        let is_here = holder.host.as_ref() == Some(&own.host) && holder.verb != Verb::Detach;
+        // A claim of this run itself from before an outage ends with its lease. That of an acquire is a shell's, which may have
+        // executed this run.
+        let is_own = holder.pid == Some(own.pid) && holder.verb == own.verb;
+        let process = holder.pid.zip(holder.born).filter(|_| is_here && !is_own);
         process.is_some_and(|(pid, born)| ancestry::descends_from(pid, born))
     }
 

@@ -71,23 +71,25 @@ fn kind_of(errno: Errno) -> ErrorKind {
     }
 }
 
+/// What a unit with `StateDirectory=dlock` has.
+const STATE: &str = "/var/lib/dlock";
+
 /// A directory that a service manager has mounted read-only, for one (`ProtectSystem=`).
 fn read_only(what: &str, path: &Path) -> String {
-    let path = path.display();
+    // A directory that is missing is made in the one above it.
+    let is_named = path.starts_with(STATE) || path.is_dir();
+    let directory = if is_named { path } else { path.parent().unwrap_or(path) };
     format!(
-        "cannot {what} {path}: it is on a read-only file system; in a systemd unit set {}, or choose a directory on a writable file \
+        "cannot {what} {}: it is on a read-only file system; in a systemd unit set {}, or choose a directory on a writable file \
          system with --endpoint",
-        writable_by(&path.to_string())
+        path.display(),
+        writable_by(&directory.display().to_string())
     )
 }
 
 /// The setting of a systemd unit that makes `path` writable.
 pub(super) fn writable_by(path: &str) -> String {
-    if path.starts_with("/var/lib/dlock") {
-        "StateDirectory=dlock".to_owned()
-    } else {
-        format!("ReadWritePaths={path}")
-    }
+    if path.starts_with(STATE) { "StateDirectory=dlock".to_owned() } else { format!("ReadWritePaths={path}") }
 }
 
 fn explain(what: &str, path: &Path, errno: Errno) -> String {
@@ -103,4 +105,19 @@ fn explain(what: &str, path: &Path, errno: Errno) -> String {
         _ => "",
     };
     format!("cannot {what} {}: {}{advice}", path.display(), cause::said(&errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_told_of_the_directory_that_it_has_to_write() {
+        let said = |path: &Path| explain("make", path, Errno::ROFS);
+        let above = std::env::temp_dir();
+        let wanted = format!("set ReadWritePaths={},", above.display());
+        assert!(said(&above.join("missing")).contains(&wanted), "{}", said(&above.join("missing")));
+        assert!(said(&above).contains(&wanted), "{}", said(&above));
+        assert!(said(Path::new("/var/lib/dlock/x")).contains("set StateDirectory=dlock,"));
+    }
 }

@@ -155,8 +155,10 @@ pub(crate) fn read_only(kind: Kind) -> Staged {
         Kind::File => {
             let mounted = Mounted::new("mode=777");
             mounted.remount("remount,ro");
-            let words =
-                ["read-only file system; choose a directory on a writable file system with --endpoint"];
+            let words = [
+                "is on a read-only file system; in a systemd unit set ReadWritePaths=/",
+                ", or choose a directory on a writable file system with --endpoint",
+            ];
             Scene::at(mounted.0.display().to_string(), mounted).says(73, &words)
         }
         Kind::Etcd => {
