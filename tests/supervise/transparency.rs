@@ -19,7 +19,7 @@ pwd
 readlink /proc/$$/fd/0
 readlink /proc/$$/fd/2
 for word; do echo $word; done
-env | grep -v -e ^DLOCK_ -e ^_= | sort
+env | grep -v -e ^DLOCK_ -e ^LVM_SUPPRESS_FD_WARNINGS= -e ^_= | sort
 ";
 
 /// Runs the probe bare and under dlock after the shell words `before`; both must see the same.
