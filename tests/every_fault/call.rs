@@ -229,6 +229,8 @@ impl Call {
                 }
                 _ => &[EACCES, EINTR, EIO, EMFILE, ENFILE, ENOMEM],
             },
+            // The kernel says nothing else of one that does not block, and tokio takes anything else for a defect.
+            "write" if self.descriptor(self.low(0)) == "anon_inode:[eventfd]" => &[EAGAIN],
             "read" | "pread64" | "write" | "pwrite64" if device(self.low(0)) => &[EAGAIN, EINTR, EIO],
             "read" | "pread64" | "getdents64" | "fstat" | "fstatfs" => &[EIO, ENOMEM],
             "write" | "pwrite64" => &[EINTR, EIO, ENOSPC],
