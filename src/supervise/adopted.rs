@@ -73,7 +73,10 @@ impl Adopted {
             Err(error) => return Err(Unfit::System(error)),
         };
         adopted.layout = adopted.find_layout(&table)?;
-        adopted.unlisted = session.and_then(|session| Unlisted::new(session, &table));
+        let unseen =
+            |error| Unfit::Hidden(format!("it cannot be told whether /proc hides processes ({error})"));
+        adopted.unlisted =
+            session.map_or(Ok(None), |session| Unlisted::new(session, &table)).map_err(unseen)?;
         Ok(adopted)
     }
 

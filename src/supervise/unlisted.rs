@@ -4,9 +4,10 @@
 //! of the adopted one, and was not there before the claim may belong to it. From Linux 6.13 on the kernel also tells its parent,
 //! which is where orphans come to if it does. Such a process is not known to be gone.
 
-use std::fs;
+use std::{fs, io};
 
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::process_table::ProcessTable;
@@ -29,10 +30,13 @@ pub(super) struct Unlisted {
 
 impl Unlisted {
     /// Those of `session` in a /proc that hides processes; `None` where it shows all of them.
-    pub(super) fn new(session: i32, table: &ProcessTable) -> Option<Self> {
-        // Every number there is has to be tried where processes are hidden, so that is not done on suspicion.
-        let hides = fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| hides(&mounts));
-        hides.then(|| Self { session, before: hidden(session, table).collect(), found: Pids::default() })
+    ///
+    /// Errors: it cannot be told whether /proc hides processes.
+    pub(super) fn new(session: i32, table: &ProcessTable) -> io::Result<Option<Self>> {
+        let hides = hides(&fs::read_to_string("/proc/self/mountinfo")?);
+        let of_session =
+            || Self { session, before: hidden(session, table).collect(), found: Pids::default() };
+        Ok(hides.then(of_session))
     }
 
     /// Looks for those that were not there before the claim and may be children of `reaper`, which orphans come to.
@@ -64,7 +68,17 @@ fn hidden(session: i32, table: &ProcessTable) -> impl Iterator<Item = i32> {
         fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
     let of_session =
         (1..=largest.unwrap_or(LARGEST)).filter(move |pid| sys::session_of(*pid) == Some(session));
-    of_session.filter(|pid| !matches!(table.look(*pid), Ok(Some(_))) && handle(*pid).is_some())
+    of_session.filter(|pid| !matches!(table.look(*pid), Ok(Some(_))) && may_live(*pid))
+}
+
+/// Whether `pid` is a process that has not ended, as far as can be told; a thread is none.
+fn may_live(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => !has_ended(&handle),
+        // Not known is not gone.
+        Err(errno) => !matches!(errno, Errno::SRCH | Errno::INVAL | Errno::NOENT),
+    }
 }
 
 /// Whether the last thing mounted on /proc has the option `hidepid`, as /proc/self/mountinfo tells.

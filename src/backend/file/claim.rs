@@ -254,8 +254,7 @@ impl Claim for FileClaim {
         self.freshen_files();
         // If it could not be had before.
         self.watch_files();
-        let looked = self.look_with(Self::check_files, deadline).await;
-        looked?;
+        self.look_with(Self::check_files, deadline).await?;
         let inner = &mut *self.inner();
         if inner.state != before {
             self.news.notify_waiters();
@@ -281,8 +280,7 @@ impl Claim for FileClaim {
         let mut anchors = Vec::new();
         for place in &inner.places {
             for hold in place.holds() {
-                let anchor = hold.anchor(&place.queue.directory);
-                anchors.push(anchor?);
+                anchors.push(hold.anchor(&place.queue.directory)?);
             }
         }
         Ok(anchors)
