@@ -75,6 +75,8 @@ impl Seen {
                 None => terms.push(shown),
                 // The same one, whose token was not known.
                 Some(at) if at + 1 == terms.len() => terms[at] = shown,
+                // The entry that a late request made leads for a ttl, if it is alone.
+                Some(_) if self.may_come_late() && shown.value == "claim" => {}
                 Some(_) => found.push(format!("history: {} came again", shown.value)),
             }
         }

@@ -224,11 +224,14 @@ impl Seen {
         }
     }
 
+    /// Whether a request may be executed after its run: it may make an entry, which expires with its lease.
+    pub(crate) fn may_come_late(&self) -> bool {
+        matches!(self.fault(), Some(Fault::Late | Fault::Ghost))
+    }
+
     /// The one behind and the newcomer run soon.
     fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
-        // A request that is executed after its run may make an entry, which expires with its lease.
-        let may_come_late = matches!(self.fault(), Some(Fault::Late | Fault::Ghost));
-        let certain = has_left(claim) && !self.is_outage() && !may_come_late;
+        let certain = has_left(claim) && !self.is_outage() && !self.may_come_late();
         let mut within = SOON + if certain { Duration::ZERO } else { TTL + self.service.adds_to_ttl() };
         let mut free = claim.at.max(self.released);
         if self.shape.stands_again() {
