@@ -67,12 +67,8 @@ impl Backend for InContext {
         self.0.place()
     }
 
-    fn private(&self) -> Option<String> {
-        self.0.private()
-    }
-
-    fn is_unused(&self) -> bool {
-        self.0.is_unused()
+    fn remark(&self) -> String {
+        self.0.remark()
     }
 
     fn preconnect(&self) {

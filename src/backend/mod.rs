@@ -92,15 +92,10 @@ pub trait Backend: Debug + Send + Sync {
         self.identity()
     }
 
-    /// The directory above the place that processes elsewhere on this host see as another one, if there is one.
-    fn private(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether nobody can have locked there yet, since what locks are kept in is not made; as far as that is known
-    /// without a request.
-    fn is_unused(&self) -> bool {
-        false
+    /// A remark on the place for readers of a status, in words that follow its name: it is seen by a part of this host alone, its
+    /// files do not last, or it has not been made. Empty where there is none, as far as that is known without a request.
+    fn remark(&self) -> String {
+        String::new()
     }
 
     /// Begins to connect, as far as that takes no waiting and no runtime, so that the service has accepted by the time

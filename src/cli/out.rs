@@ -37,11 +37,7 @@ impl From<Error> for OutputEnd {
 /// The service that `backend` is, for sentences.
 pub fn service(backend: &dyn Backend) -> ServicePlace {
     let kind = backend.capabilities().backend;
-    let place = match backend.private() {
-        None => backend.place(),
-        Some(above) => format!("{} in a private {above}", backend.place()),
-    };
-    ServicePlace { backend: kind, place, unused: backend.is_unused() }
+    ServicePlace { backend: kind, place: backend.place(), remark: backend.remark() }
 }
 
 /// Where data goes.

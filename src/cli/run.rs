@@ -312,7 +312,11 @@ impl<'a> Run<'a> {
 
     /// Where the lock is, for people.
     fn service(&self) -> ServicePlace {
-        ServicePlace { backend: self.address.service().name, place: self.address.place(), unused: false }
+        ServicePlace {
+            backend: self.address.service().name,
+            place: self.address.place(),
+            remark: String::new(),
+        }
     }
 
     /// What to say of a name that users of another program mean for something else: it excludes nobody there.

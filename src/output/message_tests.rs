@@ -21,8 +21,8 @@ fn lock() -> String {
     "deploy".into()
 }
 
-fn service(unused: bool) -> ServicePlace {
-    ServicePlace { backend: "file", place: "/l".into(), unused }
+fn service(remark: &str) -> ServicePlace {
+    ServicePlace { backend: "file", place: "/l".into(), remark: remark.into() }
 }
 
 /// One of each, with its golden sentence and level.
@@ -246,7 +246,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "/l/x is taken as a name, not as that file; to lock the file: --endpoint /l --name x",
         ),
         (
-            M::NoLocks { prefix: String::new(), service: service(true) },
+            M::NoLocks { prefix: String::new(), service: service(", where nobody has locked yet") },
             Level::Info,
             "no lock is held or waited for (file /l, where nobody has locked yet)",
         ),
@@ -277,11 +277,11 @@ fn the_service_is_named_to_people_and_changes_nothing_for_programs() {
         ),
         (Message::failed("why"), "why".to_owned()),
     ] {
-        let at = message.clone().at(service(false));
+        let at = message.clone().at(service(""));
         assert_eq!((at.to_string(), at.level()), (sentence, message.level()));
         assert_eq!(serde_json::to_value(&at).ok(), serde_json::to_value(&message).ok());
     }
-    let listed = Message::NoLocks { prefix: "db/".into(), service: service(false) };
+    let listed = Message::NoLocks { prefix: "db/".into(), service: service("") };
     assert_eq!(listed.to_string(), "no lock is held or waited for whose name starts with db/ (file /l)");
 }
 

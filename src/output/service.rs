@@ -9,8 +9,8 @@ pub struct ServicePlace {
     pub backend: &'static str,
     /// Where it is, without secrets.
     pub place: String,
-    /// Whether nobody has locked there yet.
-    pub unused: bool,
+    /// A remark on that place, in words that follow it; empty if there is none.
+    pub remark: String,
 }
 
 impl ServicePlace {
@@ -21,9 +21,9 @@ impl ServicePlace {
         if place.starts_with(self.backend) { place } else { format!("{} {place}", self.backend) }
     }
 
-    /// The name, and that nobody has locked there yet if that is so: to say why a lock is free.
+    /// The name with the remark: where a status was read.
     pub fn looked(&self) -> String {
-        if self.unused { format!("{}, where nobody has locked yet", self.name()) } else { self.name() }
+        format!("{}{}", self.name(), sanitise::text(&self.remark))
     }
 }
 
@@ -33,10 +33,17 @@ mod tests {
 
     #[test]
     fn the_backend_is_named_once() {
-        let service = |backend, place: &str, unused| ServicePlace { backend, place: place.into(), unused };
-        assert_eq!(service("file", "/var/l\u{202e}k", false).name(), "file /var/l\\u{202e}k");
-        assert_eq!(service("redis", "redis://h:6379/0", false).name(), "redis://h:6379/0");
-        assert_eq!(service("etcd", "http://h:2379", false).looked(), "etcd http://h:2379");
-        assert_eq!(service("file", "/l", true).looked(), "file /l, where nobody has locked yet");
+        let service = |backend, place: &str, remark: &str| ServicePlace {
+            backend,
+            place: place.into(),
+            remark: remark.into(),
+        };
+        assert_eq!(service("file", "/var/l\u{202e}k", "").name(), "file /var/l\\u{202e}k");
+        assert_eq!(service("redis", "redis://h:6379/0", "").name(), "redis://h:6379/0");
+        assert_eq!(service("etcd", "http://h:2379", "").looked(), "etcd http://h:2379");
+        assert_eq!(
+            service("file", "/l", ", where nobody has locked yet").looked(),
+            "file /l, where nobody has locked yet"
+        );
     }
 }

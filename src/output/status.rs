@@ -83,7 +83,7 @@ pub fn stamped(
     let mut table = Table::new(COLUMNS.to_vec());
     add(&mut table, status, layout.now, false, detail);
     let rows = if detail == Detail::Wide { Layout { width: None, ..*layout } } else { *layout };
-    title(&format!("{holding}{waiting}"), &service.name()) + &text(&table, &rows, "  ")
+    title(&format!("{holding}{waiting}"), &service.looked()) + &text(&table, &rows, "  ")
 }
 
 /// `deploy: held, 2 waiting (file /var/lib/dlock)` and a newline, with `stamp` before it. A terminal would break it anywhere:
@@ -219,12 +219,12 @@ mod tests {
         }
     }
 
-    fn service(unused: bool) -> ServicePlace {
-        ServicePlace { backend: "file", place: "/l".into(), unused }
+    fn service(remark: &str) -> ServicePlace {
+        ServicePlace { backend: "file", place: "/l".into(), remark: remark.into() }
     }
 
     fn usual(status: &LockStatus, layout: &Layout) -> String {
-        lock(status, &service(false), Detail::Usual, layout)
+        lock(status, &service(""), Detail::Usual, layout)
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn wide_shows_all_of_the_claim_and_cuts_nothing() {
         let narrow = Layout { width: Some(40), ..layout() };
-        let text = lock(&status("deploy"), &service(false), Detail::Wide, &narrow);
+        let text = lock(&status("deploy"), &service(""), Detail::Wide, &narrow);
         let holder = text.lines().nth(2).expect("a holder");
         assert!(holder.starts_with("  1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c  holds"), "{text}");
         assert!(holder.contains("./deploy.sh") && holder.ends_with("24s     42"), "{text}");
@@ -256,7 +256,7 @@ mod tests {
     fn a_free_lock_says_where_was_looked_and_that_nobody_was_there_yet() {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
         assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
-        let unused = lock(&free, &service(true), Detail::Usual, &layout());
+        let unused = lock(&free, &service(", where nobody has locked yet"), Detail::Usual, &layout());
         assert_eq!(unused, "a\\u{202e}: free (file /l, where nobody has locked yet)\n");
     }
 
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_title_breaks_between_its_parts() {
         let title = |name: &str, stamp: &str, place: &str, width| {
-            let service = ServicePlace { backend: "file", place: place.into(), unused: false };
+            let service = ServicePlace { backend: "file", place: place.into(), remark: String::new() };
             let layout = Layout { width: Some(width), ..layout() };
             let text = stamped(stamp, &status(name), &service, Detail::Usual, &layout);
             text[..text.find("  CLAIM").expect("a table")].to_owned()
@@ -324,7 +324,7 @@ mod tests {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("deploy") };
         let narrow = Layout { width: Some(40), ..layout() };
         assert_eq!(
-            lock(&free, &service(true), Detail::Usual, &narrow),
+            lock(&free, &service(", where nobody has locked yet"), Detail::Usual, &narrow),
             "deploy: free\n  (file /l, where nobody has locked yet)\n"
         );
     }

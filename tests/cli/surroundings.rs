@@ -55,6 +55,23 @@ fn a_private_place_is_told_by_run_status_and_doctor() {
 }
 
 #[test]
+fn status_says_that_a_place_loses_its_files() {
+    let env = TestEnv::new();
+    let dlock = env.path("dlock");
+    let script = format!(
+        "mount -t tmpfs t /dev/shm || exit 99; install -d -m 700 -o {UID} /dev/shm/l; export DLOCK_ENDPOINT=/dev/shm/l
+        user run --name x -- true; user status x; user run --name x -- {dlock} status x
+        unset DLOCK_ENDPOINT; user run --name x -- true; user status x",
+        dlock = dlock.display()
+    );
+    let Some(ended) = among_mounts(&env, &script) else { return };
+    let text = ended.text();
+    assert!(text.contains("x: free (file /dev/shm/l, where old files are removed)\n"), "{text}");
+    assert!(text.contains("x: held (file /dev/shm/l, where old files are removed)\n"), "{text}");
+    assert!(text.ends_with(&format!("x: free (file /var/tmp/dlock-{UID})\n")), "{text} {}", ended.err);
+}
+
+#[test]
 fn the_default_directory_of_root_may_be_readable_by_all() {
     let env = TestEnv::new();
     let script =

@@ -187,13 +187,17 @@ impl Backend for FileBackend {
         self.directory.path().display().to_string()
     }
 
-    fn private(&self) -> Option<String> {
-        let above = surroundings::private(&surroundings::resolved(&self.directory.path()))?;
-        Some(above.display().to_string())
-    }
-
-    fn is_unused(&self) -> bool {
-        matches!(self.directory.find(), Ok(None))
+    fn remark(&self) -> String {
+        let path = surroundings::resolved(&self.directory.path());
+        let private = surroundings::private(&path).map(|above| format!(" in a private {}", above.display()));
+        let last = if matches!(self.directory.find(), Ok(None)) {
+            ", where nobody has locked yet"
+        } else if surroundings::swept(&path).is_some_and(|(place, _)| place != "/var/tmp") {
+            ", where old files are removed"
+        } else {
+            ""
+        };
+        private.unwrap_or_default() + last
     }
 
     fn preconnect(&self) {
