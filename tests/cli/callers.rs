@@ -42,8 +42,8 @@ fn what_nobody_reads_from_can_be_ended_while_it_waits() {
     let unread = Unread::full(Kind::Pipe);
     let sleeper = env.start(env.command("sleep").arg("1000"));
     let mut command = env.verb("acquire", ["--name", "x", "--for-pid", &sleeper.pid().to_string()]);
-    let child = command.stdout(unread.writer()).stderr(Stdio::null()).spawn().expect("dlock");
-    let acquiring = Running::new(child, env.write("out", ""), env.write("err", ""));
+    command.stdout(unread.writer()).stderr(Stdio::null());
+    let acquiring = Running::start(&mut command, env.write("out", ""), env.write("err", ""));
     env.await_waiters("x", 1);
     acquiring.signal(Signal::TERM);
     assert_eq!(acquiring.finish().signal(), Some(Signal::TERM.as_raw()));
@@ -60,8 +60,8 @@ fn what_nobody_reads_the_claim_from_can_be_ended() {
         let unread = Unread::full(Kind::Pipe);
         let words = ["--name", "x", "--for-pid", &sleeper.pid().to_string()];
         let mut command = env.verb("acquire", words);
-        let child = command.stdout(unread.writer()).stderr(Stdio::null()).spawn().expect("dlock");
-        let acquiring = Running::new(child, env.write("out", ""), env.write("err", ""));
+        command.stdout(unread.writer()).stderr(Stdio::null());
+        let acquiring = Running::start(&mut command, env.write("out", ""), env.write("err", ""));
         until_true("a hold", || env.holders("x") == 1);
         acquiring.signal(signal);
         assert_eq!(acquiring.finish().signal(), Some(signal.as_raw()));

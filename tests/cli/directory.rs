@@ -262,7 +262,7 @@ fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
     let (out, err) = (env.path("watch.out"), env.write("watch.err", ""));
     let mut command = env.dlock(["watch", "x", "--json", "--endpoint", &path]);
     command.stdout(fs::File::create(&out).expect("a file")).stderr(std::process::Stdio::null());
-    let watch = Running::new(command.spawn().expect("starts"), out.clone(), err);
+    let watch = Running::start(&mut command, out.clone(), err);
     let holders = |count: usize| {
         until(&format!("a queue with {count} holders"), || {
             let text = fs::read_to_string(&out).ok()?;

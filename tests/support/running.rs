@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -21,8 +21,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(child: Child, out: PathBuf, err: PathBuf) -> Self {
-        Self { child, out, err, begun: Instant::now() }
+    #[track_caller]
+    pub(crate) fn start(command: &mut Command, out: PathBuf, err: PathBuf) -> Self {
+        // Before it starts: it promises times that count from its own beginning.
+        let begun = Instant::now();
+        Self { child: command.spawn().expect("a program that starts"), out, err, begun }
     }
 
     pub(crate) fn pid(&self) -> i32 {

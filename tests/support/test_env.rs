@@ -177,7 +177,7 @@ impl TestEnv {
         let (out, err) = (self.path(format!("{serial}.out")), self.path(format!("{serial}.err")));
         command.stdout(File::create(&out).expect("a file for output"));
         command.stderr(File::create(&err).expect("a file for errors"));
-        Running::new(command.spawn().expect("a program that starts"), out, err)
+        Running::start(command, out, err)
     }
 
     /// Starts a command with `err` as its standard error, which is not looked at.
@@ -187,10 +187,10 @@ impl TestEnv {
         let out = self.path(format!("{serial}.out"));
         let none = self.write(&format!("{serial}.err"), "");
         command.stdout(File::create(&out).expect("a file for output")).stderr(err);
-        let child = command.spawn().expect("a program that starts");
+        let running = Running::start(command, out, none);
         // Whoever reads sees the end only when nobody has it open for writing any more.
         command.stderr(Stdio::null());
-        Running::new(child, out, none)
+        running
     }
 
     /// Runs a command to its end.
