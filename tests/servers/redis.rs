@@ -122,6 +122,13 @@ pub(crate) fn asking(port: u16, words: &[&str]) -> String {
     both.strip_prefix("+OK\r\n").expect("it may be asked").to_owned()
 }
 
+/// As [`raw`], of a server that wants a login first.
+#[track_caller]
+pub(crate) fn raw_after(port: u16, login: &[&str], words: &[&str]) -> String {
+    let both = said(port, &request(login), words).expect("answers");
+    both.strip_prefix("+OK\r\n").expect("it lets in").to_owned()
+}
+
 /// As [`raw`], of a server that may just be going.
 pub(crate) fn try_raw(port: u16, words: &[&str]) -> io::Result<String> {
     said(port, "", words)
@@ -130,10 +137,7 @@ pub(crate) fn try_raw(port: u16, words: &[&str]) -> io::Result<String> {
 fn said(port: u16, before: &str, words: &[&str]) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut request = format!("{before}*{}\r\n", words.len());
-    for word in words {
-        write!(request, "${}\r\n{word}\r\n", word.len()).expect("writes");
-    }
+    let mut request = format!("{before}{}", request(words));
     // The second command marks the end of the answer to the first.
     request.push_str("*2\r\n$4\r\nPING\r\n$11\r\ndlock-fence\r\n");
     stream.write_all(request.as_bytes())?;
@@ -149,6 +153,15 @@ fn said(port: u16, before: &str, words: &[&str]) -> io::Result<String> {
     }
     answer.truncate(answer.len() - end.len());
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// A command as it is sent.
+fn request(words: &[&str]) -> String {
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        write!(text, "${}\r\n{word}\r\n", word.len()).expect("writes");
+    }
+    text
 }
 
 /// A Redis, or the nodes of a Redlock.

@@ -117,3 +117,99 @@ fn every_slot_of_a_cluster_is_found_from_any_node() {
         names.iter().map(|name| plain.finish(&mut plain.run(["-n", "--name", name, "--", "true"]))).collect();
     assert!(refused.iter().any(|run| run.code() == Some(64) && run.err.contains("redis+cluster://")));
 }
+
+#[test]
+fn sentinels_with_a_password_are_logged_in_to() {
+    let master = redis::start_with(&["--requirepass", "right", "--maxmemory-policy", "noeviction"]);
+    let login = "sentinel auth-pass main right".to_owned();
+    let sentinel = |password: &str| {
+        let lines = [login.clone(), format!("requirepass {password}")];
+        redis::start_sentinel_with(master.port(), "port", &lines)
+    };
+    let (same, other) = (sentinel("right"), sentinel("other"));
+    let open = redis::start_sentinel_with(master.port(), "port", std::slice::from_ref(&login));
+    let run = |sentinels: &[&Server], user: Option<&str>, password: &str| {
+        let places: Vec<String> = sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
+        let env = env_at(format!("redis+sentinel://{}/main", places.join(",")));
+        let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+        command.envs(user.map(|user| ("DLOCK_USER", user))).env("DLOCK_PASSWORD", password);
+        env.finish(&mut command)
+    };
+    for sentinels in [&[&open][..], &[&same], &[&other, &open], &[&other, &same]] {
+        run(sentinels, None, "right").silently(0);
+    }
+    let place = format!("127.0.0.1:{}", other.port());
+    run(&[&other], None, "right").failed(77, &[&place, "sentinel", "ACL SETUSER"]);
+    for server in [&master, &same] {
+        let user = ["AUTH", "right"];
+        assert_eq!(
+            redis::raw_after(server.port(), &user, &["ACL", "SETUSER", "ci", "on", ">ci", "~*", "+@all"]),
+            "+OK\r\n"
+        );
+    }
+    run(&[&same], Some("ci"), "ci").silently(0);
+}
+
+/// What `list` says of three locks that lie on the three nodes.
+fn listed(env: &TestEnv) -> crate::support::Finished {
+    env.finish(&mut env.verb("list", ["--json"]))
+}
+
+#[test]
+fn nodes_of_a_cluster_without_addresses_are_listed_whole_or_not_at_all() {
+    let nodes = cluster();
+    let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
+    // One for each node.
+    let names = ["a", "b", "d"];
+    let holders = names.map(|name| env.held(&["--name", name, "-q"]));
+    assert!(nodes.iter().all(|node| redis::raw(node.port(), &["DBSIZE"]) != ":0\r\n"), "all nodes have one");
+    let prefer = |kind| {
+        for node in &nodes {
+            let words = ["CONFIG", "SET", "cluster-preferred-endpoint-type", kind];
+            assert_eq!(redis::raw(node.port(), &words), "+OK\r\n");
+        }
+    };
+    prefer("unknown-endpoint");
+    let told = listed(&env).silently(0).text();
+    assert!(names.iter().all(|name| told.contains(&format!("\"{name}\""))), "{told}");
+    for name in names {
+        env.assert_busy(name);
+    }
+    prefer("hostname");
+    listed(&env).failed(69, &["cluster-announce-hostname"]);
+    let told = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
+    assert!(told.contains("cluster-announce-hostname") && !told.contains("nothing wrong"), "{told}");
+    prefer("ip");
+    for holder in holders {
+        holder.release().silently(0);
+    }
+    // A part is not the whole.
+    assert_eq!(redis::raw(nodes[1].port(), &["CLUSTER", "DELSLOTSRANGE", "5461", "5470"]), "+OK\r\n");
+    let fewer = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[1].port()));
+    listed(&fewer).failed(69, &["16374 of its 16384 slots"]);
+}
+
+#[test]
+fn a_node_that_has_met_no_other_is_where_it_was_asked() {
+    let bus = free_port().to_string();
+    let node = redis::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
+    assert_eq!(redis::raw(node.port(), &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "+OK\r\n");
+    until_true("a cluster", || redis::raw(node.port(), &["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    let env = env_at(format!("redis+cluster://localhost:{}", node.port()));
+    let holder = env.held(&["--name", "a"]);
+    assert!(listed(&env).silently(0).text().contains("\"a\""));
+    holder.release().silently(0);
+}
+
+#[test]
+fn a_node_that_refuses_or_is_loading_does_not_answer_for_the_cluster() {
+    let nodes = cluster();
+    let places: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    let env = env_at(format!("redis+cluster://{}", places.join(",")));
+    // Its slot is the second node's.
+    let holder = env.held(&["--name", "a"]);
+    assert_eq!(redis::raw(nodes[0].port(), &["CONFIG", "SET", "requirepass", "right"]), "+OK\r\n");
+    env.assert_busy("a");
+    listed(&env).failed(77, &[&places[0], "password"]);
+    holder.release().silently(0);
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use super::client::Client;
+use super::client::{Client, To};
 use super::connection::Connection;
 use super::fault;
 use super::keys::LockKeys;
@@ -186,11 +186,14 @@ impl RedisClaim {
         let alone = self.names.len() == 1 && self.mode == Mode::Exclusive && self.view().holds();
         let now = self.service.clock.now();
         let half = if alone { now + deadline.since(now) / 2 } else { deadline };
-        match self.service.one(Some(self.slot()), half, Patience::Deadline, leave).await {
+        match self.service.one(To::Slot(Some(self.slot())), half, Patience::Deadline, leave).await {
             // The keys are moving to another node. The rest is found stale by the next who looks, or ends with its ttl.
             Err(fault) if alone && fault.retry == Retry::Again => {
                 let let_go = self.hold_step("0".to_owned());
-                self.service.one(Some(self.slot()), deadline, Patience::Deadline, let_go).await.map(drop)
+                self.service
+                    .one(To::Slot(Some(self.slot())), deadline, Patience::Deadline, let_go)
+                    .await
+                    .map(drop)
             }
             answer => answer.map(drop),
         }

@@ -1,18 +1,18 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{ServerError, Value};
 
+use super::cluster::{self, Redirection};
 use super::config::RedisConfig;
 use super::connection::Connection;
-use super::dial::{self, Dialer};
+use super::dial::Dialer;
 use super::fault;
 use super::script::Call;
 use crate::clock::Clock;
-use crate::lock::Moment;
+use crate::lock::{ErrorKind, Moment};
 use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Link;
@@ -42,10 +42,25 @@ pub(super) struct Answer {
     pub(super) detour: bool,
 }
 
+/// Which node one request is for.
+#[derive(Clone, Debug)]
+pub(super) enum To {
+    /// The one that has this slot; any if it is about none.
+    Slot(Option<u16>),
+    /// This one and no other.
+    Node(HostPort),
+}
+
+impl From<Option<HostPort>> for To {
+    fn from(node: Option<HostPort>) -> Self {
+        node.map_or(Self::Slot(None), Self::Node)
+    }
+}
+
 /// Which node one request is sent to.
 struct Route<'a> {
     dialer: &'a Dialer,
-    slot: Option<u16>,
+    to: To,
     way: Mutex<Way>,
 }
 
@@ -69,11 +84,14 @@ impl Route<'_> {
         let mut way = self.way();
         let detour = way.detour.take();
         way.asking = detour.is_some();
-        detour.or_else(|| self.dialer.route(self.slot))
+        detour.or_else(|| match &self.to {
+            To::Slot(slot) => self.dialer.route(*slot),
+            To::Node(node) => Some(node.clone()),
+        })
     }
 
-    /// Has the next attempt go to `node`, which has `slot`, or has what is asked for this `once`.
-    fn redirect(&self, slot: u16, node: HostPort, once: bool) -> Fault {
+    /// Has the next attempt go to the node that has what is asked for.
+    fn redirect(&self, Redirection { slot, node, once }: Redirection) -> Fault {
         let mut way = self.way();
         way.redirections += 1;
         if way.redirections > MOST_REDIRECTIONS {
@@ -122,8 +140,20 @@ impl Client {
         patience: Patience,
         steps: impl Fn(&Connection) -> Vec<Call> + Send,
     ) -> FaultResult<Answer> {
+        self.ask(To::Slot(slot), deadline, patience, false, steps).await
+    }
+
+    /// [`Client::call`]; if it is `strict`, an error among the replies is an error of any step.
+    async fn ask(
+        &self,
+        to: To,
+        deadline: Moment,
+        patience: Patience,
+        strict: bool,
+        steps: impl Fn(&Connection) -> Vec<Call> + Send,
+    ) -> FaultResult<Answer> {
         let dialer = &self.link.dial;
-        let route = Route { dialer, slot, way: Mutex::default() };
+        let route = Route { dialer, to, way: Mutex::default() };
         let node = || route.next();
         // From then on keys that are still moving are an answer to a caller without patience.
         let known_at = if patience == Patience::Once { self.clock.now() + MOVING } else { Moment::NEVER };
@@ -132,14 +162,14 @@ impl Client {
             let (sent, told) = (self.clock.now(), connection.notified_count());
             let route = &route;
             async move {
-                match self.replies(&connection, &steps, asking).await {
+                match self.replies(&connection, &steps, asking, strict).await {
                     Ok(replies) => {
                         if steps.iter().any(Call::frees) {
                             connection.nudge();
                         }
                         Ok(Answer { replies, connection, sent, told, detour: asking })
                     }
-                    Err(Setback::Redirected { slot, node, once }) => Err(route.redirect(slot, node, once)),
+                    Err(Setback::Redirected(redirection)) => Err(route.redirect(redirection)),
                     Err(Setback::Fault(fault)) => {
                         route.way().redirections = 0;
                         let is_answer = fault.retry == Retry::Again && sent >= known_at;
@@ -159,17 +189,14 @@ impl Client {
     /// The one reply to one step.
     pub(super) async fn one(
         &self,
-        slot: Option<u16>,
+        to: To,
         deadline: Moment,
         patience: Patience,
         step: Call,
     ) -> FaultResult<Value> {
         let steps = move |_: &Connection| vec![step.clone()];
-        match self.call(slot, deadline, patience, steps).await?.replies.into_iter().next() {
-            Some(Value::ServerError(error)) => Err(fault::of(&error)),
-            Some(reply) => Ok(reply),
-            None => Err(fault::nonsense("no reply")),
-        }
+        let answer = self.ask(to, deadline, patience, true, steps).await?;
+        answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))
     }
 
     /// The replies to `steps`; `asking` of a node to which the keys are moving.
@@ -178,11 +205,12 @@ impl Client {
         connection: &Connection,
         steps: &[Call],
         asking: bool,
+        strict: bool,
     ) -> Result<Vec<Value>, Setback> {
         for whole in [false, true] {
             let (bytes, replies) = packed(steps, asking, whole);
             let replies = connection.exchange(bytes, replies).await;
-            if let Some(replies) = self.sorted(connection, steps, asking, replies)? {
+            if let Some(replies) = self.sorted(connection, steps, asking, strict, replies)? {
                 return Ok(replies);
             }
         }
@@ -195,6 +223,7 @@ impl Client {
         connection: &Connection,
         steps: &[Call],
         asking: bool,
+        strict: bool,
         replies: FaultResult<Vec<Value>>,
     ) -> Result<Option<Vec<Value>>, Setback> {
         let each = each(asking);
@@ -203,20 +232,32 @@ impl Client {
         let mut known = true;
         for (step, reply) in steps.iter().zip(&replies) {
             let Value::ServerError(error) = reply else { continue };
-            let script = matches!(step, Call::Script { .. });
+            let script = strict || matches!(step, Call::Script { .. });
+            let once = error.code() == "ASK";
             match error.code() {
                 "NOSCRIPT" => known = false,
-                "MOVED" if self.config.is_cluster() && (script || !asking) => {
-                    return Err(redirection(error.details().unwrap_or_default(), connection, false));
+                "MOVED" | "ASK" if self.config.is_cluster() && (script || !asking && !once) => {
+                    let details = error.details().unwrap_or_default();
+                    let redirection = cluster::redirection(details, once, connection);
+                    return Err(redirection.map_or_else(Setback::Fault, Setback::Redirected));
                 }
-                "ASK" if self.config.is_cluster() && script => {
-                    return Err(redirection(error.details().unwrap_or_default(), connection, true));
-                }
-                _ if script => return Err(Setback::Fault(fault::of(error))),
+                _ if script => return Err(Setback::Fault(self.refusal(error))),
                 _ => {}
             }
         }
         Ok(known.then_some(replies))
+    }
+
+    /// What an error of the service means; in a cluster another node may answer.
+    fn refusal(&self, error: &ServerError) -> Fault {
+        let fault = fault::of(error);
+        let is_of_a_node = fault.kind == ErrorKind::Denied
+            || matches!(error.code(), "LOADING" | "CLUSTERDOWN" | "MASTERDOWN");
+        if !self.config.is_cluster() || !is_of_a_node {
+            return fault;
+        }
+        self.link.dial.forget_routes();
+        fault.helped_by(Retry::OtherServer)
     }
 }
 
@@ -240,55 +281,20 @@ fn packed(steps: &[Call], asking: bool, whole: bool) -> (Vec<u8>, usize) {
 
 enum Setback {
     Fault(Fault),
-    /// Another node has the slot, or has what is asked for this once.
-    Redirected {
-        slot: u16,
-        node: HostPort,
-        once: bool,
-    },
-}
-
-/// What `MOVED 3999 127.0.0.1:6381` says, or `ASK`; an empty host is the one that said it.
-fn redirection(details: &str, from: &Connection, once: bool) -> Setback {
-    let parsed = details.split_once(' ').and_then(|(slot, node)| {
-        let (host, port) = node.rsplit_once(':')?;
-        let own = from.peer().rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
-        let host = if host.is_empty() { own } else { host };
-        Some((slot.parse().ok()?, HostPort { host: host.to_owned(), port: port.parse().ok()? }))
-    });
-    match parsed {
-        Some((slot, node)) => Setback::Redirected { slot, node, once },
-        None => Setback::Fault(fault::nonsense(format!("redirected to {details}"))),
-    }
+    Redirected(Redirection),
 }
 
 impl Client {
-    /// One slot of each node that has any; of a server alone, none in particular.
-    pub(super) async fn slots_of_all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<u16>>> {
+    /// The nodes of a cluster that have slots; of a server alone, none by its place.
+    ///
+    /// Errors: also if those would not be all.
+    pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
         if !self.config.is_cluster() {
             return Ok(vec![None]);
         }
-        let step = Call::command(["CLUSTER", "SLOTS"]);
-        let Value::Array(ranges) = self.one(None, deadline, Patience::Once, step).await? else {
-            return Err(fault::nonsense("no slots"));
-        };
-        let mut found: HashMap<HostPort, u16> = HashMap::new();
-        for range in ranges {
-            let Value::Array(parts) = range else { continue };
-            let [start, _, Value::Array(master), ..] = parts.as_slice() else { continue };
-            let [host, port, ..] = master.as_slice() else { continue };
-            let (host, port) = (dial::text(host), dial::text(port).and_then(|port| port.parse().ok()));
-            let slot = dial::text(start).and_then(|slot| slot.parse().ok());
-            if let (Some(host), Some(port), Some(slot)) = (host, port, slot) {
-                found.entry(HostPort { host, port }).or_insert(slot);
-            }
-        }
-        Ok(found
-            .into_iter()
-            .map(|(node, slot)| {
-                self.link.dial.learn(slot, node);
-                Some(slot)
-            })
-            .collect())
+        let steps = |_: &Connection| vec![Call::command(["CLUSTER", "SLOTS"])];
+        let answer = self.ask(To::Slot(None), deadline, Patience::Once, true, steps).await?;
+        let nodes = cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection)?;
+        Ok(nodes.into_iter().map(Some).collect())
     }
 }

@@ -121,13 +121,30 @@ impl Dial for Dialer {
     }
 }
 
-/// The master of that name that the sentinel at `host` knows.
+/// The master of that name that the sentinel at `host` knows. A sentinel that refuses a client without a login is given
+/// that of the server; one that does not is not shown it.
 async fn master_by(config: &RedisConfig, host: &HostPort, master: &str) -> FaultResult<HostPort> {
     let connection = to_host(config, host).await?;
-    let question = [Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master])];
-    let replies = ask(&connection, &question).await?;
+    let question = Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]);
+    let asked = ask(&connection, std::slice::from_ref(&question)).await;
+    let replies = match (asked, login(config)) {
+        (Err(fault), Some(login)) if fault.kind == ErrorKind::Denied => {
+            let refused = |fault: Fault| match fault.kind {
+                ErrorKind::Denied => refused_login().at(host),
+                _ => fault,
+            };
+            ask(&connection, &[login, question]).await.map_err(refused)?
+        }
+        (asked, _) => asked?,
+    };
     let unknown = || Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}"));
-    replies.first().and_then(address).ok_or_else(unknown)
+    replies.last().and_then(address).ok_or_else(unknown)
+}
+
+fn refused_login() -> Fault {
+    let reason = Reason::from("this sentinel does not accept the user and password of the server");
+    let advice = "give it the same ones, or none (requirepass and ACL SETUSER in its configuration)";
+    Fault::new(ErrorKind::Denied, reason.advising(advice))
 }
 
 async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection> {
@@ -135,15 +152,18 @@ async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection>
     Ok(Connection::over(stream, at.to_string()))
 }
 
+/// Says who this is, if anybody.
+fn login(config: &RedisConfig) -> Option<Call> {
+    let password = config.password.as_ref()?;
+    let user = config.user.as_deref().into_iter();
+    let words = ["AUTH"].into_iter().chain(user).chain([password.reveal()]);
+    Some(Call::Command(words.map(str::to_owned).collect()))
+}
+
 /// Says who this is and chooses the database. Waited for, because what follows a refused login would be done as
 /// the default user, and after a refused choice in database 0.
 async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Connection> {
-    let mut steps = Vec::new();
-    if let Some(password) = &config.password {
-        let user = config.user.as_deref().into_iter();
-        let words = ["AUTH"].into_iter().chain(user).chain([password.reveal()]);
-        steps.push(Call::Command(words.map(str::to_owned).collect()));
-    }
+    let mut steps: Vec<Call> = login(config).into_iter().collect();
     if config.database != 0 {
         steps.push(Call::command(["SELECT", &config.database.to_string()]));
     }

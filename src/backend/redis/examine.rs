@@ -27,6 +27,8 @@ struct Facts {
     /// Whether a sentinel or a cluster may put another server in its place.
     fails_over: bool,
     open_password: Option<String>,
+    /// Why not every node of a cluster can be asked.
+    incomplete: Option<String>,
 }
 
 const RISKS: &[Rule<Facts>] = &[
@@ -53,6 +55,11 @@ const RISKS: &[Rule<Facts>] = &[
         |f| when(!f.info.is("role", "master")?),
         "this server is a replica and takes no locks",
         "use the address of its master",
+    ),
+    Rule::warning(
+        |f| with(f.incomplete.as_ref()?),
+        "not every node of the cluster can be asked: {0}",
+        "see \"dlock man redis\" for the addresses of a cluster's nodes",
     ),
     Rule::warning(
         |f| when(f.fails_over || f.info.number("connected_slaves")? > 0),
@@ -109,6 +116,7 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
         notifies: !matches!(tracking.replies.first(), Some(Value::ServerError(_))),
         fails_over: matches!(config.topology, Topology::Sentinel { .. } | Topology::Cluster(_)),
         open_password: config.open_password().or_else(|| is_open.then(|| peer.to_owned())),
+        incomplete: service.all_nodes(deadline).await.err().map(|fault| fault.reason.to_string()),
         info,
     };
     let server = if facts.info.text("valkey_version").is_some() { "Redis (Valkey)" } else { "Redis" };

@@ -10,6 +10,7 @@
 
 mod claim;
 mod client;
+mod cluster;
 mod config;
 mod connection;
 mod dial;

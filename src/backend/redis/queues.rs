@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::claim::RedisClaim;
-use super::client::Client;
+use super::client::{Client, To};
 use super::connection::Connection;
 use super::dial::{text, value_of};
 use super::fault;
@@ -17,6 +17,7 @@ use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::{Evict, success};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Reason, Request};
+use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 use crate::net::tcp;
@@ -43,20 +44,21 @@ pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<Lo
     names.iter().map(|name| naming.of(name)).collect()
 }
 
-/// The locks whose names `name_of` reads in the keys that match `pattern`, at the node that has `slot`. One may come twice.
+/// The locks whose names `name_of` reads in the keys that match `pattern`, at one node. One may come twice.
 pub(super) async fn scan(
     service: &Client,
     naming: &Naming,
-    slot: Option<u16>,
+    node: Option<HostPort>,
     pattern: &str,
     name_of: fn(&Naming, &str) -> Option<LockName>,
     deadline: Moment,
 ) -> FaultResult<Vec<LockName>> {
+    let node = To::from(node);
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
         let scan = Call::command(["SCAN", &cursor, "MATCH", pattern, "COUNT", AT_ONCE]);
-        let reply = service.one(slot, deadline, Patience::Once, scan).await?;
+        let reply = service.one(node.clone(), deadline, Patience::Once, scan).await?;
         let Value::Array(parts) = &reply else { return Err(fault::nonsense("no keys")) };
         let [next, Value::Array(keys)] = parts.as_slice() else { return Err(fault::nonsense("no keys")) };
         names.extend(keys.iter().filter_map(text).filter_map(|key| name_of(naming, &key)));
@@ -80,7 +82,7 @@ impl Queues {
     ) -> FaultResult<Value> {
         let keys = keys_of(&self.naming, names)?;
         let step = on_queues(command, &keys, id, more);
-        self.service.one(Some(keys[0].slot), deadline, patience, step).await
+        self.service.one(To::Slot(Some(keys[0].slot)), deadline, patience, step).await
     }
 
     /// Whether the claim, or the hold, that `command` is about was there.
@@ -240,9 +242,9 @@ impl Queues {
     /// The names of all locks that have a queue, sorted.
     async fn names(&self, deadline: Moment) -> FaultResult<Vec<LockName>> {
         let mut names = Vec::new();
-        for slot in self.service.slots_of_all_nodes(deadline).await? {
+        for node in self.service.all_nodes(deadline).await? {
             let (pattern, name_of) = (self.naming.queues(), Naming::name_of_queue);
-            names.extend(scan(&self.service, &self.naming, slot, &pattern, name_of, deadline).await?);
+            names.extend(scan(&self.service, &self.naming, node, &pattern, name_of, deadline).await?);
         }
         names.sort();
         names.dedup();
