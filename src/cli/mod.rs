@@ -27,6 +27,7 @@ mod progress;
 pub mod release;
 mod run;
 pub mod settings;
+pub mod shell;
 pub mod source;
 pub mod status;
 pub mod subcommand;
@@ -184,7 +185,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         }
         Invocation::Completions(args) => {
             let shell = args.shell.ok_or_else(|| Failure::usage("SHELL is missing"))?;
-            out.write(&completions::script(shell))?;
+            out.write(completions::script(shell))?;
         }
         Invocation::Man(args) => show_manual(&args, &mut out)?,
         Invocation::Complete(words) => out.write(&completions::answer(&words))?,

@@ -75,7 +75,7 @@ fn completes(shell: &Shell) {
     let mut terminal = interactive(&env, shell);
     // The name of a lock, an option, and a value of an option.
     terminal.press("dlock status dep\t--wi\t--back\tfil\t\n");
-    terminal.expect("held (file");
+    terminal.expect("(file /");
     terminal.expect(holder.claim());
     terminal.expect_prompt();
     // The command's own option.

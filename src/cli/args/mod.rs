@@ -17,6 +17,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Command, ValueHint};
 
 use super::page::Page;
+use super::shell::Shell;
 
 pub use super::subcommand::Subcommand;
 pub use acquire::{AcquireArgs, ClaimArgs};
@@ -100,7 +101,7 @@ pub fn command() -> Command {
 pub struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL", required = true, value_enum)]
-    pub shell: Option<clap_complete::Shell>,
+    pub shell: Option<Shell>,
 }
 
 /// `dlock man`.

@@ -146,7 +146,7 @@ fn every_usage_error_is_one_clear_line() {
         ("run --name x --profile ci true", "--profile: no configuration file has a profile ci"),
         ("run --name x --profile= true", "--profile: no configuration file has a profile without a name"),
         ("list a b", "unexpected argument b"),
-        ("completions tcsh", "SHELL: \"tcsh\" is not one of bash, elvish, fish, powershell, zsh"),
+        ("completions tcsh", "SHELL: \"tcsh\" is not one of bash, zsh, fish"),
         ("runn --name x true", "unknown command runn"),
         ("--backend file run", "unknown option --backend"),
     ] {

@@ -1,0 +1,192 @@
+//! What can follow the words of an unfinished command line, as clap's completion engine reads them.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, FromArgMatches as _, ValueHint};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
+
+use crate::backend::Backend;
+use crate::backend::locator::SERVICES;
+use crate::cli::args::{self, CommonArgs, ConnectionArgs, ListArgs};
+use crate::cli::connect;
+use crate::cli::layers::{Environment, Layers};
+use crate::cli::settings::ListSettings;
+use crate::clock;
+use crate::lock::{Entry, LockName};
+use crate::output::sanitise;
+
+/// How long a service may take to answer: a person waits for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Candidates that stand for what the shell itself completes. No word of a command line has a tab.
+const COMMAND: &str = "\tcommand";
+const FILES: &str = "\tfiles";
+const DIRECTORIES: &str = "\tdirectories";
+
+/// A candidate and its meaning.
+type Candidate = (String, String);
+
+/// Returns the candidates for the end of `words`, those after `dlock`, in the form that the scripts read. Changes nothing anywhere; what
+/// cannot be found out is left out.
+pub fn answer(words: &[String]) -> String {
+    let mut line: Vec<OsString> =
+        std::iter::once("dlock").chain(words.iter().map(String::as_str)).map(Into::into).collect();
+    if line.len() == 1 {
+        line.push(OsString::new());
+    }
+    let (typed, before) =
+        line.split_last().map_or((OsString::new(), &[][..]), |(last, rest)| (last.clone(), rest));
+    let said = args::command().ignore_errors(true).try_get_matches_from(before).unwrap_or_default();
+    let said = said.subcommand().map_or_else(ArgMatches::default, |(_, matches)| matches.clone());
+    let run = said.try_get_raw("argv").ok().flatten().map_or(0, Iterator::count);
+    let at = line.len() - 1;
+    if run > 0 {
+        return format!("command {}\n", at - run);
+    }
+    let mut command =
+        args::command().mut_subcommands(|subcommand| subcommand.mut_args(|arg| with_values(arg, &said)));
+    let found = complete(&mut command, line, at, None).unwrap_or_default();
+    let (mut out, mut shells) = (String::new(), None);
+    for candidate in &found {
+        let word = candidate.get_value().to_string_lossy();
+        if let Some((_, kind)) = word.split_once('\t') {
+            shells = Some(if kind == &COMMAND[1..] { format!("{kind} {at}\n") } else { format!("{kind}\n") });
+        } else if word.starts_with('-') == typed.to_string_lossy().starts_with('-') {
+            // Options are candidates only for a word that begins as one: the engine offers them everywhere.
+            let meaning =
+                candidate.get_help().map(|help| format!("\t{}", help.to_string().replace('\n', " ")));
+            writeln!(out, "{word}{}", meaning.unwrap_or_default()).expect("writing to a String cannot fail");
+        }
+    }
+    match shells {
+        Some(shells) if out.is_empty() => shells,
+        _ => format!("words\n{out}"),
+    }
+}
+
+/// Adds to `arg` the candidates for its values, on a command line that said `said` before.
+fn with_values(arg: Arg, said: &ArgMatches) -> Arg {
+    let said = said.clone();
+    let values: Box<dyn Fn() -> Vec<Candidate> + Send + Sync> = match arg.get_id().as_str() {
+        "name" | "names" | "named" | "starting_with" => Box::new(move || locks(&said).unwrap_or_default()),
+        "claim" => Box::new(move || claims(&said).unwrap_or_default()),
+        "profile" => Box::new(move || profiles(&said).unwrap_or_default()),
+        "backend" => Box::new(|| plain(SERVICES.map(|service| service.name))),
+        "zk_layout" => Box::new(|| plain(["curator", "kazoo"])),
+        _ => match arg.get_value_hint() {
+            ValueHint::CommandWithArguments => Box::new(|| plain([COMMAND])),
+            ValueHint::FilePath => Box::new(|| plain([FILES])),
+            ValueHint::DirPath => Box::new(|| plain([DIRECTORIES])),
+            _ => return arg,
+        },
+    };
+    arg.add(ArgValueCompleter::new(move |typed: &OsStr| {
+        let fits =
+            |(word, _): &Candidate| word.starts_with('\t') || word.starts_with(&*typed.to_string_lossy());
+        let candidate = |(word, meaning): Candidate| {
+            CompletionCandidate::new(word).help((!meaning.is_empty()).then(|| meaning.into()))
+        };
+        values().into_iter().filter(fits).map(candidate).collect()
+    }))
+}
+
+fn plain<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Candidate> {
+    words.into_iter().map(|word| (word.to_owned(), String::new())).collect()
+}
+
+fn profiles(said: &ArgMatches) -> Option<Vec<Candidate>> {
+    let around = Environment::real();
+    let connection = ConnectionArgs { profile: None, ..ConnectionArgs::from_arg_matches(said).ok()? };
+    let layers = Layers::load(&connection, &around).ok()?;
+    Some(plain(layers.profiles()))
+}
+
+/// Asks the service that the command line names, within [`PATIENCE`].
+fn ask<T>(said: &ArgMatches, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
+    let common =
+        CommonArgs { connection: ConnectionArgs::from_arg_matches(said).ok()?, ..CommonArgs::default() };
+    let args = ListArgs { starting_with: None, json: false, common };
+    let settings = ListSettings::resolve(&args, &Environment::real()).ok()?;
+    let backend = connect::open(&settings.viewing.connection).ok()?;
+    connect::run_on(connect::runtime().ok()?, question(&*backend))
+}
+
+fn locks(said: &ArgMatches) -> Option<Vec<Candidate>> {
+    let locks = ask(said, async |backend| backend.list("", clock::now() + PATIENCE).await.ok())?;
+    let count = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
+    let meaning = |holders: usize, waiters: usize| {
+        [count(holders, "holding"), count(waiters, "waiting")]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let named = locks.into_iter();
+    Some(named.map(|lock| (lock.name.to_string(), meaning(lock.holders.len(), lock.waiters.len()))).collect())
+}
+
+fn claims(said: &ArgMatches) -> Option<Vec<Candidate>> {
+    let named = |id: &&str| said.try_get_one::<OsString>(id).ok().flatten();
+    let name: LockName = ["named", "name"].iter().find_map(named)?.to_str()?.parse().ok()?;
+    let status = ask(said, async |backend| backend.inspect(&name, clock::now() + PATIENCE).await.ok())?;
+    let of = |entries: Vec<Entry>, state: &'static str| {
+        entries.into_iter().filter_map(move |entry| Some((entry.claim?.to_string(), meaning(&entry, state))))
+    };
+    Some(of(status.holders, "holds").chain(of(status.waiters, "waits")).collect())
+}
+
+fn meaning(entry: &Entry, state: &str) -> String {
+    let mut text = state.to_owned();
+    for part in [&entry.user, &entry.host, &entry.command, &entry.label].into_iter().flatten() {
+        text.push(' ');
+        text.push_str(&sanitise::text(part));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(words: &[&str]) -> Vec<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        answer(&words).lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_cursor_is_where_clap_would_read_it() {
+        for (words, expected) in [
+            (&["ru"][..], &["words", "run"][..]),
+            (&["run", "--nam"], &["words", "--name"]),
+            (&["run", "--name=x", "--backend=et"], &["words", "--backend=etcd"]),
+            (&["run", "--report="], &["files"]),
+            (&["man", "--dir", ""], &["directories"]),
+            (&["run", "-n", ""], &["command 3"]),
+            (&["run", "-nw", ""], &["words"]),
+            (&["run", "-w5", "--name", "x", "make", "-"], &["command 5"]),
+            (&["run", "--name", "x", "--", ""], &["command 5"]),
+            (&["run", "--name", "x", "--", "-"], &["command 5"]),
+            (&["run", "--name", "x", "make", "--name", ""], &["command 4"]),
+            (&["run", "-c", ""], &["words"]),
+            (&["watch", "a", ""], &["words"]),
+            (&["man", "recip"], &["words", "recipes"]),
+            (&["completions", ""], &["words", "bash", "zsh", "fish"]),
+        ] {
+            assert_eq!(lines(words), expected, "{words:?}");
+        }
+        assert!(lines(&[]).contains(&"status".to_owned()));
+    }
+
+    #[test]
+    fn options_before_the_cursor_are_used() {
+        let words = ["dlock", "break", "--endpoint=redis://a", "-y", "--prefix", "p", "deploy", "--claim"];
+        let matches = args::command().ignore_errors(true).try_get_matches_from(words).expect("ignored");
+        let said = matches.subcommand_matches("break").expect("said");
+        let connection = ConnectionArgs::from_arg_matches(said).expect("all optional");
+        assert_eq!(connection.endpoint, ["redis://a"]);
+        assert_eq!(connection.prefix.as_deref(), Some(OsStr::new("p")));
+        assert_eq!(said.get_one::<OsString>("name").map(OsString::as_os_str), Some(OsStr::new("deploy")));
+    }
+}
