@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::{Party, ServicePlace, sanitise};
+use super::sentence::{cannot_end, cut_short, ended, ends, fate, held_by};
+use super::{Party, ServicePlace, sanitise, unfound};
 use crate::lock::LockName;
+use crate::lock::duration::short;
 
 /// How much a message matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -27,55 +29,141 @@ pub enum Level {
     Verbose,
 }
 
-/// One sentence, with what a program may want to know of it; the variant's name in kebab-case is the `event`
-/// of `--log-format json`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each variant's sentence in `Display` is its documentation")]
-pub enum Message {
-    Failed {
+/// Makes [`Message`] of a table. A row has a level, a variant with its fields, and the sentence made of them; `$at` is the service in
+/// parentheses where the message names one.
+macro_rules! messages {
+    ($at:ident; $($level:ident $variant:ident { $($(#[$meta:meta])* $field:ident: $type:ty),* $(,)? } => $sentence:expr;)*) => {
+        /// One sentence, with what a program may want to know of it; the variant's name in kebab-case is the `event`
+        /// of `--log-format json`.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+        #[serde(tag = "event", rename_all = "kebab-case")]
+        #[expect(missing_docs, reason = "each variant's sentence is its documentation")]
+        pub enum Message {
+            $($variant { $($(#[$meta])* $field: $type),* },)*
+            /// Another message that names the service as well; to programs it is that message.
+            #[serde(untagged)]
+            At(Box<Located>),
+        }
+
+        impl Message {
+            /// How much it matters.
+            pub fn level(&self) -> Level {
+                match self {
+                    Self::At(located) => located.message.level(),
+                    $(Self::$variant { .. } => Level::$level,)*
+                }
+            }
+
+            #[expect(unused_variables, reason = "some fields are for programs alone")]
+            fn sentence(&self, $at: &str) -> String {
+                match self {
+                    Self::At(located) => located.message.sentence(&format!(" ({})", located.service.name())),
+                    $(Self::$variant { $($field),* } => $sentence,)*
+                }
+            }
+        }
+    };
+}
+
+messages! {
+    at;
+
+    Error Failed {
         #[serde(skip)]
         reason: String,
         hint: Option<String>,
-    },
-    Warned {
+    } => reason.clone();
+    Warning Warned {
         #[serde(skip)]
         reason: String,
-    },
-    Waiting {
-        lock: String,
-        holder: Option<Party>,
-        ahead: Option<u32>,
-    },
-    NotReached {
-        lock: String,
-        backend: &'static str,
-        address: String,
-        reason: Option<String>,
-    },
-    Rejoined {
-        lock: String,
-        reason: String,
-    },
-    Acquired {
+    } => reason.clone();
+    Warning Risk {
+        #[serde(skip)]
+        what: String,
+        remedy: Option<String>,
+    } => remedy.as_ref().map_or_else(|| what.clone(), |remedy| format!("{what}; {remedy}"));
+    Warning LinesDropped { count: u64 } => {
+        let lines = if *count == 1 { "line" } else { "lines" };
+        format!("dropped {count} {lines} here, since nobody read standard error")
+    };
+    Warning NotWritten { what: &'static str, path: String, reason: String } =>
+        format!("cannot write the {what} to {path}: {reason}; the exit status is not changed by it");
+    Info PathAsName { lock: String, directory: String, file: String } => format!(
+        "{lock} is taken as a name, not as that file; to lock the file: --endpoint {directory} --name {file}"
+    );
+    Info NoLocks {
+        prefix: String,
+        #[serde(skip)]
+        service: ServicePlace,
+    } => {
+        let starting = if prefix.is_empty() { String::new() } else { format!(" whose name starts with {prefix}") };
+        format!("no lock is held or waited for{starting} ({})", service.looked())
+    };
+
+    Info Waiting { lock: String, holder: Option<Party>, ahead: Option<u32> } => {
+        let place = ahead.filter(|n| *n > 1).map(|n| format!(", {n} ahead")).unwrap_or_default();
+        format!("waiting for {lock}{at}{}{place}", held_by(holder.as_ref()))
+    };
+    Warning NotReached { lock: String, backend: &'static str, address: String, reason: Option<String> } => {
+        let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{backend} at {address} has not answered yet{reason}; still trying to get {lock}")
+    };
+    Warning Rejoined { lock: String, reason: String } =>
+        format!("lost the place in the queue for {lock} ({reason}); rejoined at the end");
+    Verbose Acquired {
         lock: String,
         #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
         waited: Duration,
         token: String,
-    },
-    ShorterTtl {
+    } => format!("acquired {lock}{at} after {}, token {token}", short(*waited));
+    Info ShorterTtl {
         lock: String,
         #[serde(rename = "asked_ms", serialize_with = "milliseconds")]
         asked: Duration,
         #[serde(rename = "granted_ms", serialize_with = "milliseconds")]
         granted: Duration,
         backend: &'static str,
-    },
-    Started {
+    } => format!("the ttl of {lock} is {}, not {}: {backend} grants no more", short(*granted), short(*asked));
+    Busy Busy { lock: String, holder: Option<Party> } => format!("{lock} is busy{at}{}", held_by(holder.as_ref()));
+    Busy WaitRanOut {
         lock: String,
-        pid: i32,
-    },
-    Finished {
+        #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
+        waited: Duration,
+        holder: Option<Party>,
+    } => format!("gave up waiting for {lock}{at} after {}{}", short(*waited), held_by(holder.as_ref()));
+    Busy Superseded { lock: String, by: Party } => format!("left the queue for {lock}: superseded by {by}");
+    Busy PlaceLost { lock: String, reason: String } => format!(
+        "lost the place in the queue for {lock} ({reason}); with --supersede or --replace dlock does not rejoin, since \
+         a newer run may have come"
+    );
+    Error WouldDeadlock { lock: String, reason: String } => format!("waiting for {lock} would never end: {reason}");
+    Info StandsAgain {
+        lock: String,
+        #[serde(rename = "held_ms", serialize_with = "milliseconds_or_null")]
+        held: Option<Duration>,
+        #[serde(rename = "pause_ms", serialize_with = "milliseconds")]
+        pause: Duration,
+    } => {
+        let ended = held.map(|held| format!("the term as leader of {lock} ended after {}; ", short(held)));
+        let later = if pause.is_zero() { String::new() } else { format!(" in {}", short(*pause)) };
+        format!("{}standing again for {lock}{later}", ended.unwrap_or_default())
+    };
+    Verbose Skipped {
+        lock: String,
+        #[serde(rename = "ago_ms", serialize_with = "milliseconds")]
+        ago: Duration,
+        #[serde(rename = "once_per_ms", serialize_with = "milliseconds")]
+        once_per: Duration,
+    } => format!(
+        "not run: a run under {lock} that acquired it {} ago succeeded, and --once-per is {}",
+        short(*ago),
+        short(*once_per)
+    );
+    Verbose Nested { lock: String, claim: String } => format!("running under the outer hold of {lock}, claim {claim}");
+    Info KeptByNested { lock: String } => format!("{lock} stays locked until the runs nested in it have ended");
+
+    Verbose Started { lock: String, pid: i32 } => format!("started the command under {lock}, pid {pid}");
+    Verbose Finished {
         lock: String,
         #[serde(rename = "held_ms", serialize_with = "milliseconds")]
         held: Duration,
@@ -83,101 +171,64 @@ pub enum Message {
         #[serde(skip)]
         outcome: String,
         released: bool,
-    },
-    Busy {
-        lock: String,
-        holder: Option<Party>,
-    },
-    WaitRanOut {
-        lock: String,
-        #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
-        waited: Duration,
-        holder: Option<Party>,
-    },
-    Superseded {
-        lock: String,
-        by: Party,
-    },
-    PlaceLost {
-        lock: String,
-        reason: String,
-    },
-    WouldDeadlock {
-        lock: String,
-        reason: String,
-    },
-    StandsAgain {
-        lock: String,
-        #[serde(rename = "held_ms", serialize_with = "milliseconds_or_null")]
-        held: Option<Duration>,
-        #[serde(rename = "pause_ms", serialize_with = "milliseconds")]
-        pause: Duration,
-    },
-    Lost {
-        lock: String,
-        reason: String,
-        command_ran: bool,
-    },
-    Broken {
-        lock: String,
-        by: Party,
-        command_ran: bool,
-    },
-    Replaced {
-        lock: String,
-        by: Party,
-    },
-    HoldCutShort {
+    } => {
+        let released = if *released { "; the lock was released" } else { "" };
+        format!("the command {outcome} after {} under {lock}{released}", short(*held))
+    };
+    Error Lost { lock: String, reason: String, command_ran: bool } => format!("lost {lock}: {reason}; {}", fate(*command_ran));
+    Error Broken { lock: String, by: Party, command_ran: bool } =>
+        format!("the claim on {lock} was broken by {by}; {}", fate(*command_ran));
+    Error Replaced { lock: String, by: Party } => format!("replaced under {lock} by {by}; the command was ended");
+    Warning HoldCutShort {
         lock: String,
         /// Who broke the claim, if anybody did.
         by: Option<Party>,
         /// Why the lock was lost, if it was.
         reason: Option<String>,
-    },
-    Doubtful {
+    } => cut_short(lock, by.as_ref(), reason.as_deref());
+    Warning Doubtful {
         lock: String,
         reason: String,
         #[serde(rename = "left_ms", serialize_with = "milliseconds")]
         left: Duration,
         #[serde(skip)]
         command_ended: bool,
-    },
-    Risk {
-        #[serde(skip)]
-        what: String,
-        remedy: Option<String>,
-    },
-    MaxRun {
+    } => {
+        let loss = if *command_ended { "the lock will be lost" } else { "the command will be ended" };
+        format!("cannot renew {lock}: {reason}; {loss} in {} unless a renewal succeeds", short(*left))
+    };
+    Error MaxRun {
         lock: String,
         #[serde(rename = "limit_ms", serialize_with = "milliseconds")]
         limit: Duration,
-    },
-    ReleaseFailed {
+    } => format!("the command held {lock} for {} (--max-run) and was ended", short(*limit));
+    Warning ReleaseFailed {
         lock: String,
         reason: String,
         #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
         ends_within: Option<Duration>,
-    },
-    LeaveFailed {
+    } => format!("cannot release {lock}: {reason}; it ends {}", ends(*ends_within));
+    Warning LeaveFailed {
         lock: String,
         reason: String,
         #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
         ends_within: Option<Duration>,
-    },
-    WithdrawalFailed {
+    } => format!("cannot leave the queue for {lock}: {reason}; the place in it ends {}", ends(*ends_within));
+    Warning WithdrawalFailed {
         lock: String,
         reason: String,
         #[serde(rename = "ends_within_ms", serialize_with = "milliseconds_or_null")]
         ends_within: Option<Duration>,
-    },
-    CommandNotFound {
-        command: String,
-    },
-    CannotExecute {
-        command: String,
-        reason: String,
-    },
-    CannotEnd {
+    } => format!(
+        "cannot withdraw the request for {lock}: {reason}; if it was granted, it ends {}",
+        ends(*ends_within)
+    );
+    Error CommandNotFound { command: String } => match command.as_str() {
+        "" => "the command is empty".to_owned(),
+        _ => format!("cannot find the command {command}{}", unfound::advice(command)),
+    };
+    Error CannotExecute { command: String, reason: String } => format!("cannot execute {command}: {reason}");
+    Error CannotEnd {
         /// None if it cannot be told what is left.
         pids: Option<Vec<u32>>,
         /// How many beside those.
@@ -186,55 +237,25 @@ pub enum Message {
         /// Root lacks the capability to signal them.
         #[serde(skip)]
         lacks_kill: bool,
-    },
-    KeeperDied {
+    } => cannot_end(pids.as_deref(), *more, *lease_lost, *lacks_kill);
+    Error KeeperDied {
         lock: String,
         #[serde(skip)]
         surely_ran: bool,
-    },
-    KeeperStopped {
+    } => format!("the process of dlock that renewed {lock} died; {}", ended(*surely_ran));
+    Error KeeperStopped {
         lock: String,
         #[serde(skip)]
         surely_ran: bool,
-    },
-    TreeHidden {
-        reason: String,
-    },
-    Skipped {
-        lock: String,
-        #[serde(rename = "ago_ms", serialize_with = "milliseconds")]
-        ago: Duration,
-        #[serde(rename = "once_per_ms", serialize_with = "milliseconds")]
-        once_per: Duration,
-    },
-    Nested {
-        lock: String,
-        claim: String,
-    },
-    KeptByNested {
-        lock: String,
-    },
-    LinesDropped {
-        count: u64,
-    },
-    NotWritten {
-        what: &'static str,
-        path: String,
-        reason: String,
-    },
-    PathAsName {
-        lock: String,
-        directory: String,
-        file: String,
-    },
-    NoLocks {
-        prefix: String,
-        #[serde(skip)]
-        service: ServicePlace,
-    },
-    /// Another message that names the service as well; to programs it is that message.
-    #[serde(untagged)]
-    At(Box<Located>),
+    } => format!("the process of dlock that renewed {lock} stopped and the lease ran out; {}", ended(*surely_ran));
+    Verbose TreeHidden { reason: String } =>
+        format!("only the command's process group can be ended, not all its descendants: {reason}");
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence(""))
+    }
 }
 
 /// A message and the service that it is about.
@@ -266,51 +287,6 @@ impl Message {
                 Self::At(Box::new(Located { service, message: self }))
             }
             other => other,
-        }
-    }
-
-    /// How much it matters.
-    pub fn level(&self) -> Level {
-        match self {
-            Self::At(located) => located.message.level(),
-            Self::Failed { .. }
-            | Self::WouldDeadlock { .. }
-            | Self::Lost { .. }
-            | Self::Broken { .. }
-            | Self::Replaced { .. }
-            | Self::MaxRun { .. }
-            | Self::CommandNotFound { .. }
-            | Self::CannotExecute { .. }
-            | Self::CannotEnd { .. }
-            | Self::KeeperDied { .. }
-            | Self::KeeperStopped { .. } => Level::Error,
-            Self::Busy { .. }
-            | Self::WaitRanOut { .. }
-            | Self::Superseded { .. }
-            | Self::PlaceLost { .. } => Level::Busy,
-            Self::Warned { .. }
-            | Self::NotReached { .. }
-            | Self::Rejoined { .. }
-            | Self::Risk { .. }
-            | Self::HoldCutShort { .. }
-            | Self::Doubtful { .. }
-            | Self::ReleaseFailed { .. }
-            | Self::LeaveFailed { .. }
-            | Self::WithdrawalFailed { .. }
-            | Self::LinesDropped { .. }
-            | Self::NotWritten { .. } => Level::Warning,
-            Self::Waiting { .. }
-            | Self::ShorterTtl { .. }
-            | Self::NoLocks { .. }
-            | Self::PathAsName { .. }
-            | Self::StandsAgain { .. }
-            | Self::KeptByNested { .. } => Level::Info,
-            Self::Acquired { .. }
-            | Self::Started { .. }
-            | Self::Finished { .. }
-            | Self::TreeHidden { .. }
-            | Self::Skipped { .. }
-            | Self::Nested { .. } => Level::Verbose,
         }
     }
 
