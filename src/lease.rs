@@ -27,10 +27,8 @@ pub struct Window {
     pub begin_until: Moment,
     /// When SIGKILL is due: the deadline; never without a lease.
     pub kill_at: Moment,
-    /// When a guard that is not the keeper must act. With a lease that is within the kill budget, after the keeper.
+    /// When a guard that is not the keeper must act: within the kill budget, after the keeper; never without a lease.
     pub guard_at: Moment,
-    /// Without a lease, how long a keeper that is late then may take on a chance; zero where it has none.
-    pub guard_step: Duration,
 }
 
 /// What the keeper of a lease has to say.
@@ -73,7 +71,7 @@ pub struct LeaseKeeper {
 
 impl LeaseKeeper {
     /// A keeper for `claim`, whose ttl counts from `from`. A claim that the kernel keeps has no ttl; it is looked
-    /// after as often as if it had the one that was asked for, so that a keeper which hangs is noticed there too.
+    /// after as often as if it had the one that was asked for.
     pub fn new(claim: Arc<dyn Claim>, clock: Clock, asked: LeaseRequest, from: Moment) -> Self {
         let mut keeper = Self { claim, clock, asked, from, next: from };
         keeper.next = from + keeper.renew_interval();
@@ -96,13 +94,11 @@ impl LeaseKeeper {
     pub fn window(&self) -> Window {
         let times = self.times();
         if !self.asked.leased {
-            // A renewal is due after a third of the ttl and may take a sixth.
             return Window {
                 terminate_at: Moment::NEVER,
                 begin_until: Moment::NEVER,
                 kill_at: Moment::NEVER,
-                guard_at: self.from + times.ttl * 5 / 8,
-                guard_step: times.ttl / 32,
+                guard_at: Moment::NEVER,
             };
         }
         let kill_at = times.kill_at(self.from);
@@ -112,7 +108,6 @@ impl LeaseKeeper {
             begin_until: self.from + times.ttl.mul_f64(FRESH),
             kill_at,
             guard_at,
-            guard_step: Duration::ZERO,
         }
     }
 
@@ -145,10 +140,6 @@ impl LeaseKeeper {
             }
             Err(error) => {
                 self.next = self.clock.now() + times.ttl / 30;
-                if !self.asked.leased {
-                    // The keeper is at work, and the kernel keeps the lock.
-                    self.from = self.from.max(sent);
-                }
                 RenewalResult::Doubtful(error)
             }
         }
@@ -285,7 +276,6 @@ mod tests {
         let sent = from + Duration::from_secs(10);
         assert_eq!(window.kill_at.since(sent), Duration::from_millis(28_698));
         assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
-        assert_eq!(window.guard_step, Duration::ZERO);
         assert_eq!(window.kill_at.since(window.terminate_at), Duration::from_secs(5));
         assert_eq!(window.begin_until.since(sent), Duration::from_secs(18));
     }
@@ -315,16 +305,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_lease_nothing_ends_and_a_failed_renewal_shows_that_the_keeper_works() {
+    async fn claims_without_a_lease_have_no_deadline() {
         let (mut keeper, ..) = keeper(&[Reply::Fails(Duration::ZERO)]);
         keeper.asked = asked(false);
-        let (before, before_due) = (keeper.window(), keeper.due());
-        assert!(before.terminate_at.is_never() && before.kill_at.is_never());
-        assert!(matches!(keeper.next().await, RenewalResult::Doubtful(_)));
-        let after = keeper.window();
-        assert!(after.terminate_at.is_never() && after.kill_at.is_never());
-        assert_eq!(after.guard_at.since(before.guard_at), Duration::from_secs(10));
-        assert!(before.guard_at.since(before_due) > Duration::ZERO, "a guard that waits for no renewal");
+        for _ in 0..2 {
+            let Window { terminate_at, begin_until, kill_at, guard_at } = keeper.window();
+            assert!([terminate_at, begin_until, kill_at, guard_at].into_iter().all(Moment::is_never));
+            keeper.next().await;
+        }
     }
 
     #[tokio::test(start_paused = true)]

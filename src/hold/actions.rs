@@ -8,10 +8,9 @@ use super::driver::Driver;
 use super::event::{Action, Event};
 use super::job::{Adoption, Notice, Stage};
 use super::plan::WITHDRAWAL;
-use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason};
+use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason, Moment};
 use crate::net::cause;
 use crate::supervise::caller::keep_answer;
-use crate::supervise::chances::CHANCES;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
@@ -20,7 +19,7 @@ use crate::supervise::signals::Signal;
 /// How long a release may take to be confirmed.
 const RELEASE: Duration = Duration::from_secs(5);
 /// How much later than that a keeper that leaves is taken for one that hangs.
-const SLACK: Duration = Duration::from_millis(500);
+const SLACK: Duration = Duration::from_secs(1);
 
 impl Driver<'_> {
     pub(super) async fn perform(&mut self, action: Action) {
@@ -71,15 +70,10 @@ impl Driver<'_> {
         self.entry.enter_again(&self.context, reason);
     }
 
-    /// The lock is held, and the front guards: passes the gate, or asks the front if that cannot be; unless the run turns
-    /// out not to be needed.
+    /// The lock is held: passes the gate, unless the run turns out not to be needed.
     fn ask(&mut self) {
         let context = &mut self.context;
-        let (job, keeper) = (context.job, context.keeper);
-        if let Some(lease) = &self.renewal.lease {
-            keeper.guard_in_steps_of(lease.window().guard_step);
-            keeper.guard_until(lease.window().guard_at);
-        }
+        let job = context.job;
         if let (Some(grant), Some(at)) = (context.machine.grant(), context.machine.held_at()) {
             context.progress.notice(Notice::Held { waited: at.since(job.plan.started), grant });
         }
@@ -98,13 +92,18 @@ impl Driver<'_> {
         }
     }
 
-    /// Passes the gate, or asks the front if that cannot be.
+    /// Passes the gate. Where the front has shut it, a message says why.
     pub(super) fn enter_gate(&mut self) {
-        if self.context.keeper.may_start() {
+        let keeper = self.context.keeper;
+        // A start that hangs is ended, also where no lease runs out.
+        keeper.guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
+        if keeper.pass_gate() {
             self.context.happened(Event::Go);
-        } else {
-            self.context.keeper.tell(ToFront::Held, &[]);
         }
+    }
+
+    fn guard_at(&self) -> Moment {
+        self.renewal.lease.as_ref().map_or(Moment::NEVER, |lease| lease.window().guard_at)
     }
 
     /// Has at hand what the caller is to say, and asks it whether it is still there to take the hold. One that is stopped
@@ -142,6 +141,7 @@ impl Driver<'_> {
             keeper.shared().set_command(pid);
         }
         self.process.started(adoption.process.unwrap_or(0));
+        keeper.guard_until(self.guard_at());
         let anchors = self.launch.take_anchors();
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
@@ -179,6 +179,7 @@ impl Driver<'_> {
     fn command_started(&mut self, spawned: Spawned) {
         let anchors = self.launch.take_anchors();
         let keeper = self.context.keeper;
+        keeper.guard_until(self.guard_at());
         let mut ender = keeper.ender();
         ender.started(spawned.handle);
         let handle = ender.handle().map(AsFd::as_fd);
@@ -223,10 +224,7 @@ impl Driver<'_> {
             _ => RELEASE,
         };
         let deadline = context.now() + patience;
-        // There is no command left to guard, so nothing is lost by a keeper that is late. A release may take its time, but not for
-        // ever.
-        let step = self.renewal.lease.as_ref().map(|lease| lease.window().guard_step);
-        keeper.guard_in_steps_of(step.map_or(CHANCES.1, |step| step.max(CHANCES.1)));
+        // A release may take its time, but not for ever.
         keeper.guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {

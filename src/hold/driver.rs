@@ -185,7 +185,6 @@ impl Driver<'_> {
 
     fn heard(&mut self, heard: Option<ToKeeper>) -> Event {
         match heard {
-            Some(ToKeeper::Go) => Event::Go,
             Some(ToKeeper::Signal { signal, stops, .. })
                 if self.process.is_overtaken(signal, stops, &mut self.context, &self.marks) =>
             {

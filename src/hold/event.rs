@@ -19,7 +19,7 @@ pub enum Event {
     State(ClaimState),
     /// A run that acquired so long ago was successful, asked under the lock.
     Unneeded(Duration),
-    /// The front guards: the command may start.
+    /// The gate is passed: the command may start.
     Go,
     /// A signal came.
     Signal {
@@ -61,7 +61,7 @@ pub enum Action {
     Enter,
     /// Enter the queue again, with a new claim, at its end: the old one was lost for this reason.
     EnterAgain(LossReason),
-    /// Ask the front whether the command may start.
+    /// Pass the gate before the command.
     Ask,
     /// Start the command.
     Spawn,

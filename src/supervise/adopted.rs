@@ -1,31 +1,24 @@
 //! A process that was there before dlock, and that dlock ends as it would end a command of its own.
 
 use std::io;
-use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, pidfd_send_signal, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal, test_kill_process};
 
 use tokio::io::unix::AsyncFd;
 
-use super::descent::Layout;
-use super::process_table::{Process, ProcessTable};
+use super::process_table::ProcessTable;
 use super::signals::Signal;
 use super::unlisted::Unlisted;
 use super::{sys, wait};
 use crate::fd;
-
-/// How often the layout of a process is looked for that is just executing a program.
-const LAYOUT_LOOKS: u32 = 500;
 
 /// One process, whoever gets its number after it. See the module.
 #[derive(Debug)]
 pub struct Adopted {
     pid: i32,
     handle: OwnedFd,
-    /// By which its forks are known, if the kernel gives each program another one.
-    layout: Option<Layout>,
     /// Its session.
     session: Option<i32>,
     /// Those of its session that /proc hides, where it hides any.
@@ -56,7 +49,7 @@ impl Adopted {
             Err(error) => return Err(Unfit::System(error.into())),
         };
         let session = sys::session_of(pid);
-        let mut adopted = Self { pid, handle, layout: None, session, unlisted: None };
+        let mut adopted = Self { pid, handle, session, unlisted: None };
         let may_signal = test_kill_process(number);
         // As long as it has not ended the number is its own.
         if adopted.has_ended() {
@@ -72,7 +65,6 @@ impl Adopted {
             Ok(Err(hidden)) => return Err(Unfit::Hidden(hidden.to_string())),
             Err(error) => return Err(Unfit::System(error)),
         };
-        adopted.layout = adopted.find_layout(&table)?;
         let unseen =
             |error| Unfit::Hidden(format!("it cannot be told whether /proc hides processes ({error})"));
         adopted.unlisted =
@@ -80,44 +72,15 @@ impl Adopted {
         Ok(adopted)
     }
 
-    /// By which its forks can be known; nothing where every program is at the same place, where this process may not ask, or
-    /// where it is a fork itself: whoever it was forked from, and all forks of that one, are at the same place.
-    fn find_layout(&self, table: &ProcessTable) -> Result<Option<Layout>, Unfit> {
-        let hidden = |errno| Unfit::Hidden(format!("its memory cannot be seen ({})", io::Error::from(errno)));
-        for _ in 0..LAYOUT_LOOKS {
-            let (layout, own) = (table.layout(self.pid), table.layout(getpid().as_raw_nonzero().get()));
-            let is_fork = table.look(self.pid).map(|found| found.is_some_and(Process::is_fork));
-            let may_ask = if layout == Ok(None) { table.may_ask(self.pid) } else { Ok(true) };
-            // Only then was the number its own.
-            if self.has_ended() {
-                return Err(Unfit::Gone);
-            }
-            if let (Some(layout), Some(own)) = (layout.map_err(hidden)?, own.map_err(hidden)?) {
-                let tells = layout.is_by_chance(&own) && !is_fork.map_err(hidden)?;
-                return Ok(tells.then_some(layout));
-            }
-            if !may_ask.map_err(hidden)? {
-                return Ok(None);
-            }
-            wait::pause(Duration::from_millis(1));
-        }
-        Err(hidden(Errno::AGAIN))
-    }
-
     /// The same for a process that is to be forked from this one.
     pub fn again(&self) -> io::Result<Self> {
-        let Self { pid, layout, session, ref unlisted, ref handle } = *self;
-        Ok(Self { pid, handle: handle.try_clone()?, layout, session, unlisted: unlisted.clone() })
+        let Self { pid, session, ref unlisted, ref handle } = *self;
+        Ok(Self { pid, handle: handle.try_clone()?, session, unlisted: unlisted.clone() })
     }
 
     /// Its number, which is somebody else's once it has ended.
     pub fn pid(&self) -> i32 {
         self.pid
-    }
-
-    /// By which its forks are known, if they can be.
-    pub fn layout(&self) -> Option<Layout> {
-        self.layout
     }
 
     /// The session that it was in when it was adopted.

@@ -20,8 +20,6 @@ use super::wait;
 /// From the front to the keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToKeeper {
-    /// The front guards the hold: the command may start.
-    Go,
     /// This signal came. `everybody` has it already: the terminal sent it to the whole foreground group.
     Signal {
         /// Which.
@@ -39,8 +37,8 @@ pub enum ToKeeper {
 /// From the keeper to the front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToFront {
-    /// The lock is held; may the command start? Asked of a front that seemed stopped.
-    Held,
+    /// The guard instant has been set, and counts from now on.
+    Guard,
     /// The command runs and has the standard streams and whatever else was inherited. Comes with the descriptors
     /// that carry the hold, before them a handle on the command if `handle` says so.
     Started {
@@ -142,11 +140,10 @@ impl Channel {
     /// Tells the keeper.
     pub fn tell_keeper(&self, message: ToKeeper) -> io::Result<()> {
         let bytes = match message {
-            ToKeeper::Go => frame(1, 0, 0),
             ToKeeper::Signal { signal, everybody, stops } => {
-                frame(2, u8::from(everybody) | stops << 1, signal.number())
+                frame(1, u8::from(everybody) | stops << 1, signal.number())
             }
-            ToKeeper::Suspend => frame(3, 0, 0),
+            ToKeeper::Suspend => frame(2, 0, 0),
         };
         send(&self.0, bytes, &[])
     }
@@ -154,7 +151,7 @@ impl Channel {
     /// Tells the front.
     pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = match message {
-            ToFront::Held => frame(1, 0, 0),
+            ToFront::Guard => frame(1, 0, 0),
             ToFront::Stopped { pid } => frame(2, 0, pid),
             ToFront::Done(ExitStatus::Exited(status)) => frame(3, status, 0),
             ToFront::Done(ExitStatus::Signaled(signal)) => frame(3, 0, signal.number()),
@@ -170,12 +167,11 @@ impl Channel {
     pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
         let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
         match kind {
-            1 => Ok(Some(ToKeeper::Go)),
-            2 => {
+            1 => {
                 let (everybody, stops) = (small & 1 != 0, small >> 1);
                 Ok(Some(ToKeeper::Signal { signal: known(large)?, everybody, stops }))
             }
-            3 => Ok(Some(ToKeeper::Suspend)),
+            2 => Ok(Some(ToKeeper::Suspend)),
             _ => Err(garbled()),
         }
     }
@@ -184,7 +180,7 @@ impl Channel {
     pub fn heard_by_front(&self) -> io::Result<Option<(ToFront, Vec<OwnedFd>)>> {
         let Some(([kind, small, large @ ..], descriptors)) = receive(&self.0)? else { return Ok(None) };
         let message = match (kind, i32::from_ne_bytes(large)) {
-            (1, _) => ToFront::Held,
+            (1, _) => ToFront::Guard,
             (2, pid) => ToFront::Stopped { pid },
             (3, 0) => ToFront::Done(ExitStatus::Exited(small)),
             (3, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
@@ -225,7 +221,7 @@ mod tests {
     #[test]
     fn a_last_word_is_heard_though_ours_was_not() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
-        front.tell_keeper(ToKeeper::Go).expect("room for a message");
+        front.tell_keeper(ToKeeper::Suspend).expect("room for a message");
         Channel::tell_front(&keeper.0, ToFront::Suspended, &[]).expect("room for a message");
         drop(keeper);
         let heard = front.heard_by_front().expect("a message").map(|(message, _)| message);
@@ -237,12 +233,12 @@ mod tests {
     fn what_is_said_is_heard() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
         let signal = |stops| ToKeeper::Signal { signal: Signal::TERM, everybody: stops == 0, stops };
-        for message in [ToKeeper::Go, signal(0), signal(127), ToKeeper::Suspend] {
+        for message in [signal(0), signal(127), ToKeeper::Suspend] {
             front.tell_keeper(message).expect("room for a message");
             assert_eq!(Channel::heard_by_keeper(&keeper.0).expect("a message"), Some(message));
         }
         for message in [
-            ToFront::Held,
+            ToFront::Guard,
             ToFront::Started { handle: true },
             ToFront::Stopped { pid: 4_194_304 },
             ToFront::Done(ExitStatus::Exited(255)),

@@ -130,12 +130,6 @@ impl Ender {
         table.look(pid).ok().flatten().map(Process::is_stopped)
     }
 
-    /// Whether `pid`, which holds all signals back until it reads them, is not stopped and has read every ending one that
-    /// was sent so far; `None` as above.
-    pub fn has_read_ending_signals(&self, pid: i32) -> Option<bool> {
-        self.table.as_ref().ok()?.has_taken(pid, Signal::all_ending()).ok().flatten()
-    }
-
     /// Whether `pid` is stopped, or catches the signal `stop`; `None` as above.
     pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Option<bool> {
         self.table.as_ref().ok()?.acts_on_stop(pid, stop).ok().flatten()

@@ -1,9 +1,7 @@
 //! The ender of a process that is no child of dlock's.
 //!
-//! The tree is that process, its descendants, whatever carries the claim in the environment that it was started with, and
-//! whatever was forked from that process and has executed no other program, such as the subshells of a script: the
-//! kernel tells nobody but their parents of orphans, so those are found by what they inherited. It is
-//! *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
+//! The tree is that process, its descendants, and whatever carries the claim in the environment that it was started with: the
+//! kernel tells nobody but their parents of orphans, so those are found by what they inherited. It is *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
 //! for it, and when it has been released, nothing belongs to it.
 
 use rustix::fd::OwnedFd;
@@ -51,9 +49,8 @@ impl Ender {
     /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
     pub(super) fn find_adopted(&mut self) -> bool {
         let Some(claim) = self.shared.abandoned().map(format_digits) else { return false };
-        let adopted = self.adopted.as_ref();
-        let (layout, session) = (adopted.and_then(Adopted::layout), adopted.and_then(Adopted::session));
-        let descent = Descent { claim, layout, session, reaper: self.reaper() };
+        let session = self.adopted.as_ref().and_then(Adopted::session);
+        let descent = Descent { claim, session, reaper: self.reaper() };
         self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))
     }
 

@@ -131,7 +131,6 @@ impl Front {
                     duty(KeeperSetup {
                         channel: keepers_end,
                         shared: self.shared,
-                        timer: &self.timer,
                         ender: self.ender.hand_over(),
                         start: &self.start,
                     });
@@ -174,7 +173,7 @@ impl Front {
                 step = step.or_else(|| self.act(watch));
             }
             match step.or_else(|| self.take_signals(watch, patience)) {
-                Step::Continue => self.answer(watch),
+                Step::Continue => {}
                 Step::End(end) => return Some(end),
                 Step::Again => return None,
             }
@@ -198,25 +197,19 @@ impl Front {
     }
 
     fn arm(&self, watch: &Watch) -> Result<(), rustix::io::Errno> {
-        loop {
-            let passed = self.shared.has_passed();
-            set_timer(&self.timer, self.deadline(watch, passed))?;
-            // The keeper sets the same timer when it passes the gate; that must not be undone here.
-            if self.shared.has_passed() == passed {
-                return Ok(());
-            }
-        }
+        set_timer(&self.timer, self.deadline(watch))
     }
 
-    fn deadline(&self, watch: &Watch, passed: bool) -> Moment {
-        if passed && watch.last_word.is_none() { self.shared.guard_until() } else { watch.act_by }
+    fn deadline(&self, watch: &Watch) -> Moment {
+        let guards = self.shared.has_passed() && watch.last_word.is_none();
+        if guards { self.shared.guard_until() } else { watch.act_by }
     }
 
     fn is_late(&self, watch: &Watch) -> bool {
-        now() >= self.deadline(watch, self.shared.has_passed())
+        now() >= self.deadline(watch)
     }
 
-    fn hear(&mut self, watch: &mut Watch) -> Step {
+    pub(super) fn hear(&mut self, watch: &mut Watch) -> Step {
         loop {
             match watch.channel.heard_by_front() {
                 Ok(Some((message, descriptors))) => self.heard(watch, message, descriptors),
@@ -238,7 +231,8 @@ impl Front {
 
     fn heard(&mut self, watch: &mut Watch, message: ToFront, descriptors: Vec<OwnedFd>) {
         match message {
-            ToFront::Held => watch.asked = true,
+            // What woke this process: the timer is set again before it waits.
+            ToFront::Guard => {}
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
             // The keeper stops this process by a signal that comes behind this.
             ToFront::Stopped { pid } => watch.followed = Some(pid),
@@ -249,14 +243,6 @@ impl Front {
                 Self::last_word(watch, LastWord::Again(pause));
             }
             ToFront::Suspended => Self::last_word(watch, LastWord::Suspended),
-        }
-    }
-
-    /// Lets the command start, if the keeper asks. Only after all signals that have come before: one that ends the wait shuts
-    /// the gate.
-    fn answer(&self, watch: &mut Watch) {
-        if std::mem::take(&mut watch.asked) && watch.last_word.is_none() && self.shared.pass() {
-            drop(watch.channel.tell_keeper(ToKeeper::Go));
         }
     }
 

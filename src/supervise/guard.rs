@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::chances::CHANCES;
 use super::exit_status::ExitStatus;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
 use super::front::Front;
@@ -14,9 +13,10 @@ use crate::clock::now;
 
 /// How long a keeper that has closed its end may take to say why and end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a keeper may take to leave the queue after an ending signal: the time a release may take and, with the
-/// chances below, a second.
-const LEAVING: Duration = Duration::from_millis(5_200);
+/// How long a keeper may take to leave the queue after an ending signal: the time a release may take, and a second.
+const LEAVING: Duration = Duration::from_secs(6);
+/// How long a keeper that is late may take to end, where nothing is held: it may have stood still with this process.
+const LATE: Duration = Duration::from_millis(800);
 
 impl Front {
     /// From now on the keeper has only so long to leave the queue.
@@ -65,16 +65,17 @@ impl Front {
         if watch.last_word.is_some() {
             self.keeper_ended(watch)
         } else if self.shared.has_passed() {
-            if watch.late.give(&self.shared) {
-                return Step::Continue;
-            }
             self.keeper_failed(watch, Some(WhyFailed::Stalled))
-        } else if let Some(left) = watch.chances.checked_sub(1) {
-            // Nothing is held, and a keeper that is only late leaves the queue itself.
-            (watch.chances, watch.act_by) = (left, now() + CHANCES.1);
-            Step::Continue
+        } else if self.shared.shut() {
+            watch.died = wait::end_within(watch.keeper, LATE).map(WhyFailed::of);
+            match self.hear(watch) {
+                Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
+                Step::Continue => self.keeper_failed(watch, Some(watch.fault)),
+                step => step,
+            }
         } else {
-            self.keeper_failed(watch, Some(watch.fault))
+            // It has just passed the gate.
+            Step::Continue
         }
     }
 

@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
-use crate::clock::{now, set_timer};
+use crate::clock::now;
 use crate::fd;
 use crate::lock::Moment;
 
@@ -30,8 +30,6 @@ pub struct KeeperSetup<'a> {
     pub channel: Channel,
     /// What it shares with the front.
     pub shared: Shared,
-    /// The front's timer.
-    pub timer: &'a OwnedFd,
     /// Its ender, made of the front's.
     pub ender: io::Result<Ender>,
     /// What dlock was started with.
@@ -46,7 +44,6 @@ pub struct Keeper<'a> {
     /// The shell of a job on a terminal.
     shell: Option<AsyncFd<OwnedFd>>,
     shared: Shared,
-    timer: &'a OwnedFd,
     ender: RefCell<Ender>,
     /// What dlock was started with.
     pub start: &'a Start,
@@ -73,7 +70,6 @@ impl<'a> Keeper<'a> {
             channel: fd::watch(setup.channel.into())?,
             children,
             shared: setup.shared,
-            timer: setup.timer,
             ender: RefCell::new(setup.ender?),
             start: setup.start,
         })
@@ -112,16 +108,8 @@ impl<'a> Keeper<'a> {
 
     /// Has the front end the tree at once, in the place of this process.
     pub fn hand_to_front(&self) {
-        let at = now();
-        self.shared.set_guard_until(at);
-        // If it cannot be set, the front acts at the instant that was published before.
-        let _ = set_timer(self.timer, at);
-    }
-
-    /// Publishes how long this process may take on each of its chances when that instant has passed; zero where the
-    /// lock would be lost then. See [`super::chances`].
-    pub fn guard_in_steps_of(&self, length: Duration) {
-        self.shared.set_guard_step(length);
+        self.shared.set_guard_until(now());
+        self.tell(ToFront::Guard, &[]);
     }
 
     /// Publishes how the command ended, should this process not live to tell it.
@@ -144,16 +132,12 @@ impl<'a> Keeper<'a> {
         &self.shared
     }
 
-    /// Whether the command may start now: the front is not stopped and has not been told to end, nor is it just being told.
-    /// If not, or if that cannot be told, the front says what is to be done, once it can.
-    pub fn may_start(&self) -> bool {
-        let clear = self.ender().has_read_ending_signals(self.start.front_pid) == Some(true);
-        let passed = clear && self.shared.pass();
+    /// Passes the gate, unless the front has shut it; whether it is passed. The front guards from then on, also a keeper that hangs
+    /// while it starts the command.
+    pub fn pass_gate(&self) -> bool {
+        let passed = self.shared.pass();
         if passed {
-            // The front need not wake for this: its timer is the same object here. It looks at the gate again
-            // after setting it itself, so that it does not undo this. Should it fail, the front sets it when
-            // it hears that the command has started.
-            let _ = set_timer(self.timer, self.shared.guard_until());
+            self.tell(ToFront::Guard, &[]);
         }
         passed
     }

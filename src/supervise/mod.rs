@@ -13,7 +13,6 @@ pub mod adopted;
 pub mod ancestry;
 pub mod caller;
 mod carrier;
-pub mod chances;
 pub mod channel;
 pub mod command;
 pub mod descent;

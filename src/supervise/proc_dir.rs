@@ -13,8 +13,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::carrier::Reader;
-use super::descent::{Descent, Layout, Memory};
-use super::proc_files::{Process, number, parse, parse_acts_on_stop, parse_has_taken, parse_memory};
+use super::proc_files::{Process, number, parse, parse_acts_on_stop, parse_environment};
 use crate::clock::now;
 
 /// How long a wait for the end of a process is at most before it is looked at again.
@@ -81,37 +80,9 @@ impl Directory {
         self.read_stat(pid, &mut [0; 512], |text| parse(pid, text))
     }
 
-    /// The memory of `pid`; `None` if it has none at this moment, or may not be asked.
-    fn memory(&self, pid: i32) -> Result<Option<Memory>, Errno> {
-        let memory = self.read_stat(pid, &mut [0; 1536], parse_memory)?;
-        Ok(memory.filter(Memory::is_complete))
-    }
-
-    /// As [`super::process_table::ProcessTable::layout`].
-    pub(super) fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
-        Ok(self.any_thread(pid, |thread| self.memory(thread))?.map(|memory| memory.layout))
-    }
-
     /// As [`super::process_table::ProcessTable::acts_on_stop`].
     pub(super) fn acts_on_stop(&self, pid: i32, stop: i32) -> Result<Option<bool>, Errno> {
         self.read_stat(pid, &mut [0; 1024], |text| parse_acts_on_stop(text, stop))
-    }
-
-    /// As [`super::process_table::ProcessTable::has_taken`].
-    pub(super) fn has_taken(&self, pid: i32, signals: u64) -> Result<Option<bool>, Errno> {
-        // Up to the signals, and with them groups: 250 of them have room. Who has more is asked instead.
-        self.read_file(pid, "status", &mut [0; 4096], |text| parse_has_taken(text, signals))
-    }
-
-    /// As [`super::process_table::ProcessTable::may_ask`].
-    pub(super) fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
-        let opened = self.file(pid, "environ", OFlags::empty()).map(drop);
-        self.restore();
-        match opened {
-            Ok(()) | Err(Errno::NOENT | Errno::SRCH) => Ok(true),
-            Err(Errno::ACCESS | Errno::PERM) => Ok(false),
-            Err(errno) => Err(errno),
-        }
     }
 
     /// What `parse` finds in /proc/PID/stat, of which `room` takes the beginning.
@@ -121,18 +92,7 @@ impl Directory {
         room: &mut [u8],
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>, Errno> {
-        self.read_file(pid, "stat", room, parse)
-    }
-
-    /// The same of another file of that process.
-    fn read_file<T>(
-        &self,
-        pid: i32,
-        name: &str,
-        room: &mut [u8],
-        parse: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<Option<T>, Errno> {
-        let file = match self.file(pid, name, OFlags::empty()) {
+        let file = match self.file(pid, "stat", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
@@ -146,23 +106,23 @@ impl Directory {
         }
     }
 
-    /// Whether a process descends as `descent` says: by the environment that it was started with, or as a fork. `None` if it
+    /// Whether a process has `claim` in the environment that it was started with. `None` if it
     /// cannot be told at this moment: a process loses its memory on its way out, and has no environment while it executes a
     /// program. Errors: `ACCESS` or `PERM` if this process may not ask that one, which may have executed a set-uid program.
     ///
     /// All threads share one memory; that of a first thread that has ended cannot be read.
-    pub(super) fn descends(&self, process: Process, descent: &Descent) -> Result<Option<bool>, Errno> {
+    pub(super) fn carries(&self, process: Process, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
         if process.is_of_kernel() {
             return Ok(Some(false));
         }
-        if let Some(descends) = self.thread_descends(process.pid, process, descent)? {
-            return Ok(Some(descends));
+        if let Some(carries) = self.thread_carries(process.pid, claim)? {
+            return Ok(Some(carries));
         }
         match self.stat(process.pid)? {
             Some(now) if now.born != process.born || now.has_ended() => Ok(Some(false)),
             None => Ok(Some(false)),
             Some(now) if now.is_exiting() => {
-                self.any_thread(process.pid, |thread| self.thread_descends(thread, process, descent))
+                self.any_thread(process.pid, |thread| self.thread_carries(thread, claim))
             }
             Some(_) => Ok(None),
         }
@@ -221,34 +181,19 @@ impl Directory {
         found
     }
 
-    /// The same of one thread of `process`.
-    fn thread_descends(
-        &self,
-        thread: i32,
-        process: Process,
-        descent: &Descent,
-    ) -> Result<Option<bool>, Errno> {
-        // The memory first: a fork that executes a program meanwhile is known by the environment of that.
-        let fork = match descent.layout {
-            Some(layout) if process.is_fork() => self.memory(thread)?.map(|memory| memory.layout == layout),
-            _ => Some(false),
-        };
-        if fork == Some(true) {
-            return Ok(fork);
+    /// The same of one thread.
+    fn thread_carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+        let found = self.environment_has(thread, claim)?;
+        if found.is_some() {
+            return Ok(found);
         }
-        match self.carries(thread, &descent.claim) {
-            Ok(Some(false)) => Ok(fork),
-            // Either there is none, or it could not be read just then.
-            Ok(None) => {
-                let memory = self.memory(thread)?.filter(Memory::has_no_environment);
-                Ok(memory.and(fork))
-            }
-            carries => carries,
-        }
+        // Either there is none, or it could not be read just then: the kernel lays out its end last.
+        let bounds = self.read_stat(thread, &mut [0; 1536], parse_environment)?;
+        Ok(bounds.filter(|(begin, end)| begin == end && *end != 0).map(|_| false))
     }
 
     /// Whether the environment that one thread was started with has `claim`; `None` if there is nothing in it.
-    fn carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+    fn environment_has(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
         let file = match self.file(thread, "environ", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,

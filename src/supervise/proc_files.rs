@@ -2,8 +2,6 @@
 
 use std::str::FromStr;
 
-use super::descent::{Layout, Memory};
-
 /// One living process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Process {
@@ -45,11 +43,6 @@ impl Process {
         self.flags & PF_EXITING != 0
     }
 
-    /// Whether it has executed no program since it was forked.
-    pub(super) fn is_fork(self) -> bool {
-        self.flags & PF_FORKNOEXEC != 0
-    }
-
     pub(super) fn is_of_kernel(self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
@@ -64,10 +57,8 @@ pub(super) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, of one that was forked and has not
-/// executed anything, and of one that is its own.
+/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, and of one that is its own.
 const PF_EXITING: u32 = 0x4;
-const PF_FORKNOEXEC: u32 = 0x40;
 const PF_KTHREAD: u32 = 0x20_0000;
 
 /// Fields 3 to 6, 9, 20 and 22 of /proc/PID/stat.
@@ -90,22 +81,10 @@ pub(super) fn parse_acts_on_stop(text: &[u8], stop: i32) -> Option<bool> {
     Some(is_stopped || caught & 1 << (stop - 1) != 0)
 }
 
-/// By two lines of /proc/PID/status.
-pub(super) fn parse_has_taken(text: &[u8], signals: u64) -> Option<bool> {
-    let line = |name: &[u8]| text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(name));
-    let state = *line(b"State:\t")?.first()?;
-    let pending = std::str::from_utf8(line(b"ShdPnd:\t")?.get(..16)?).ok()?;
-    let pending = u64::from_str_radix(pending, 16).ok()?;
-    Some(!matches!(state, b'T' | b't') && pending & signals == 0)
-}
-
-/// Fields 26 to 28, 50 and 51.
-pub(super) fn parse_memory(text: &[u8]) -> Option<Memory> {
+/// Fields 50 and 51: where the environment that the program was started with begins and ends; zero without a program.
+pub(super) fn parse_environment(text: &[u8]) -> Option<(u64, u64)> {
     let mut fields = fields_from_state(text)?;
-    let code = (number(fields.nth(23)?)?, number(fields.next()?)?);
-    let stack = number(fields.next()?)?;
-    let (environment, top) = (number(fields.nth(21)?)?, number(fields.next()?)?);
-    Some(Memory { layout: Layout { code, stack, top }, environment })
+    Some((number(fields.nth(47)?)?, number(fields.next()?)?))
 }
 
 /// The third and all further ones; the name before them may contain anything.
@@ -131,25 +110,8 @@ mod tests {
     #[test]
     fn the_environment_of_this_process_has_two_ends() {
         let text = std::fs::read("/proc/self/stat").expect("a /proc");
-        let memory = parse_memory(&text).expect("as many fields");
+        let (begin, end) = parse_environment(&text).expect("as many fields");
         let length = std::fs::read("/proc/self/environ").expect("a /proc").len();
-        assert_eq!(usize::try_from(memory.layout.top - memory.environment), Ok(length));
-        assert!(memory.is_complete());
-    }
-
-    #[test]
-    fn what_is_on_its_way_to_a_process_is_not_taken() {
-        let term = 1 << (libc::SIGTERM - 1);
-        let status = |state: &str, pending: &str| {
-            format!("Name:\tx\nState:\t{state}\nGroups:\t0 \nSigPnd:\t0000000000000000\nShdPnd:\t{pending}\n")
-        };
-        let taken = |text: String| parse_has_taken(text.as_bytes(), term);
-        assert_eq!(taken(status("S (sleeping)", "0000000000000000")), Some(true));
-        assert_eq!(taken(status("S (sleeping)", "0000000000010000")), Some(true), "SIGCHLD");
-        assert_eq!(taken(status("S (sleeping)", "0000000000004000")), Some(false));
-        assert_eq!(taken(status("T (stopped)", "0000000000000000")), Some(false));
-        assert_eq!(taken(status("S (sleeping)", "00000000000")), None, "cut off");
-        let own = std::fs::read("/proc/self/status").expect("a /proc");
-        assert_eq!(parse_has_taken(&own, term), Some(true));
+        assert_eq!(usize::try_from(end - begin), Ok(length));
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-use super::descent::{Descent, Layout};
+use super::descent::Descent;
 use super::proc_dir::Directory;
 pub use super::proc_files::Process;
 use super::proc_files::number;
@@ -85,16 +85,6 @@ impl ProcessTable {
         self.members.clear();
     }
 
-    /// Where the program of `pid` is in its memory; `None` if it has none now, as it ends or executes one, or may not be asked.
-    pub fn layout(&self, pid: i32) -> Result<Option<Layout>, Errno> {
-        self.directory.layout(pid)
-    }
-
-    /// Whether `pid` may be asked for its memory and environment. An error means that it cannot be told.
-    pub fn may_ask(&self, pid: i32) -> Result<bool, Errno> {
-        self.directory.may_ask(pid)
-    }
-
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
     pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
         self.directory.stat(pid)
@@ -103,12 +93,6 @@ impl ProcessTable {
     /// Whether `pid` is stopped, or catches the signal `stop`; `None` if there is no such process.
     pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Result<Option<bool>, Errno> {
         self.directory.acts_on_stop(pid, stop.number())
-    }
-
-    /// Whether `pid` is not stopped, and none of `signals` is on its way to it, which has them all held back; `None` if there
-    /// is no such process.
-    pub fn has_taken(&self, pid: i32, signals: u64) -> Result<Option<bool>, Errno> {
-        self.directory.has_taken(pid, signals)
     }
 
     /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
@@ -175,8 +159,8 @@ impl ProcessTable {
                 return Ok(false);
             }
             loop {
-                match directory.descends(process, descent) {
-                    Ok(Some(descends)) => return Ok(descends),
+                match directory.carries(process, &descent.claim) {
+                    Ok(Some(carries)) => return Ok(carries),
                     Ok(None) => directory.await_end(process, &patience)?,
                     Err(Errno::ACCESS | Errno::PERM) => {
                         if may_be_orphan(process, descent) {
@@ -395,7 +379,7 @@ mod tests {
     }
 
     const fn descent(claim: &[u8; 32]) -> Descent {
-        Descent { claim: *claim, layout: None, session: None, reaper: None }
+        Descent { claim: *claim, session: None, reaper: None }
     }
 
     #[test]

@@ -35,7 +35,6 @@ impl StopCount {
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
     guard: &'static AtomicU64,
-    guard_step: &'static AtomicU64,
     gate: &'static AtomicU64,
     outcome: &'static AtomicU64,
     abandoned: [&'static AtomicU64; 2],
@@ -47,14 +46,13 @@ pub struct Shared {
 impl Shared {
     /// Fresh words: no guard instant, the gate open.
     pub fn new() -> io::Result<Self> {
-        let [guard, guard_step, gate, outcome, high, low, command, stopping, stops] = sys::shared_words()?;
-        Ok(Self { guard, guard_step, gate, outcome, abandoned: [high, low], command, stopping, stops })
+        let [guard, gate, outcome, high, low, command, stopping, stops] = sys::shared_words()?;
+        Ok(Self { guard, gate, outcome, abandoned: [high, low], command, stopping, stops })
     }
 
     /// As fresh, for another keeper; the old one must be gone.
     pub fn reset(&self) {
         self.guard.store(0, Ordering::SeqCst);
-        self.guard_step.store(0, Ordering::SeqCst);
         self.gate.store(OPEN, Ordering::SeqCst);
         self.outcome.store(0, Ordering::SeqCst);
         self.command.store(0, Ordering::SeqCst);
@@ -145,22 +143,6 @@ impl Shared {
     /// Moves the guard instant.
     pub fn set_guard_until(&self, when: Moment) {
         self.guard.store(when.as_nanos(), Ordering::SeqCst);
-    }
-
-    /// Moves the guard instant from `seen` on to `when`, unless the keeper has moved it; whether it was so.
-    pub fn postpone_guard(&self, seen: Moment, when: Moment) -> bool {
-        let (seen, when) = (seen.as_nanos(), when.as_nanos());
-        self.guard.compare_exchange(seen, when, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
-
-    /// How long a keeper that is late may take on each of its chances; zero if it has none.
-    pub fn guard_step(&self) -> Duration {
-        Duration::from_nanos(self.guard_step.load(Ordering::SeqCst))
-    }
-
-    /// Sets that.
-    pub fn set_guard_step(&self, length: Duration) {
-        self.guard_step.store(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
     /// Shuts the gate, if the command has not passed it; whether it is shut now.

@@ -98,16 +98,9 @@ impl Signal {
         self.0
     }
 
-    const ENDING: [Self; 4] = [Self::TERM, Self::INT, Self::HUP, Self::QUIT];
-
     /// Whether it asks a program to end: TERM, INT, HUP or QUIT.
     pub fn is_ending(self) -> bool {
-        Self::ENDING.contains(&self)
-    }
-
-    /// All that do, each as the bit that /proc has for it.
-    pub fn all_ending() -> u64 {
-        Self::ENDING.into_iter().fold(0, |all, signal| all | 1 << (signal.0 - 1))
+        [Self::TERM, Self::INT, Self::HUP, Self::QUIT].contains(&self)
     }
 
     /// Whether it is one of the terminal's stops: TSTP, TTIN or TTOU.

@@ -254,7 +254,7 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 /// How many words [`shared_words`] gives.
-pub const SHARED_WORDS: usize = 9;
+pub const SHARED_WORDS: usize = 8;
 
 /// Words in memory that a process shares with those that it forks, zero at first; mapped for the life of
 /// each process.

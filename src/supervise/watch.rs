@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::chances::{CHANCES, Chances};
 use super::channel::Channel;
 use super::exit_status::ExitStatus;
 use super::failure::{KeeperFailure, WhyFailed};
@@ -32,12 +31,8 @@ pub(super) struct Watch {
     pub(super) channel: Channel,
     /// The last ending signal: the keeper may have been past hearing of it.
     pub(super) told_to_end: Option<Signal>,
-    /// The keeper asks whether the command may start.
-    pub(super) asked: bool,
-    /// The keeper must have acted by then, but for its last chances.
+    /// The keeper must have acted by then.
     pub(super) act_by: Moment,
-    pub(super) chances: u32,
-    pub(super) late: Chances,
     /// Why it would be at fault if not.
     pub(super) fault: WhyFailed,
     /// What the terminal sends to the job's group reaches the command too.
@@ -85,10 +80,7 @@ impl Watch {
             keeper,
             channel,
             told_to_end: None,
-            asked: false,
             act_by,
-            chances: CHANCES.0,
-            late: Chances::default(),
             fault: WhyFailed::Mute,
             in_group: false,
             started: false,

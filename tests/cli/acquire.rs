@@ -121,32 +121,6 @@ fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
 }
 
 #[test]
-fn subshells_of_a_killed_script_have_ended_when_the_next_one_starts() {
-    // They are forks of the shell, and have the environment that it was started with, before it had the lock.
-    const SUBSHELLS: &str = r#"eval "$("$dlock" acquire --endpoint "$locks" --name x --grace 200ms --for-pid $$)" || exit
-        work() { while :; do sleep 0.01; done; }
-        work & echo $! >function
-        (trap "" TERM; (work) & echo $! >nested; work) & echo $! >deaf
-        sleep 1000 | work & echo $! >piped
-        until [ -s nested ]; do sleep 0.01; done; echo up >up; wait"#;
-    for shell in ["dash", "bash", "zsh"] {
-        let env = TestEnv::new();
-        let running = env.start(env.command(shell).args(["-c", SUBSHELLS]));
-        env.await_line("up");
-        let pids = ["function", "nested", "deaf", "piped"].map(|name| env.read(name).trim().to_owned());
-        let members = pids.map(|pid| process::look(pid.parse().expect("a pid")).expect("a subshell"));
-        let (overlap, words) = Overlap::words(&env, &members);
-        let waiter = env.start(env.run(["-q", "--name", "x", "--"]).args(words));
-        env.await_waiters("x", 1);
-        running.signal(Signal::KILL);
-        assert_eq!(waiter.finish().code(), Some(0), "{shell}");
-        overlap.assert_none(&env);
-        env.await_no_process();
-        assert_eq!(running.finish().signal(), Some(9), "{shell}");
-    }
-}
-
-#[test]
 fn subshells_of_another_run_of_the_same_script_are_none_of_its() {
     let env = TestEnv::new();
     let text = "[ $who = first ] || { (while :; do sleep 0.01; done) & echo $! >subshell; }; \

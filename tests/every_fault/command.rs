@@ -89,11 +89,6 @@ fn lead_script(folder: &Path, who: &str, manner: &str, claim: &[(String, String)
         let words = words(folder, who, "session");
         let mut left = Command::new(&words[0]);
         let _left = left.args(&words[1..]).envs(claim.iter().cloned()).spawn().expect("a child");
-        // As a subshell: it has the environment from before the lock.
-        sys::fork_into(|| {
-            note(folder, &format!("member {who} {}", std::process::id()));
-            endure();
-        });
     }
     note(folder, &format!("start {who} {}", std::process::id()));
     match manner {

@@ -111,8 +111,7 @@ impl<'a> Scene<'a> {
             nobody.take(&mut |_, _| Injection::Nothing);
             sys::await_change(Duration::from_millis(2));
         }
-        // What is stopped for good is ended when the lease is over.
-        // Waited out; with a lease a tracer needs more than the shortest kill budget.
+        // What waits and is stopped is replaced when the lease is over. Waited out; with a lease a tracer needs more than the shortest kill budget.
         let ttl = match fault {
             Some(Fault::Stop) if !shape.on_redis => "1s",
             _ => shape.ttl,
@@ -229,13 +228,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// A pause ends, and a stopped front goes on when the others have done what they can.
+    /// A pause ends, and a stopped process goes on when the others have done what they can, unless a lease ends what it keeps.
     fn continue_stopped(&mut self, tracer: &Tracer, hit: Option<&Hit>) {
         let Some(hit) = hit.filter(|_| !self.continued) else { return };
         let since = hit.at.elapsed();
         // A command that is stopped just when it is executed stops its front, and a shell continues both.
         let front = tracer.front().map(|front| front.pid);
-        let resumable = [Some(tracer.first().pid), front, tracer.command].contains(&Some(hit.pid));
+        let resumable = !self.shape.on_redis
+            || [Some(tracer.first().pid), front, tracer.command].contains(&Some(hit.pid));
         let next_over = self.next.is_some_and(|next| tracer.others.contains_key(&next));
         let due = match self.fault {
             Some(Fault::Pause) => since > PAUSE,

@@ -225,17 +225,3 @@ pub(crate) fn ignore(signal: i32) {
     // SAFETY: no handler is installed.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
-
-/// Has a fork of this process, which has one thread, do `duty`; it ends when that returns.
-pub(crate) fn fork_into(duty: impl FnOnce()) {
-    // SAFETY: there is no other thread that could hold a lock of the library's.
-    match unsafe { libc::fork() } {
-        -1 => panic!("no fork: {}", io::Error::last_os_error()),
-        0 => {
-            duty();
-            // SAFETY: nothing is to be tidied up.
-            unsafe { libc::_exit(0) }
-        }
-        _ => {}
-    }
-}

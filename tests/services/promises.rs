@@ -300,13 +300,15 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let holder = env.held(&["--name", "x"]);
-    let waiter = env.start(&mut env.run(["--ttl", "6s", "--name", "x", "--", "true"]));
+    let sleeper = env.start(env.command("sleep").arg("1000"));
+    let words = ["--ttl", "6s", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
+    let waiter = env.start(&mut env.verb("acquire", words));
     env.await_waiters("x", 1);
     waiter.signal(Signal::STOP);
-    until_true("a stopped front", || is_stopped(waiter.pid()));
+    until_true("a stopped caller", || is_stopped(waiter.pid()));
     holder.release().silently(0);
-    until_true("a hold that its front does not know of", || {
-        env.status("x")["holders"][0]["pid"] == waiter.pid()
+    until_true("a hold that its caller does not know of", || {
+        env.status("x")["holders"][0]["pid"] == sleeper.pid()
     });
     site.freeze();
     // Or, on a machine that stood still meanwhile, the end of the time to start in.
@@ -317,7 +319,8 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
     waiter.signal(Signal::CONT);
     let ended = waiter.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    assert!(!ended.err.contains("the command will be ended"), "{}", ended.err);
+    assert!(!ended.err.contains("will be ended"), "{}", ended.err);
+    sleeper.signal(Signal::KILL);
 }
 
 #[test]

@@ -80,19 +80,6 @@ fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
 }
 
 #[test]
-fn a_stopped_keeper_costs_the_tree_its_life_before_the_lease_is_over() {
-    let _alone = quiet::measuring();
-    let scene = Scene::new(&["--ttl", "6s"]);
-    let begun = Instant::now();
-    process::signal(scene.keeper, Signal::STOP);
-    let took = scene.await_tree_gone() - begun;
-    within(took, Duration::from_secs(6));
-    // The stalled keeper was killed first; waking it does nothing.
-    process::signal(scene.keeper, Signal::CONT);
-    scene.conclude().failed(76, &["the command was ended"]);
-}
-
-#[test]
 fn a_keeper_that_is_continued_in_time_changes_nothing() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--ttl", "10s"]);

@@ -104,7 +104,7 @@ impl Machine {
                 self.phase = Phase::Running;
                 vec![Action::Spawn]
             }
-            // Too late to start anything: the front was stopped. It begins again when it goes on.
+            // Too late to start anything.
             Event::Go => self.suspend(),
             Event::Tick if now >= self.ask_until => self.suspend(),
             other => self.before_running(other),

@@ -5,7 +5,7 @@
 //! | entering | – | – | leave | give up or try again | – |
 //! | waiting | pass the gate, or confirm | enter again, at the end | leave | give up | – |
 //! | confirming | – | enter again | leave | give up | – |
-//! | asking | – | enter again | leave | leave: the front is stopped | – |
+//! | asking | – | enter again | leave | leave: who was asked did not answer | – |
 //! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave; died of a signal: stop the rest |
 //! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest; leave when all, and nested runs, have ended |
 //! | lingering | – | SIGKILL what is left | release | lease: begin to stop what is left; hold-at-least: release | – |

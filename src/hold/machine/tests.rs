@@ -68,7 +68,6 @@ fn window(end: u64) -> Event {
         terminate_at: at(end - 2000),
         kill_at: at(end - 1000),
         guard_at: at(end - 500),
-        guard_step: Duration::ZERO,
     })
 }
 
