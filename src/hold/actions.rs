@@ -8,7 +8,7 @@ use super::driver::Driver;
 use super::event::{Action, Event};
 use super::job::{Adoption, Notice, Stage};
 use super::plan::WITHDRAWAL;
-use crate::lock::{Error, ErrorKind, FencingToken, Grant, Granted, LossReason, Moment};
+use crate::lock::{Error, ErrorKind, Grant, LossReason, Moment};
 use crate::net::cause;
 use crate::supervise::caller::keep_answer;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
@@ -44,18 +44,6 @@ impl Driver<'_> {
     pub(super) fn prepare(&mut self) {
         self.launch.prepare(&self.context);
         self.marks.prepare();
-    }
-
-    /// Prepares, and makes the command's variables once with any token, while there is time: what that takes of
-    /// code and memory is then at hand when it counts.
-    pub(super) fn rehearse(&mut self) {
-        if !self.launch.rehearse() {
-            return;
-        }
-        self.prepare();
-        let granted = FencingToken::new(1).map(|token| Granted { token, slot: None });
-        let names = granted.into_iter().cycle().take(self.context.job.names.len()).collect();
-        drop(self.variables(&Grant { names, counts_from: self.context.now() }));
     }
 
     /// What the command is told of a hold like `grant`.

@@ -17,7 +17,7 @@ use super::process::Process;
 use super::renewal::Renewal;
 use super::replacing::Replacing;
 use super::verdict::Verdict;
-use super::waits::{others_had_their_turn, taken};
+use super::waits::taken;
 use crate::clock::{Alarm, Clock};
 use crate::lock::Moment;
 use crate::supervise::channel::ToKeeper;
@@ -111,7 +111,6 @@ impl Driver<'_> {
                 return event;
             }
             let wake_at = self.begin_what_is_due();
-            let entering = self.entry.entering.is_some();
             tokio::select! {
                 biased;
                 heard = keeper.hear(), if !self.front_gone => return self.heard(heard),
@@ -143,7 +142,6 @@ impl Driver<'_> {
                     self.process.shell_gone();
                     keeper.hang_up();
                 }
-                () = others_had_their_turn(), if entering && !self.launch.is_rehearsed() => self.rehearse(),
                 () = self.alarm.sleep_until(clock, wake_at) => {
                     if let Some(event) = self.time_has_come(wake_at) {
                         return event;

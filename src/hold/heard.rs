@@ -84,7 +84,7 @@ impl Driver<'_> {
             (ClaimState::Waiting { ahead, holder }, _) => {
                 context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
                 self.replacing.waits(context);
-                self.rehearse();
+                self.prepare();
             }
             _ => {}
         }

@@ -12,7 +12,6 @@ use crate::supervise::launch::Spawned;
 #[derive(Default)]
 pub(super) struct Launch {
     prepared: Option<Prepared>,
-    rehearsed: bool,
     /// What carries the hold in the kernel, between the hold and the start.
     anchors: Vec<OwnedFd>,
 }
@@ -24,15 +23,6 @@ impl Launch {
             let front = context.keeper.start.front_pid;
             self.prepared = Prepared::new(&context.job.argv, &environment::NAMES, front).ok();
         }
-    }
-
-    pub(super) fn is_rehearsed(&self) -> bool {
-        self.rehearsed
-    }
-
-    /// Whether this is the first rehearsal.
-    pub(super) fn rehearse(&mut self) -> bool {
-        !std::mem::replace(&mut self.rehearsed, true)
     }
 
     pub(super) fn keep_anchors(&mut self, anchors: Vec<OwnedFd>) {
