@@ -98,5 +98,6 @@ pub mod adr {
         r0131_a_cycle_of_waits_is_found_from_name_to_name "adr/0131-a-cycle-of-waits-is-found-from-name-to-name.md";
         r0132_one_loop_for_requests "adr/0132-one-loop-for-requests.md";
         r0140_lock_files_among_sweepers "adr/0140-lock-files-among-sweepers.md";
+        r0145_the_kernel_breaks_a_silent_connection "adr/0145-the-kernel-breaks-a-silent-connection.md";
     }
 }

@@ -25,8 +25,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 pub async fn connect(at: &HostPort, tls: Option<&Tls>) -> FaultResult<Box<dyn Stream>> {
     let stream = tcp::connect(&at.host, at.port).await;
     let stream = stream.map_err(|error| Fault::spent(cause::unreached(at, &error)))?;
-    // A request is one small write; waiting for more to send would only be late.
-    stream.set_nodelay(true).map_err(|error| Fault::spent(error.to_string()))?;
     let Some(tls) = tls else { return Ok(Box::new(stream)) };
     match encrypt(tls, &at.host, stream).await {
         Ok(encrypted) => Ok(Box::new(encrypted)),

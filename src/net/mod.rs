@@ -9,5 +9,6 @@ pub mod link;
 pub mod passwords;
 pub mod pipeline;
 pub mod request;
+pub mod socket;
 pub mod tcp;
 pub mod tls;

@@ -136,7 +136,8 @@ impl<D: Dial> Link<D> {
             let count = self.dial.servers(&node).max(1);
             let given = self.time_for_one(count, count - failures.count() % count, deadline);
             // The futures of some clients are large, and every caller would hold one.
-            let failure = match Box::pin(self.attempt(&node, given, &mut request, progress)).await {
+            let half = self.half_way(deadline, patience);
+            let failure = match Box::pin(self.attempt(&node, given, half, &mut request, progress)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -188,11 +189,12 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// Sends `request` once, over the connection for `node`.
+    /// Sends `request` once, over the connection for `node`; over a new one beside it if there is no answer by `half`.
     async fn attempt<T, R>(
         &self,
         node: &D::Node,
         given: Option<Duration>,
+        half: Option<Moment>,
         request: &mut impl FnMut(Arc<D::Connection>) -> R,
         progress: &mut Progress<D>,
     ) -> Result<T, Failure>
@@ -204,6 +206,7 @@ impl<D: Dial> Link<D> {
         progress.current = None;
         progress.place = self.place(node);
         let until = given.map_or(Moment::NEVER, |given| begun + given);
+        let opened = self.opened();
         let connection = match self.by(until, self.connection(node)).await {
             Some(Ok(connection)) => connection,
             Some(Err(fault)) => {
@@ -214,7 +217,9 @@ impl<D: Dial> Link<D> {
         };
         progress.current = Some(Arc::clone(&connection));
         let until = if D::ANSWERS_SOON { until } else { Moment::NEVER };
-        match self.by(until, request(Arc::clone(&connection))).await {
+        let is_new = self.opened() > opened;
+        let half = half.filter(|_| !is_new).unwrap_or(Moment::NEVER);
+        match self.by(until, self.asked(node, &connection, half, request)).await {
             Some(Ok(answer)) => {
                 self.answered.store(true, Ordering::Relaxed);
                 if self.clock.now().since(begun) <= ONE_OF_SEVERAL {
@@ -235,6 +240,36 @@ impl<D: Dial> Link<D> {
                 let is_news = self.give_up(&connection);
                 Err(self.late(given, is_news, &self.dial.peer(&connection), true))
             }
+        }
+    }
+
+    /// Until when a connection that is there is relied on alone by a caller who has to remove something.
+    fn half_way(&self, deadline: Moment, patience: Patience) -> Option<Moment> {
+        (patience == Patience::Deadline).then(|| deadline - deadline.since(self.clock.now()) / 2)
+    }
+
+    /// What `request` comes to over `connection`. Its flow may be one that something on the way forgot: where it is silent until `half`,
+    /// the request goes out over a new connection as well, and the first answer counts.
+    async fn asked<T, R>(
+        &self,
+        node: &D::Node,
+        connection: &Arc<D::Connection>,
+        half: Moment,
+        request: &mut impl FnMut(Arc<D::Connection>) -> R,
+    ) -> FaultResult<T>
+    where
+        R: Future<Output = FaultResult<T>>,
+    {
+        let mut asked = std::pin::pin!(request(Arc::clone(connection)));
+        if let Some(answer) = self.by(half, &mut asked).await {
+            return answer;
+        }
+        self.give_up(connection);
+        let beside = async { request(self.connection(node).await?).await };
+        tokio::select! {
+            biased;
+            answer = asked => answer,
+            answer = beside => answer,
         }
     }
 

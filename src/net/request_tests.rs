@@ -289,3 +289,16 @@ async fn a_connection_that_is_given_up_is_reported() {
     given_up.await;
     one.given_up(&connection).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_has_to_be_removed_does_not_rely_on_one_old_connection() {
+    let one = link::<false>(1, &[Next::Works], None);
+    let steps = [Next::Freezes, Next::Works];
+    let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
+    assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 1), "a new one is not doubted");
+    assert_eq!(call(&one, 4, Patience::Deadline, &[Next::Works]).await.0, Ok(0));
+    let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
+    assert_eq!((answer, ms(length), one.opened()), (Ok(0), 2000, 3));
+    let (answer, length) = call(&one, 4, Patience::Once, &steps).await;
+    assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 3), "others wait for the answer");
+}

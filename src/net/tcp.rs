@@ -9,6 +9,8 @@ use futures_util::future::select_all;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 
+use super::socket::tend;
+
 /// How long an address of several has to answer before the next one is tried beside it.
 pub const STAGGER: Duration = Duration::from_millis(250);
 
@@ -16,6 +18,13 @@ pub const STAGGER: Duration = Duration::from_millis(250);
 /// acknowledged until 102.2 s after it was first sent (`tcp_orphan_retries`; measured: given up after 106 s). The rest is for the
 /// way and for the service.
 pub const LATE: Duration = Duration::from_secs(120);
+
+/// Connects to one address, as [`connect`] does.
+pub async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    tend(&stream)?;
+    Ok(stream)
+}
 
 /// Connects to `port` of `host`, at the first of its addresses that answers. Without asking the system for what needs no asking:
 /// that takes a thread.
@@ -31,7 +40,7 @@ pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
         }
         Err(_) => lookup_host((host, port)).await?.collect(),
     };
-    let connected = first_of(addresses.into_iter().map(TcpStream::connect)).await;
+    let connected = first_of(addresses.into_iter().map(connect_to)).await;
     connected.unwrap_or_else(|| Err(io::Error::other("the host has no address")))
 }
 

@@ -87,6 +87,8 @@ macro_rules! tests_of {
             mod replace;
             #[path = "swarm.rs"]
             mod swarm;
+            #[path = "forgotten.rs"]
+            mod forgotten;
             #[path = "unconfirmed.rs"]
             mod unconfirmed;
             #[path = "../supervise/waiting.rs"]
@@ -143,6 +145,7 @@ mod on_redlock {
     mod doctor;
     #[path = "../cli/elections.rs"]
     mod elections;
+    mod forgotten;
     mod kinds;
     #[path = "links_cut.rs"]
     mod links_cut;
@@ -170,6 +173,7 @@ mod on_memcached {
     #[path = "../cli/elections.rs"]
     mod elections;
     mod forced;
+    mod forgotten;
     mod in_order;
     mod kinds;
     #[path = "links_cut.rs"]

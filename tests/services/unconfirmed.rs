@@ -13,13 +13,14 @@ const LABEL: &str = "unconfirmed-label";
 const SAID: [&str; 2] = ["cannot withdraw the request for x", "if it was granted, it ends by itself within"];
 
 /// A part of the service over ways to all of its servers.
-struct Ways {
-    over: TestEnv,
-    each: Vec<Proxy>,
+pub(super) struct Ways {
+    pub(super) over: TestEnv,
+    pub(super) past: TestEnv,
+    pub(super) each: Vec<Proxy>,
 }
 
 impl Ways {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let site = site::shared();
         let past = TestEnv::on(site.part());
         // So that what a first run of all makes is there.
@@ -29,7 +30,7 @@ impl Ways {
         for (server, way) in site.servers().iter().zip(&each) {
             service = service.through(way.port(), server.port());
         }
-        Self { over: TestEnv::on(service), each }
+        Self { over: TestEnv::on(service), past, each }
     }
 
     fn all(&self, conduct: Conduct) {

@@ -46,6 +46,7 @@ impl EtcdClaim {
     async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         core.publisher.begin_leaving();
+        core.wire.persist();
         let acquired = *lock(&core.acquired_ms);
         let has_left = match acquired.filter(|_| succeeded) {
             Some(acquired) => self.leave_with_success(acquired, deadline).await?,

@@ -14,9 +14,9 @@ use tonic::transport::Endpoint;
 use super::config::{EtcdConfig, MANNER, place};
 use super::fault;
 use crate::lock::ErrorKind;
-use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Dial;
+use crate::net::{cause, socket};
 
 /// How long a connection may take to come about: less than a server is given to answer, so that one that is not
 /// there is told from one that is slow.
@@ -24,6 +24,8 @@ const CONNECT: Duration = Duration::from_millis(1400);
 /// When a silent connection with an open stream is asked whether it lives, and how long it may take to answer.
 /// etcd hangs up on clients that ask more often than every five seconds.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+/// How many probes of a silent connection go unanswered before the kernel breaks it.
+const PROBES: u32 = 2;
 
 /// How many connections this process has made.
 static MADE: AtomicU64 = AtomicU64::new(0);
@@ -117,7 +119,10 @@ fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(PROBE.0)
         .keep_alive_timeout(PROBE.1)
-        .keep_alive_while_idle(false);
+        .keep_alive_while_idle(false)
+        .tcp_keepalive(Some(socket::PROBED_AFTER))
+        .tcp_keepalive_interval(Some(socket::PROBED_EVERY))
+        .tcp_keepalive_retries(Some(PROBES));
     if !url.starts_with("https:") {
         return Ok(endpoint);
     }

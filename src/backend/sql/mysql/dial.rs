@@ -15,10 +15,10 @@ use super::fault;
 use super::language::digits;
 use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, ErrorKind};
-use crate::net::cause;
 use crate::net::credentials::Secret;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::tcp::{STAGGER, first_of};
+use crate::net::{cause, socket};
 
 /// What is wrong with a server of several, which must take writes and be the only one that does.
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
@@ -78,6 +78,7 @@ impl Dialer {
             connected = options.connect() => connected,
             connected = self.connect_to_addresses(place, &options) => connected,
         };
+        socket::tend_all();
         connected.map_err(|error| fault::of(&error).at(&self.peer(server)))
     }
 

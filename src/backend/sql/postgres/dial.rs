@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
@@ -82,12 +82,10 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
         return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
     }
     let stream = match place.address {
-        Some(address) => TcpStream::connect(SocketAddr::new(address, place.port)).await,
+        Some(address) => tcp::connect_to(SocketAddr::new(address, place.port)).await,
         None => tcp::connect(&place.host, place.port).await,
     };
     let stream = stream.map_err(|error| unreached(&error))?;
-    // A request is one small write; waiting for more to send would only be late.
-    stream.set_nodelay(true).map_err(|error| unreached(&error))?;
     match config.mode {
         PgMode::Disable | PgMode::Allow => {
             wanted.ssl_mode(SslMode::Disable);

@@ -1,0 +1,61 @@
+//! Connections that something between forgot: nothing comes over them any more, and neither side is told.
+
+use std::fs;
+
+use super::unconfirmed::Ways;
+use crate::site;
+use crate::support::Running;
+use crate::support::wait::until_true;
+
+/// The state of a connection that is open, and the timer that waits until it has been silent for long, in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
+const PROBED: &str = "02:";
+
+/// The timers of the open connections of `pid`.
+fn timers(pid: i32) -> Vec<String> {
+    let own = fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").flatten();
+    let own: Vec<_> = own.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+    let is_own = |inode: &str| own.iter().any(|link| *link == *format!("socket:[{inode}]"));
+    let table = fs::read_to_string("/proc/net/tcp").expect("the connections");
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row[3] == ESTABLISHED && is_own(row[9])).map(|row| row[5].to_owned()).collect()
+}
+
+fn await_probes(running: &Running) {
+    let keeper = running.keeper();
+    until_true(&format!("probes; the timers are {:?}", timers(keeper)), || {
+        let timers = timers(keeper);
+        !timers.is_empty() && timers.iter().all(|timer| timer.starts_with(PROBED))
+    });
+}
+
+/// ZooKeeper's client asks for itself.
+#[test]
+fn a_silent_connection_is_probed() {
+    if site::kind().name == "zk" {
+        return;
+    }
+    let ways = Ways::new();
+    let holder = ways.past.held(&["--name", "x", "--ttl", "10s"]);
+    await_probes(&holder.running);
+    let waiter = ways.past.start(&mut ways.past.run(["--name", "x", "--ttl", "10s", "-q", "--", "true"]));
+    if site::kind().has_queue() {
+        ways.past.await_waiters("x", 1);
+    }
+    await_probes(&waiter);
+    holder.release().silently(0);
+    waiter.finish().silently(0);
+}
+
+/// What Redlock has is short.
+#[test]
+fn a_release_goes_out_over_a_new_connection_where_the_old_one_is_silent() {
+    if !site::kind().has_queue() {
+        return;
+    }
+    let ways = Ways::new();
+    let holder = ways.over.held(&["--name", "x", "--ttl", "40s"]);
+    ways.each.iter().for_each(crate::servers::proxy::Proxy::leave_behind);
+    holder.release().silently(0);
+    ways.past.assert_free("x");
+}
