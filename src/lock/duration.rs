@@ -29,59 +29,27 @@ impl fmt::Display for DurationError {
 impl std::error::Error for DurationError {}
 
 /// A hundred years and a bit: far beyond use, and far from overflow of every clock.
-const LONGEST: f64 = 3.2e9;
+const LONGEST: Duration = Duration::from_secs(3_200_000_000);
 
 /// Reads `500ms`, `1.5s`, `30s`, `5m`, `1h30m`, `1h 30m`, `2d`, `1w`, and systemd's longer words for the units; a bare
 /// number is seconds.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
-    let seconds = seconds(text.trim()).ok_or_else(|| DurationError::Unreadable(text.to_owned()))?;
-    if seconds > LONGEST {
-        return Err(DurationError::TooLong(text.to_owned()));
-    }
-    Duration::try_from_secs_f64(seconds)
-        .map(round_to_micros)
-        .map_err(|_| DurationError::Unreadable(text.to_owned()))
-}
-
-fn seconds(text: &str) -> Option<f64> {
-    if let Some(seconds) = number(text) {
-        return Some(seconds);
-    }
-    let mut rest = text;
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let unit_end =
-            rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).map_or(rest.len(), |at| digits + at);
-        total += number(&rest[..digits])? * unit(&rest[digits..unit_end])?;
-        rest = rest[unit_end..].trim_start_matches(' ');
-    }
-    (!text.is_empty()).then_some(total)
-}
-
-/// The seconds of one `word`, as systemd.time(7) has them.
-fn unit(word: &str) -> Option<f64> {
-    Some(match word {
-        "ms" | "msec" => 0.001,
-        "s" | "sec" | "second" | "seconds" => 1.0,
-        "m" | "min" | "minute" | "minutes" => 60.0,
-        "h" | "hr" | "hour" | "hours" => 3600.0,
-        "d" | "day" | "days" => 86_400.0,
-        "w" | "week" | "weeks" => 604_800.0,
-        _ => return None,
-    })
-}
-
-/// A plain decimal number; no sign, exponent, infinity or NaN.
-fn number(text: &str) -> Option<f64> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-        && text.bytes().any(|b| b.is_ascii_digit())
-        && text.bytes().filter(|b| *b == b'.').count() <= 1;
-    if plain { text.parse().ok() } else { None }
-}
-
-fn round_to_micros(length: Duration) -> Duration {
-    Duration::from_micros(u64::try_from((length.as_nanos() + 500) / 1000).unwrap_or(u64::MAX))
+    let unreadable = || DurationError::Unreadable(text.to_owned());
+    let too_long = || DurationError::TooLong(text.to_owned());
+    let trimmed = text.trim();
+    let length = if trimmed.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        let seconds = trimmed.parse().map_err(|_| unreadable())?;
+        Duration::try_from_secs_f64(seconds).map_err(|_| too_long())?
+    } else if trimmed.contains('M') {
+        // Months to humantime, minutes to people.
+        return Err(unreadable());
+    } else {
+        humantime::parse_duration(trimmed).map_err(|error| match error {
+            humantime::DurationError::NumberOverflow => too_long(),
+            _ => unreadable(),
+        })?
+    };
+    if length > LONGEST { Err(too_long()) } else { Ok(length) }
 }
 
 /// `3m12s`: the two largest units of `length`, for people; below ten seconds with a tenth, below a second in
@@ -130,6 +98,7 @@ mod tests {
             ("1w", 604_800_000),
             ("1h 30m", 5_400_000),
             ("2hours 1minute", 7_260_000),
+            ("5 m", 300_000),
             ("36500d", 3_153_600_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
@@ -138,9 +107,7 @@ mod tests {
 
     #[test]
     fn refuses_the_rest() {
-        for text in
-            ["", " ", "s", "5x", "-1", "1e3", "1..5s", "inf", "NaN", "5 m", "1h  x", "1h-30m", "1s2", "5M"]
-        {
+        for text in ["", " ", "s", "5x", "-1", "1e3", "1..5s", "inf", "NaN", "1h  x", "1h-30m", "1s2", "5M"] {
             assert_eq!(parse(text), Err(DurationError::Unreadable(text.to_owned())), "{text}");
         }
         for text in ["9999999999d", "99999999999", "6000w"] {
