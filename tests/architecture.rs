@@ -67,6 +67,7 @@ const CONTRACT: &[&str] = &[
     "record",
     "service",
     "success",
+    "trial",
 ];
 
 /// The one file that names services. Others ask what a service exports, so a new one is a folder and a line there.

@@ -103,6 +103,9 @@ pub struct Publisher {
     trouble: watch::Sender<Option<Fault>>,
 }
 
+/// Why a claim is gone that went with everything else.
+pub const FLUSHED: &str = "all keys are gone: was the database flushed?";
+
 impl Publisher {
     /// For a claim that waits, as far as is known, and whose ttl counts from `proof`.
     pub fn new(clock: Clock, proof: Moment) -> Self {
@@ -156,6 +159,7 @@ impl Publisher {
         ClaimState::Lost(match (why, by) {
             (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
             (Some("evicted"), by) => LossReason::Evicted(by.cloned()),
+            (Some(FLUSHED), _) => LossReason::Replaced(FLUSHED.to_owned()),
             _ if self.clock.now() >= self.proof() + ttl => LossReason::Expired,
             _ => LossReason::Evicted(None),
         })

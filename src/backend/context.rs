@@ -139,6 +139,14 @@ impl Backend for InContext {
         self.0.examine(deadline).await.map_err(self.during("examine the service", None))
     }
 
+    async fn everywhere(&self, name: LockName, deadline: Moment) -> Result<Vec<LockName>> {
+        self.0.everywhere(name, deadline).await.map_err(self.during("find the servers", None))
+    }
+
+    async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
+        self.0.forget(name, deadline).await.map_err(self.during("forget the lock", Some(name)))
+    }
+
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         let age = self.0.last_success(name, deadline).await;
         age.map_err(self.during("read the last success", Some(name)))

@@ -53,6 +53,7 @@ pub mod redis;
 pub mod service;
 pub mod sql;
 pub(crate) mod success;
+pub mod trial;
 pub mod zookeeper;
 
 use std::fmt::Debug;
@@ -187,6 +188,18 @@ pub trait Backend: Debug + Send + Sync {
     /// Looks at the service itself, for `doctor`: what it is, how fast it answers, what can go wrong with it.
     /// Changes nothing.
     async fn examine(&self, deadline: Moment) -> Result<Examination>;
+
+    /// Names such as `name` which together lie wherever this service keeps locks: one for each part that has locks of its own.
+    async fn everywhere(&self, name: LockName, deadline: Moment) -> Result<Vec<LockName>> {
+        let _ = deadline;
+        Ok(vec![name])
+    }
+
+    /// Removes what is kept of a lock that no claim will ever ask for again, such as its last token.
+    async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
+        let _ = (name, deadline);
+        Ok(())
+    }
 
     /// How long ago the last successful run under `name` acquired the lock; `None` if none is known. The last is that which
     /// acquired last (C08); where the service's clock has gone back between two, it may be that with the greater time. One that

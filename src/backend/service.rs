@@ -77,6 +77,11 @@ pub trait Address: Debug + Send + Sync {
         None
     }
 
+    /// Each of the servers alone, where a run may meet any of several.
+    fn each(&self) -> Vec<Box<dyn Address>> {
+        Vec::new()
+    }
+
     /// The statements that make the tables, if the service has tables.
     fn schema(&self) -> Option<String> {
         None

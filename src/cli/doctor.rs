@@ -1,20 +1,24 @@
 //! `dlock doctor`.
 
+use futures_util::future::join_all;
+
 use super::args::DoctorArgs;
 use super::config_file;
 use super::connect;
 use super::exit_code::Failure;
+use super::holder;
 use super::layers::{Environment, Layers};
 use super::out::{Out, OutputEnd};
 use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
 use crate::backend::service::Address;
-use crate::backend::{Backend, Examination, Risk};
+use crate::backend::{Backend, Examination, Risk, Weight, trial};
+use crate::lock::{ClaimId, Error, ErrorKind};
 use crate::net::passwords::without_passwords;
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
-use crate::supervise::limits;
 use crate::supervise::process_table::ProcessTable;
+use crate::supervise::{limits, sys};
 
 /// What holds where nobody says anything.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
@@ -102,7 +106,10 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Outpu
     }
     connect::block_on(async {
         match connect::open(&settings.viewing.connection) {
-            Ok(backend) => examine(&*backend, settings, out).await,
+            Ok(backend) => {
+                let lacks = try_out(&*address, &*backend).await;
+                examine(&*backend, settings, lacks, out).await
+            }
             Err(failure) => {
                 let error = Err(failure.message.to_string());
                 show(&settings.findings(address.service().name, error), settings, out)?;
@@ -112,13 +119,49 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Outpu
     })
 }
 
+/// Takes, renews and releases a lock of its own wherever a run may need one, and says where that fails.
+///
+/// In a directory nothing is made: its permissions are looked at instead.
+async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
+    if !backend.capabilities().leased {
+        return Vec::new();
+    }
+    let deadline = connect::deadline();
+    let holder = holder::invoker("dlock doctor".to_owned());
+    let tried = async |backend: &dyn Backend| {
+        let id = sys::random()
+            .map(ClaimId::from_bytes)
+            .map_err(|error| Error::new(ErrorKind::System, error.to_string()))?;
+        let stem = format!("dlock-doctor-{id}").parse().map_err(|_| Error::nonsense("no name"))?;
+        for name in backend.everywhere(stem, deadline).await? {
+            trial::of(backend, &name, id, &holder, deadline).await?;
+        }
+        Ok(())
+    };
+    let whole = tried(backend).await.err();
+    let each = address.each();
+    let each = each.iter().map(|one| async { Some((one.place(), tried(&*one.backend()).await.err()?)) });
+    let each: Vec<(String, Error)> = join_all(each).await.into_iter().flatten().collect();
+    let whole = whole.map(|error| (address.place(), error));
+    let failed = if each.is_empty() { whole.into_iter().collect() } else { each };
+    failed.into_iter().map(|(place, error)| failed_trial(&place, error)).collect()
+}
+
+fn failed_trial(place: &str, error: Error) -> Risk {
+    let (why, remedy) = error.reason.apart();
+    let what = format!("no lock could be taken, renewed and released at {place}: {why}");
+    Risk { weight: Weight::Warning, what, remedy }
+}
+
 async fn examine(
     backend: &dyn Backend,
     settings: &DoctorSettings,
+    lacks: Vec<Risk>,
     out: &mut dyn Out,
 ) -> Result<(), OutputEnd> {
     let mut found = backend.examine(connect::deadline()).await.map(with_this_host);
     if let Ok(found) = &mut found {
+        found.risks.extend(lacks);
         found.risks.extend_from_slice(&settings.doubts);
     }
     let kind = backend.capabilities().backend;
@@ -185,7 +228,7 @@ mod tests {
             viewing: viewing(false),
         };
         let mut page = Page::default();
-        let ended = examine(&Queues::new(vec![]), &settings, &mut page).await;
+        let ended = examine(&Queues::new(vec![]), &settings, Vec::new(), &mut page).await;
         assert!(matches!(ended, Err(OutputEnd::Failed(_))));
         assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
     }

@@ -22,6 +22,15 @@ fn a_restored_backup_is_named() {
     assert!(text.contains("restored from a backup"), "{text}");
 }
 
+#[test]
+fn a_lock_is_taken_at_each_server_and_forgotten() {
+    let env = TestEnv::new();
+    let text = looked(&env, None);
+    assert!(!text.contains("no lock could be taken"), "{text}");
+    let listed = env.finish(&mut env.verb("list", ["--json"])).silently(0).text();
+    assert!(!listed.contains("dlock-doctor"), "{listed}");
+}
+
 /// A service that lets somebody in with the password `right`: where, whom, and the server that was started for it.
 fn admit() -> (Service, &'static str, Option<Etcd>) {
     let (mut service, servers) = (site::part(), site::shared().servers());

@@ -26,6 +26,7 @@ mod postgres_many;
 mod postgres_settings;
 mod redis;
 mod redis_holds;
+mod redis_lacks;
 mod redis_lua;
 mod redis_many;
 mod redis_moving;

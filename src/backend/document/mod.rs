@@ -102,6 +102,10 @@ impl Backend for Queues {
         self.store.examine(deadline).await
     }
 
+    async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
+        self.store.forget(name, deadline).await
+    }
+
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         self.store.age_of_success(name, deadline).await
     }

@@ -64,6 +64,12 @@ pub trait Store: Debug + Send + Sync {
     /// As [`crate::backend::Backend::has_connected`].
     fn has_connected(&self) -> bool;
 
+    /// As [`crate::backend::Backend::forget`].
+    async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
+        let _ = (name, deadline);
+        Ok(())
+    }
+
     /// As [`crate::backend::Backend::examine`].
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination>;
 

@@ -71,6 +71,11 @@ impl Address for EtcdConfig {
     fn place(&self) -> String {
         self.servers()
     }
+
+    fn each(&self) -> Vec<Box<dyn Address>> {
+        let alone = |url: &String| Box::new(Self { endpoints: vec![url.clone()], ..self.clone() }) as Box<_>;
+        self.endpoints.iter().map(alone).collect()
+    }
 }
 
 /// A client of one etcd cluster. It connects with the first request, and needs the tokio runtime of that request

@@ -81,6 +81,12 @@ impl Store for MemcachedStore {
         self.client.has_connected()
     }
 
+    async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
+        let counter = Naming::token(&self.naming.lock(name)?);
+        let delete = Commands::default().line("delete", &counter, "");
+        self.client.call(deadline, delete).await?.next()?.line().map(drop)
+    }
+
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
         examine::examine(&self.client, deadline).await
     }

@@ -14,7 +14,7 @@ use super::keys::LockKeys;
 use super::row::{Row, WATCHED, integer};
 use super::script::{Call, HOLD, millis, on_queues};
 use crate::backend::Claim;
-use crate::backend::claim_state::{Cause, POLL, Publisher, Source, due, patience};
+use crate::backend::claim_state::{Cause, FLUSHED, POLL, Publisher, Source, due, patience};
 use crate::lock::{ClaimId, ClaimState, Mode, Moment, Request, Result};
 use crate::net::fault::{FaultResult, Retry};
 use crate::net::request::Patience;
@@ -152,18 +152,25 @@ impl RedisClaim {
         let answer = self.service.call(Some(self.slot()), deadline, Patience::Once, steps).await?;
         let asked = if answer.replies.len() > arming.len() + 1 { 2 } else { 0 };
         if asked > 0 {
-            // Another claim of this client may have asked meanwhile; the answer is the same.
-            let _ = answer.connection.can_notify.set(answer.replies.get(1) == Some(&Value::Okay));
+            answer.connection.answered(answer.replies.first(), answer.replies.get(1));
         }
         let rows = answer.replies.get(asked).ok_or_else(|| fault::nonsense("no reply"))?;
-        self.take(Row::all(rows, &self.names)?);
+        let mut rows = Row::all(rows, &self.names)?;
+        for (row, known) in rows.iter_mut().zip(&self.view().rows) {
+            let token = known.granted.map(|granted| granted.token.get());
+            if row.gone.as_deref() == Some("lost") && token.is_some() && row.first_token > token {
+                row.gone = Some(FLUSHED.to_owned());
+            }
+        }
+        self.take(rows);
         if self.publisher.has_ended() {
             self.withdraw_rest().await;
             return Ok(());
         }
-        let tells = answer.connection.tells() && !answer.detour;
+        let armed = &answer.replies[asked + 1..];
+        let tells = answer.connection.tells() && !answer.detour && !is_refused(armed);
         // The state, or what is to be watched, may have become another while it was read: then it is read again.
-        let agrees = self.arming().len() == arming.len() && self.agrees(&answer.replies[asked + 1..]);
+        let agrees = self.arming().len() == arming.len() && self.agrees(armed);
         let mut view = self.view();
         if !tells {
             view.look_at = view.look_at.min(self.service.clock.now() + POLL);
@@ -243,6 +250,11 @@ impl RedisClaim {
         let arguments = [self.id.to_string(), ttl].into_iter().chain(details).collect();
         Call::Script { script: &HOLD, keys, arguments }
     }
+}
+
+/// Whether the server does not do one of [`RedisClaim::arming`], such as CLIENT CACHING: then it tells of no change.
+fn is_refused(armed: &[Value]) -> bool {
+    armed.iter().any(|reply| matches!(reply, Value::ServerError(error) if error.code() != "WRONGTYPE"))
 }
 
 impl Source for RedisClaim {

@@ -1,5 +1,7 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(super) struct Client {
     pub(super) config: RedisConfig,
     pub(super) clock: Clock,
     link: Link<Dialer>,
+    /// A server has EVAL and not EVALSHA.
+    sends_whole: AtomicBool,
 }
 
 /// Replies, and who gave them.
@@ -113,7 +117,7 @@ impl Route<'_> {
 impl Client {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
         let link = Link::new(Dialer::new(config.clone()), clock);
-        Self { config, clock, link }
+        Self { config, clock, link, sends_whole: AtomicBool::new(false) }
     }
 
     /// One to the same service that shares no connection with this one.
@@ -207,7 +211,7 @@ impl Client {
         asking: bool,
         strict: bool,
     ) -> Result<Vec<Value>, Setback> {
-        for whole in [false, true] {
+        for whole in [self.sends_whole.load(Ordering::Relaxed), true] {
             let (bytes, replies) = packed(steps, asking, whole);
             let replies = connection.exchange(bytes, replies).await;
             if let Some(replies) = self.sorted(connection, steps, asking, strict, replies)? {
@@ -236,6 +240,10 @@ impl Client {
             let once = error.code() == "ASK";
             match error.code() {
                 "NOSCRIPT" => known = false,
+                _ if fault::is_missing(error, "evalsha") => {
+                    self.sends_whole.store(true, Ordering::Relaxed);
+                    known = false;
+                }
                 "MOVED" | "ASK" if self.config.is_cluster() && (script || !asking && !once) => {
                     let details = error.details().unwrap_or_default();
                     let redirection = cluster::redirection(details, once, connection);
@@ -285,16 +293,24 @@ enum Setback {
 }
 
 impl Client {
-    /// The nodes of a cluster that have slots; of a server alone, none by its place.
+    /// The nodes of a cluster that have slots, with some of these; `None` of a server alone.
     ///
     /// Errors: also if those would not be all.
-    pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
+    pub(super) async fn slots(
+        &self,
+        deadline: Moment,
+    ) -> FaultResult<Option<Vec<(RangeInclusive<u16>, HostPort)>>> {
         if !self.config.is_cluster() {
-            return Ok(vec![None]);
+            return Ok(None);
         }
         let steps = |_: &Connection| vec![Call::command(["CLUSTER", "SLOTS"])];
         let answer = self.ask(To::Slot(None), deadline, Patience::Once, true, steps).await?;
-        let nodes = cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection)?;
-        Ok(nodes.into_iter().map(Some).collect())
+        cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection).map(Some)
+    }
+
+    /// All that have keys: the nodes of a cluster; a server alone is none by its place.
+    pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
+        let nodes = self.slots(deadline).await?;
+        Ok(nodes.map_or_else(|| vec![None], |nodes| nodes.into_iter().map(|(_, node)| Some(node)).collect()))
     }
 }

@@ -1,5 +1,7 @@
 //! Where the nodes of a cluster are, as they say of each other.
 
+use std::ops::RangeInclusive;
+
 use redis::Value;
 
 use super::connection::Connection;
@@ -39,13 +41,13 @@ fn node_at(host: &str, port: u16, from: &Connection) -> FaultResult<HostPort> {
     Ok(HostPort { host: if host.is_empty() { own } else { host }.to_owned(), port })
 }
 
-/// Reads the reply to CLUSTER SLOTS, which came over `from`: the place of each node that has slots.
+/// Reads the reply to CLUSTER SLOTS, which came over `from`: the place of each node that has slots, and some of them.
 ///
 /// Errors: `Unavailable` if slots are served by no node; `Corrupt` if two nodes have one place.
-pub(super) fn nodes(reply: &Value, from: &Connection) -> FaultResult<Vec<HostPort>> {
+pub(super) fn nodes(reply: &Value, from: &Connection) -> FaultResult<Vec<(RangeInclusive<u16>, HostPort)>> {
     let nonsense = || fault::nonsense("no slots of a cluster");
     let Value::Array(ranges) = reply else { return Err(nonsense()) };
-    let (mut found, mut served) = (Vec::<(String, HostPort)>::new(), 0);
+    let (mut found, mut served) = (Vec::<(String, RangeInclusive<u16>, HostPort)>::new(), 0);
     for range in ranges {
         let Value::Array(parts) = range else { return Err(nonsense()) };
         let [first, last, Value::Array(master), ..] = parts.as_slice() else { return Err(nonsense()) };
@@ -57,18 +59,18 @@ pub(super) fn nodes(reply: &Value, from: &Connection) -> FaultResult<Vec<HostPor
             return Err(nonsense());
         };
         served += u32::from(last.saturating_sub(first)) + 1;
-        if found.iter().all(|(known, _)| *known != id) {
+        if found.iter().all(|(known, ..)| *known != id) {
             // A host that is not known is the null value.
             let node = node_at(&text(host).unwrap_or_default(), port, from)?;
-            if found.iter().any(|(_, known)| *known == node) {
+            if found.iter().any(|(.., known)| *known == node) {
                 let reason = format!("several nodes of the cluster give {node} as their address");
                 return Err(Fault::new(ErrorKind::Corrupt, reason));
             }
-            found.push((id, node));
+            found.push((id, first..=last, node));
         }
     }
     if served != SLOTS {
         return Err(Fault::unavailable(format!("the cluster serves {served} of its {SLOTS} slots")));
     }
-    Ok(found.into_iter().map(|(_, node)| node).collect())
+    Ok(found.into_iter().map(|(_, slots, node)| (slots, node)).collect())
 }

@@ -56,6 +56,13 @@ impl Connection {
         self.pipeline.number
     }
 
+    /// Takes what it answered to HELLO 3 and to CLIENT TRACKING. Without the former it agrees to the latter and tells nothing.
+    pub(super) fn answered(&self, hello: Option<&Value>, tracking: Option<&Value>) {
+        let tells = matches!(hello, Some(Value::Map(_))) && tracking == Some(&Value::Okay);
+        // Set once; another claim of this client may have asked meanwhile, and the answer is the same.
+        let _ = self.can_notify.set(tells);
+    }
+
     /// Whether the server has said that it tells of keys that change.
     pub(super) fn tells(&self) -> bool {
         self.can_notify.get() == Some(&true)

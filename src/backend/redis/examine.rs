@@ -2,11 +2,12 @@
 
 use redis::Value;
 
-use super::client::Client;
+use super::client::{Client, To};
 use super::config::Topology;
 use super::connection::Connection;
 use super::dial::text;
 use super::fault;
+use super::keys::Naming;
 use super::script::Call;
 use crate::backend::Examination;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
@@ -29,7 +30,36 @@ struct Facts {
     open_password: Option<String>,
     /// Why not every node of a cluster can be asked.
     incomplete: Option<String>,
+    /// Which commands it does not have, or not for this user.
+    missing: Option<Vec<&'static str>>,
+    /// How many keys the database has, if most of those looked at are not dlock's.
+    shared_with: Option<u64>,
 }
+
+/// So many keys that are not dlock's are no accident.
+const MANY: usize = 100;
+
+/// What scripts, `list` and `status` need, as it is sent for a key that is not there; what they make, the last one removes.
+const NEEDED: &[(&str, &str)] = &[
+    ("EVAL", "return,0"),
+    ("TIME", ""),
+    ("SCAN", "0,COUNT,1"),
+    ("GET", "KEY"),
+    ("SET", "KEY,-,XX"),
+    ("DUMP", "KEY"),
+    ("EXISTS", "KEY"),
+    ("PTTL", "KEY"),
+    ("PEXPIRE", "KEY,1"),
+    ("HGET", "KEY,-"),
+    ("HMGET", "KEY,-"),
+    ("ZADD", "KEY,XX,1,-"),
+    ("ZRANGE", "KEY,0,0"),
+    ("ZRANK", "KEY,-"),
+    ("ZREM", "KEY,-"),
+    ("HSET", "KEY,-,-"),
+    ("HSETNX", "KEY,-,-"),
+    ("DEL", "KEY"),
+];
 
 const RISKS: &[Rule<Facts>] = &[
     Rule::always(
@@ -57,6 +87,16 @@ const RISKS: &[Rule<Facts>] = &[
         "use the address of its master",
     ),
     Rule::warning(
+        |f| with(f.missing.as_ref().filter(|missing| !missing.is_empty())?.join(", ")),
+        "the server, or a proxy before it, does not let this user use {0}",
+        "allow it with ACL SETUSER, or rename nothing that dlock needs (\"dlock man redis\")",
+    ),
+    Rule::warning(
+        |f| with(f.shared_with?.to_string()),
+        "the database has {0} keys, and most of them are not dlock's: a FLUSHDB or FLUSHALL of their owner ends every hold",
+        "use a Redis of its own for locks, or at least another database",
+    ),
+    Rule::warning(
         |f| with(f.incomplete.as_ref()?),
         "not every node of the cluster can be asked: {0}",
         "see \"dlock man redis\" for the addresses of a cluster's nodes",
@@ -74,12 +114,12 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::open_password(|f| with(f.open_password.as_ref()?), "use rediss:// and enable TLS on the server"),
     Rule::warning(
         |f| when(f.is_secretive),
-        "this user may not ask how the server is set up (INFO), so risks of its configuration stay unknown",
-        "allow it with ACL SETUSER ... +info",
+        "the server does not tell this user how it is set up (INFO), so risks of its configuration stay unknown",
+        "allow it with ACL SETUSER ... +info, or connect without the proxy",
     ),
     Rule::warning(
         |f| when(!f.notifies),
-        "the server, or a proxy before it, does not report changed keys (CLIENT TRACKING), so waiters look every 500 ms",
+        "the server, or a proxy before it, does not report changed keys (HELLO 3, CLIENT TRACKING), so waiters look every 500 ms",
         "allow it with ACL SETUSER ... +client|tracking +client|caching +hello, or connect without the proxy",
     ),
 ];
@@ -94,17 +134,25 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
     let begun = service.clock.now();
     let ping = ask(&["PING"]).await?;
     let round_trip = service.clock.now().since(begun);
-    if let Some(Value::ServerError(error)) = ping.replies.first() {
+    if let Some(Value::ServerError(error)) = ping.replies.first()
+        && !fault::is_missing(error, "")
+    {
         return Err(fault::of(error));
     }
     let (info, is_secretive) = match answer.replies.first() {
-        Some(Value::ServerError(error)) if error.code() == "NOPERM" => (Properties::default(), true),
+        Some(Value::ServerError(error)) if fault::is_missing(error, "") => (Properties::default(), true),
         Some(Value::ServerError(error)) => return Err(fault::of(error)),
         Some(reply) => (properties(reply), false),
         None => return Err(fault::nonsense("no reply")),
     };
     // A user without this right finds out here and not by slow hand-overs.
-    let tracking = ask(&["CLIENT", "TRACKING", "OFF"]).await?;
+    let listening = |_: &Connection| {
+        let tracking = Call::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]);
+        vec![Call::command(["HELLO", "3"]), tracking, Call::command(["CLIENT", "CACHING", "YES"])]
+    };
+    let listening = service.call(None, deadline, Patience::Once, listening).await?;
+    let [hello, tracking, caching] = [0, 1, 2].map(|n| listening.replies.get(n));
+    listening.connection.answered(hello, tracking);
     let (config, peer) = (&service.config, answer.connection.peer());
     // Where the master or the nodes of a cluster are, sentinels and other nodes tell.
     let is_open = config.password.is_some()
@@ -113,9 +161,11 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
         && !stays_here_at(peer);
     let facts = Facts {
         is_secretive,
-        notifies: !matches!(tracking.replies.first(), Some(Value::ServerError(_))),
+        notifies: listening.connection.tells() && caching == Some(&Value::Okay),
         fails_over: matches!(config.topology, Topology::Sentinel { .. } | Topology::Cluster(_)),
         open_password: config.open_password().or_else(|| is_open.then(|| peer.to_owned())),
+        missing: missing(service, deadline).await.ok(),
+        shared_with: shared_with(service, &info, deadline).await,
         incomplete: service.all_nodes(deadline).await.err().map(|fault| fault.reason.to_string()),
         info,
     };
@@ -127,6 +177,39 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
         round_trip,
         risks: risks(RISKS, &facts),
     })
+}
+
+/// Which of the commands in [`NEEDED`] are missing.
+async fn missing(service: &Client, deadline: Moment) -> FaultResult<Vec<&'static str>> {
+    let naming = Naming { prefix: service.config.prefix.clone(), group: "" };
+    let keys =
+        naming.of(&format!("dlock-doctor-{}", std::process::id()).parse().map_err(fault::nonsense)?)?;
+    let key = keys.counters();
+    let call = |(command, rest): &(&str, &str)| {
+        let rest = rest.split(',').filter(|word| !word.is_empty());
+        let rest = rest.map(|word| if word == "KEY" { key.clone() } else { word.to_owned() });
+        Call::Command(std::iter::once((*command).to_owned()).chain(rest).collect())
+    };
+    let steps = |_: &Connection| NEEDED.iter().map(call).collect();
+    let replies = service.call(Some(keys.slot), deadline, Patience::Once, steps).await?.replies;
+    let is_missing =
+        |reply: &Value| matches!(reply, Value::ServerError(error) if fault::is_missing(error, ""));
+    let pairs = NEEDED.iter().zip(&replies).filter(|(_, reply)| is_missing(reply));
+    Ok(pairs.map(|((command, _), _)| *command).collect())
+}
+
+/// How many keys the database has, if many of the first ones are of other programs.
+async fn shared_with(service: &Client, info: &Properties, deadline: Moment) -> Option<u64> {
+    let prefix = service.config.prefix.as_deref().unwrap_or("dlock:");
+    let scan = Call::command(["SCAN", "0", "COUNT", "1000"]);
+    let reply = service.one(To::Slot(None), deadline, Patience::Once, scan).await.ok()?;
+    let Value::Array(parts) = reply else { return None };
+    let Some(Value::Array(keys)) = parts.get(1) else { return None };
+    let is_own = |key: &String| key.starts_with(prefix) || key.contains(":dlock:");
+    let others = keys.iter().filter_map(text).filter(|key| !is_own(key)).count();
+    let all = info.text(&format!("db{}", service.config.database))?;
+    let all = all.strip_prefix("keys=")?.split(',').next()?.parse().ok()?;
+    (others >= MANY && others * 2 > keys.len()).then_some(all)
 }
 
 /// What a server says to INFO.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::ServerError;
 
-use crate::lock::ErrorKind;
+use crate::lock::{ErrorKind, Reason};
 use crate::net::cause;
 use crate::net::fault::{Fault, Retry};
 
@@ -21,9 +21,31 @@ fn unknown() -> Fault {
     Fault::new(ErrorKind::Denied, cause::no_password(""))
 }
 
+/// Whether the server has no `command`, in lower case, or not for this user. With an empty one: of whatever command.
+pub(super) fn is_missing(error: &ServerError, command: &str) -> bool {
+    let details = error.details().unwrap_or_default().to_lowercase();
+    let is_refused = error.code() == "NOPERM" || details.starts_with("unknown command");
+    is_refused && details.split(['\'', '`']).nth(1).is_some_and(|name| name.starts_with(command))
+}
+
+/// What is missing of a server that says `details` of an unknown command.
+fn lacking(details: &str) -> Fault {
+    let what = match details.split(['\'', '`']).nth(1) {
+        Some(name) if name.eq_ignore_ascii_case("eval") => {
+            "it runs no scripts (it has no command EVAL)".into()
+        }
+        Some(name) => format!("it has no command {}", name.to_uppercase()),
+        None => "a command that its scripts use was renamed or removed".to_owned(),
+    };
+    let advice = "\"dlock doctor\" names all that are missing";
+    Fault::new(ErrorKind::Corrupt, Reason::from(what).advising(advice))
+}
+
 /// What the server's own error means.
 pub(super) fn of(error: &ServerError) -> Fault {
     let details = error.details().unwrap_or_default();
+    // Which script it was, and where in it, says nothing to people.
+    let details = details.split(" script: ").next().unwrap_or(details);
     let text = format!("{} {details}", error.code());
     let text = text.trim();
     match error.code() {
@@ -39,6 +61,16 @@ pub(super) fn of(error: &ServerError) -> Fault {
         "ERR" if details.contains("without any password configured") => {
             Fault::new(ErrorKind::Denied, cause::needless_password())
         }
+        "ERR"
+            if details.to_lowercase().starts_with("unknown command")
+                || details.contains("Unknown Redis command") =>
+        {
+            lacking(details)
+        }
+        "ERR" if details.contains("user executing the script") => Fault::new(
+            ErrorKind::Denied,
+            cause::no_right(details, "\"dlock doctor\" names the commands that this user lacks"),
+        ),
         "ERR" if details.contains("DB index") => Fault::new(
             ErrorKind::Corrupt,
             cause::no_database(details, ", or raise databases in its configuration"),
@@ -54,8 +86,7 @@ pub(super) fn of(error: &ServerError) -> Fault {
         }
         "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => Fault::unavailable(text),
         "READONLY" | "UNBLOCKED" => {
-            let said = text.split(" script: ").next().unwrap_or(text);
-            Fault::unavailable(format!("{} (it is a replica)", cause::read_only(said)))
+            Fault::unavailable(format!("{} (it is a replica)", cause::read_only(text)))
                 .helped_by(Retry::OtherServer)
         }
         "MOVED" | "ASK" => Fault::new(
@@ -94,6 +125,20 @@ mod tests {
             ("ERR unknown command", ErrorKind::Corrupt),
         ] {
             assert_eq!(said(line).kind, kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_missing_command_is_named_and_no_script_is() {
+        for (line, part) in [
+            ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "runs no scripts"),
+            ("ERR unknown command `SCAN`, with args beginning with: `0`", "no command SCAN"),
+            ("ERR Unknown Redis command called from script script: 936f54, on @user_script:21.", "renamed"),
+            ("MISCONF Errors writing to the AOF file script: 936f54, on @user_script:21.", "MISCONF"),
+        ] {
+            let reason = said(line).reason.to_string();
+            assert!(reason.contains(part), "{reason}");
+            assert!(!reason.contains("936f54") && !reason.contains("args"), "{reason}");
         }
     }
 }

@@ -33,6 +33,7 @@ use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::address::HostPort;
 use client::Client;
 pub use config::{RedisConfig, Topology};
 use fault::NAME;
@@ -69,6 +70,21 @@ impl Address for RedisConfig {
         self.identity()
     }
 
+    fn each(&self) -> Vec<Box<dyn Address>> {
+        let alone = |topology| Box::new(Self { topology, ..self.clone() }) as Box<dyn Address>;
+        let one = |host: &HostPort| vec![host.clone()];
+        match &self.topology {
+            Topology::Sentinel { sentinels, master } => {
+                let by = |host| Topology::Sentinel { sentinels: one(host), master: master.clone() };
+                sentinels.iter().map(|host| alone(by(host))).collect()
+            }
+            Topology::Cluster(nodes) => {
+                nodes.iter().map(|host| alone(Topology::Cluster(one(host)))).collect()
+            }
+            Topology::Server(_) | Topology::Socket(_) => Vec::new(),
+        }
+    }
+
     /// `--max-ttl` is for Redlock alone.
     fn options(&self) -> &'static [ServiceOption] {
         &[]
@@ -82,6 +98,10 @@ impl Address for RedlockConfig {
 
     fn open(&self) -> Arc<dyn Backend> {
         Arc::new(RedlockBackend::open(self.clone()))
+    }
+
+    fn each(&self) -> Vec<Box<dyn Address>> {
+        self.nodes.iter().map(|node| Box::new(node.clone()) as Box<_>).collect()
     }
 
     fn place(&self) -> String {
@@ -180,6 +200,14 @@ impl Backend for RedisBackend {
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         // On a connection of its own: what it tries out must not disturb who listens.
         examine::examine(&self.0.service.apart(), deadline).await
+    }
+
+    async fn everywhere(&self, name: LockName, deadline: Moment) -> Result<Vec<LockName>> {
+        self.0.everywhere(name, deadline).await
+    }
+
+    async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
+        self.0.forget(name, deadline).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {

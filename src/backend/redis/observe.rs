@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use redis::Value;
-
 use super::client::Client;
 use super::connection::{Connection, any_notified};
 use super::queues::Queues;
@@ -44,8 +42,7 @@ pub(super) async fn tracking(
         let steps =
             |_: &Connection| vec![Call::command(["HELLO", "3"]), Call::command(["CLIENT", "TRACKING", "ON"])];
         let answer = service.call(slot, deadline, Patience::Once, steps).await?;
-        // Set once; whoever was first heard the same.
-        let _ = answer.connection.can_notify.set(answer.replies.get(1) == Some(&Value::Okay));
+        answer.connection.answered(answer.replies.first(), answer.replies.get(1));
     }
     // A cluster may have sent the question elsewhere meanwhile: what counts is who answers now.
     let connection = service.connection(slot).await?;

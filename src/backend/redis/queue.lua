@@ -4,7 +4,7 @@
 --   the lock      a string, as other clients know it: the id of the claim that holds it exclusively, or, for holds that
 --                 others may share, 'dlock:' and the mode. It expires with the last of the holds present.
 --   the queue     a sorted set of the ids of all claims, in order of arrival; who holds stands in front of who waits.
---   the counters  a hash: 'fence', the last token, and 'success', when the last successful run acquired.
+--   the counters  a hash: 'fence' and 'born', the last token and the first, and 'success', when the last successful run acquired.
 --   the claim     a hash of the claim that the step is about, which expires with its lease:
 --                 'mode', 'about' (its record), 'since' and 'supersede' since it entered; 'top' once it is the first
 --                 waiter;
@@ -63,9 +63,13 @@ end
 -- Gives the lock to a waiter, for as long as its lease has still to run.
 local function grant(n, who, mode, used)
   local key, lock = claim_of(n, who), lock_key(n)
-  local last = tonumber(redis.call('HGET', counters_key(n), 'fence') or 0)
-  local token = micros(math.max(last + 1, now))
-  redis.call('HSET', counters_key(n), 'fence', token)
+  local last = redis.call('HGET', counters_key(n), 'fence')
+  local token = micros(math.max(tonumber(last or 0) + 1, now))
+  if last then
+    redis.call('HSET', counters_key(n), 'fence', token)
+  else
+    redis.call('HSET', counters_key(n), 'fence', token, 'born', token)
+  end
   local left = math.max(redis.call('PTTL', key), 1)
   if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
   redis.call('SET', lock, proof(mode, who), 'PX', left)
@@ -183,6 +187,10 @@ local function position(n)
     row[9] = entry(n, redis.call('ZRANGE', queue_key(n), 0, 0)[1])
   elseif not gone then
     row[7], row[8] = 0, redis.call('PTTL', claim_key(n))
+  elseif gone == 'lost' then
+    -- Counters are never removed: the first token of others than the claim had says that all keys were.
+    local counters = redis.call('HMGET', counters_key(n), 'fence', 'born')
+    row[7] = counters[2] or (not counters[1] and micros(now))
   end
   return row
 end

@@ -29,6 +29,9 @@ pub(super) const QUEUES_AT_ONCE: usize = 64;
 /// How several names come to lie in one slot.
 const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
 
+/// How many numbers are tried behind a name to have it lie in certain slots; of all slots one name in 16384 lies in each.
+const MOST_NUMBERS: u32 = 300_000;
+
 /// No claim, for commands that are about none.
 const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
 
@@ -206,6 +209,27 @@ impl Queues {
         let time = |n: usize| times.get(n).and_then(text)?.parse().ok().map(Duration::from_micros);
         let now = time(0).ok_or_else(|| fault::nonsense("no time"))?;
         Ok(time(1).and_then(|acquired| success::age(now, acquired)))
+    }
+
+    /// As [`crate::backend::Backend::everywhere`].
+    pub(super) async fn everywhere(&self, name: LockName, deadline: Moment) -> FaultResult<Vec<LockName>> {
+        let Some(nodes) = self.service.slots(deadline).await? else { return Ok(vec![name]) };
+        let mut names = Vec::new();
+        for (slots, node) in nodes {
+            let is_there =
+                |name: &LockName| self.naming.of(name).is_ok_and(|keys| slots.contains(&keys.slot));
+            let numbered = |n: u32| format!("{name}-{n}").parse::<LockName>().ok();
+            let found = (0..MOST_NUMBERS).filter_map(numbered).find(is_there);
+            names.push(found.ok_or_else(|| Fault::nonsense(format!("no name lies in the slots of {node}")))?);
+        }
+        Ok(names)
+    }
+
+    /// As [`crate::backend::Backend::forget`].
+    pub(super) async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
+        let keys = self.naming.of(name)?;
+        let step = Call::command(["DEL", &keys.counters()]);
+        self.service.one(To::Slot(Some(keys.slot)), deadline, Patience::Once, step).await.map(drop)
     }
 
     /// The queue of `name`.

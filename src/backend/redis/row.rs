@@ -24,6 +24,8 @@ pub(super) struct Row {
     pub(super) granted: Option<Granted>,
     /// Why it is gone, if it is.
     pub(super) gone: Option<String>,
+    /// Of one that is: the first token that the lock's counters gave, or would give now.
+    pub(super) first_token: Option<u64>,
     /// Who superseded or evicted it.
     pub(super) by: Option<Holder>,
     /// Who asks it to leave.
@@ -56,6 +58,7 @@ impl Row {
         Ok(Self {
             granted: granted(at(2).as_deref(), at(3).as_deref()),
             gone: at(4),
+            first_token: at(4).and(at(6)).and_then(|token| token.parse().ok()),
             by: holder(at(5)),
             asked: holder(field(2)),
             top: field(3).is_some(),

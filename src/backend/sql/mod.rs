@@ -37,6 +37,7 @@ use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::request::Patience;
 pub use config::SqlConfig;
 use dialect::Dialect;
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
@@ -182,6 +183,11 @@ impl Backend for SqlBackend {
         // On a session of its own: what it tries out must not disturb who listens.
         let own = Sessions::new(Arc::clone(&self.service.dialect), self.service.clock);
         examine::examine(&own, deadline).await
+    }
+
+    async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
+        let step = steps::forget(self.dialect(), name);
+        self.service.call(deadline, Patience::Once, |_| step.clone()).await.map(drop)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {

@@ -49,6 +49,11 @@ pub(super) fn in_order(names: &[LockName]) -> Vec<String> {
     stored
 }
 
+/// Removes the row of a lock that no claim will ask for again.
+pub(super) fn forget(dialect: &dyn Dialect, name: &LockName) -> String {
+    format!("DELETE FROM {} WHERE name = {};", dialect.tables().lock, dialect.text(&stored(name)))
+}
+
 impl<'a> Steps<'a> {
     pub(super) fn new(dialect: &'a dyn Dialect, names: &[LockName], id: ClaimId) -> Self {
         let locks = in_order(names).iter().map(|name| dialect.text(name)).collect();

@@ -73,6 +73,12 @@ impl Address for ZkConfig {
     fn place(&self) -> String {
         self.identity()
     }
+
+    fn each(&self) -> Vec<Box<dyn Address>> {
+        let alone =
+            |server: &String| Box::new(Self { servers: vec![server.clone()], ..self.clone() }) as Box<_>;
+        self.servers.iter().map(alone).collect()
+    }
 }
 
 /// One ensemble.

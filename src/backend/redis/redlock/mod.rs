@@ -213,6 +213,11 @@ impl Backend for RedlockBackend {
         examine::examine(&self.nodes, deadline).await
     }
 
+    async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
+        let step = Call::command(["DEL", &Keys::of(&self.naming, name)?.counters()]);
+        self.nodes.replies(deadline, vec![step]).await.map(drop)
+    }
+
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         self.age_of_success(name, deadline).await
     }

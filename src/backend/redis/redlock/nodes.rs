@@ -262,8 +262,8 @@ impl Node {
         };
         if sent.listens {
             // A user without the right to it is told nothing, and looks from time to time.
-            let (_, tracking) = (replies.next(), replies.next());
-            let _ = connection.can_notify.set(tracking == Some(Value::Okay));
+            let (hello, tracking) = (replies.next(), replies.next());
+            connection.answered(hello.as_ref(), tracking.as_ref());
         }
         let replies: Vec<Value> = replies.collect();
         if let Some(Value::ServerError(error)) =

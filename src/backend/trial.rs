@@ -1,0 +1,62 @@
+//! Trying out what a run needs, for `doctor`.
+
+use std::time::Duration;
+
+use super::Backend;
+use crate::clock::Clock;
+use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, Mode, Moment, Request, Result};
+
+/// The lease of a lock that is only tried.
+const TTL: Duration = Duration::from_secs(10);
+
+/// Takes the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. What a failure leaves behind
+/// ends with its ttl.
+///
+/// Errors: those of [`Backend::enter`] and of the claim; `Unavailable` at the deadline.
+pub async fn of(
+    backend: &dyn Backend,
+    name: &LockName,
+    id: ClaimId,
+    holder: &Holder,
+    deadline: Moment,
+) -> Result<()> {
+    let request = Request {
+        names: vec![name.clone()],
+        id,
+        mode: Mode::Exclusive,
+        ttl: TTL,
+        holder: holder.clone(),
+        ancestors: Vec::new(),
+        supersede: false,
+    };
+    let claim = match backend.enter(&request, deadline).await {
+        Ok(claim) => claim,
+        Err(error) => {
+            if error.is_unanswered() {
+                drop(backend.withdraw(&request, deadline).await);
+            }
+            return Err(error);
+        }
+    };
+    let held = async {
+        let mut state = claim.changed(None).await?;
+        while let ClaimState::Waiting { .. } = state {
+            state = claim.changed(Some(&state)).await?;
+        }
+        claim.renew(deadline).await?;
+        match claim.changed(None).await? {
+            ClaimState::Held(_) => Ok(()),
+            _ => Err(Error::unavailable("it was lost at once")),
+        }
+    };
+    let held = tokio::select! {
+        biased;
+        held = held => held,
+        () = Clock::Boot.sleep_until(deadline) => {
+            Err(Error::unavailable("it was not given in time"))
+        }
+    };
+    let left = claim.leave(false, deadline).await;
+    held.and(left)?;
+    backend.forget(name, deadline).await
+}

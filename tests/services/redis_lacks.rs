@@ -1,0 +1,167 @@
+//! A Redis without some of its commands: renamed away, refused to this user, or unknown to a proxy before it.
+
+use std::time::{Duration, Instant};
+
+use super::redis_many::{cluster, env_at};
+use crate::servers::{Server, free_port, redis};
+use crate::support::{TestEnv, within};
+
+fn env_on(server: &Server) -> TestEnv {
+    env_at(redis::address(server))
+}
+
+/// A server without these commands.
+fn without(commands: &[&str]) -> Server {
+    let renamed = commands.iter().flat_map(|command| ["--rename-command", command, ""]);
+    redis::start_with(&[&["--maxmemory-policy", "noeviction"], &renamed.collect::<Vec<_>>()[..]].concat())
+}
+
+/// A server that does not let anybody use these commands.
+fn refusing(commands: &[&str]) -> Server {
+    let server = without(&[]);
+    for command in commands {
+        let words = ["ACL", "SETUSER", "default", &format!("-{command}")];
+        assert_eq!(redis::raw(server.port(), &words), "+OK\r\n");
+    }
+    server
+}
+
+fn doctor(env: &TestEnv) -> String {
+    env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()
+}
+
+#[test]
+fn a_server_that_reports_no_changes_is_looked_at_every_half_second() {
+    for server in [without(&["HELLO"]), without(&["CLIENT"]), refusing(&["client|caching"])] {
+        let env = env_on(&server);
+        let holder = env.held(&["--name", "x"]);
+        let mut waiter = env.hold(&["--name", "x", "-q"]);
+        env.await_waiters("x", 1);
+        let begun = Instant::now();
+        holder.release().silently(0);
+        waiter.await_start();
+        within(begun.elapsed(), Duration::from_secs(1));
+        assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
+        let begun = Instant::now();
+        assert_eq!(waiter.running.finish().code(), Some(76));
+        within(begun.elapsed(), Duration::from_millis(1500));
+        let told = doctor(&env);
+        assert!(told.contains("every 500 ms"), "{told}");
+    }
+}
+
+#[test]
+fn a_server_without_hashes_of_scripts_is_sent_their_text() {
+    for server in [without(&["EVALSHA"]), refusing(&["evalsha"])] {
+        let env = env_on(&server);
+        let holder = env.held(&["--name", "x"]);
+        env.assert_busy("x");
+        holder.release().silently(0);
+    }
+}
+
+#[test]
+fn a_command_that_is_missing_is_named_without_the_script() {
+    let run = |server: &Server| {
+        let env = env_on(server);
+        env.finish(&mut env.run(["--try", "--name", "x", "--", "true"]))
+    };
+    let said = run(&without(&["EVAL", "EVALSHA"])).failed(69, &["runs no scripts", "EVAL"]).err;
+    assert!(!said.contains("args"), "{said}");
+    let said = run(&refusing(&["eval", "evalsha"])).failed(77, &["'eval'"]).err;
+    assert!(!said.contains("args"), "{said}");
+    for (server, code) in [(without(&["ZADD"]), 69), (refusing(&["zadd"]), 77)] {
+        let said = run(&server).failed(code, &["dlock doctor"]).err;
+        assert!(!said.contains("script: "), "{said}");
+        let told = doctor(&env_on(&server));
+        assert!(told.contains("does not let this user use ZADD"), "{told}");
+    }
+    let server = without(&["SCAN"]);
+    let env = env_on(&server);
+    env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["no command SCAN"]);
+}
+
+#[test]
+fn a_server_that_says_nothing_of_itself_is_examined_all_the_same() {
+    for server in [without(&["INFO"]), refusing(&["info"])] {
+        let told = doctor(&env_on(&server));
+        assert!(told.contains("INFO"), "{told}");
+    }
+}
+
+#[test]
+fn the_rights_in_the_manual_are_enough_with_a_sentinel() {
+    let master = without(&[]);
+    let sentinel = redis::start_sentinel(master.port());
+    for right in [&["+role"][..], &[]] {
+        let user = [
+            "ACL",
+            "SETUSER",
+            "ci",
+            "reset",
+            "on",
+            ">right",
+            "~dlock:*",
+            "~{dlock:*",
+            "+@all",
+            "-@dangerous",
+            "+info",
+        ];
+        assert_eq!(redis::raw(master.port(), &[&user[..], right].concat()), "+OK\r\n");
+        let endpoint = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+        let env = env_at(endpoint);
+        let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+        env.finish(command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", "right")).silently(0);
+    }
+}
+
+#[test]
+fn doctor_takes_a_lock_where_runs_do_and_leaves_nothing() {
+    let server = without(&[]);
+    let env = env_on(&server);
+    let told = doctor(&env);
+    assert!(!told.contains("no lock could be taken"), "{told}");
+    assert_eq!(redis::raw(server.port(), &["DBSIZE"]), ":0\r\n");
+    assert_eq!(redis::raw(server.port(), &["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK\r\n");
+    let told = doctor(&env);
+    assert!(told.contains("no lock could be taken") && told.contains("NOREPLICAS"), "{told}");
+    assert!(!told.contains("nothing wrong") && !told.contains("script: "), "{told}");
+    let run = env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(69, &["NOREPLICAS"]);
+    assert!(!run.err.contains("script: "), "{}", run.err);
+}
+
+#[test]
+fn doctor_takes_a_lock_at_each_master_and_by_each_sentinel() {
+    let nodes = cluster();
+    let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
+    let told = doctor(&env);
+    assert!(!told.contains("no lock could be taken"), "{told}");
+    assert!(nodes.iter().all(|node| redis::raw(node.port(), &["DBSIZE"]) == ":0\r\n"), "nothing is left");
+    assert_eq!(redis::raw(nodes[2].port(), &["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK\r\n");
+    let told = doctor(&env);
+    assert!(told.contains("no lock could be taken") && told.contains("NOREPLICAS"), "{told}");
+    let master = without(&[]);
+    let sentinel = redis::start_sentinel(master.port());
+    let (there, away) = (format!("127.0.0.1:{}", sentinel.port()), format!("127.0.0.1:{}", free_port()));
+    let env = env_at(format!("redis+sentinel://{there},{away}/main"));
+    let told = doctor(&env);
+    assert!(told.contains(&format!("redis+sentinel://{away}/main")) && told.contains("refused"), "{told}");
+}
+
+#[test]
+fn a_hold_that_went_with_a_whole_database_says_so() {
+    let server = without(&[]);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x"]);
+    let mut waiter = env.hold(&["--name", "x", "-q"]);
+    env.await_waiters("x", 1);
+    assert_eq!(redis::raw(server.port(), &["FLUSHALL"]), "+OK\r\n");
+    holder.running.finish().failed(76, &["all keys are gone", "flushed?"]);
+    waiter.await_start();
+    waiter.release();
+    for n in 0..300 {
+        redis::raw(server.port(), &["SET", &format!("app:{n}"), "x"]);
+    }
+    let told = doctor(&env);
+    assert!(told.contains("FLUSHDB"), "{told}");
+}
