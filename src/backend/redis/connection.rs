@@ -51,11 +51,6 @@ impl Connection {
         self.pipeline.is_open()
     }
 
-    /// Which one of this process it is.
-    pub(super) fn number(&self) -> u64 {
-        self.pipeline.number
-    }
-
     /// Takes what it answered to HELLO 3 and to CLIENT TRACKING. Without the former it agrees to the latter and tells nothing.
     pub(super) fn answered(&self, hello: Option<&Value>, tracking: Option<&Value>) {
         let tells = matches!(hello, Some(Value::Map(_))) && tracking == Some(&Value::Okay);

@@ -5,6 +5,9 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// What keys start with where no prefix is given.
 const DEFAULT: &str = "dlock:";
+/// What the key of a queue is called beside its lock's, and that of the last token and success.
+pub(super) const QUEUE: &str = "queue";
+pub(super) const COUNTERS: &str = "counters";
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
@@ -33,12 +36,12 @@ pub(super) struct LockKeys {
 impl LockKeys {
     /// The sorted set of the claims in the queue.
     pub(super) fn queue(&self) -> String {
-        self.side("queue")
+        self.side(QUEUE)
     }
 
     /// The hash with the last token and the last success.
     pub(super) fn counters(&self) -> String {
-        self.side("counters")
+        self.side(COUNTERS)
     }
 
     /// A key beside the lock's, for `part`.
@@ -91,11 +94,6 @@ impl Naming {
         Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix, group: self.group })
     }
 
-    /// The pattern that the keys of all queues match.
-    pub(super) fn queues(&self) -> String {
-        self.sides("queue")
-    }
-
     /// The pattern that the keys for `part` match, of all locks.
     pub(super) fn sides(&self, part: &str) -> String {
         let group = self.group;
@@ -111,17 +109,10 @@ impl Naming {
         }
     }
 
-    /// The name of the lock whose queue has this key, if it is one of these.
-    pub(super) fn name_of_queue(&self, key: &str) -> Option<LockName> {
-        self.name_of_side(key, "queue")
-    }
-
-    /// The name of the lock that has this key for `part`, which a number may follow.
+    /// The name of the lock that has this key for `part`.
     pub(super) fn name_of_side(&self, key: &str, part: &str) -> Option<LockName> {
         let middle = format!("}}:dlock:{}{part}", self.group);
-        let (tag, rest) = key.strip_prefix('{')?.split_once(middle.as_str())?;
-        let suffix = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        let number = &rest[..rest.len() - suffix.len()];
+        let (tag, suffix) = key.strip_prefix('{')?.split_once(middle.as_str())?;
         let lock = if suffix.is_empty() { tag } else { suffix.strip_prefix(':')? };
         let name = match &self.prefix {
             Some(prefix) => lock.strip_prefix(prefix.as_str())?.to_owned(),
@@ -129,7 +120,7 @@ impl Naming {
         };
         let name = LockName::new(name).ok()?;
         let keys = self.of(&name).ok()?;
-        (keys.side(&format!("{part}{number}")) == key).then_some(name)
+        (keys.side(part) == key).then_some(name)
     }
 }
 
@@ -223,7 +214,7 @@ mod tests {
                 for key in [keys.queue(), keys.counters(), keys.claim(id)] {
                     prop_assert_eq!(slot_of(key.as_bytes()), keys.slot, "{}", key);
                 }
-                prop_assert_eq!(naming.name_of_queue(&keys.queue()), Some(name(&text)));
+                prop_assert_eq!(naming.name_of_side(&keys.queue(), QUEUE), Some(name(&text)));
             }
         }
     }

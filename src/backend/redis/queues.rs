@@ -10,7 +10,7 @@ use super::client::{Client, To};
 use super::connection::Connection;
 use super::dial::{text, value_of};
 use super::fault;
-use super::keys::{LockKeys, Naming};
+use super::keys::{LockKeys, Naming, QUEUE};
 use super::row::{ClaimHash, Row, foreign_entry, integer, life};
 use super::script::{Call, millis, on_queues};
 use crate::backend::mixing::mismatch;
@@ -47,24 +47,23 @@ pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<Lo
     names.iter().map(|name| naming.of(name)).collect()
 }
 
-/// The locks whose names `name_of` reads in the keys that match `pattern`, at one node. One may come twice.
+/// The locks that have a key for `part`, at one node. One may come twice.
 pub(super) async fn scan(
     service: &Client,
     naming: &Naming,
     node: Option<HostPort>,
-    pattern: &str,
-    name_of: fn(&Naming, &str) -> Option<LockName>,
+    part: &str,
     deadline: Moment,
 ) -> FaultResult<Vec<LockName>> {
     let node = To::from(node);
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {
-        let scan = Call::command(["SCAN", &cursor, "MATCH", pattern, "COUNT", AT_ONCE]);
+        let scan = Call::command(["SCAN", &cursor, "MATCH", &naming.sides(part), "COUNT", AT_ONCE]);
         let reply = service.one(node.clone(), deadline, Patience::Once, scan).await?;
         let Value::Array(parts) = &reply else { return Err(fault::nonsense("no keys")) };
         let [next, Value::Array(keys)] = parts.as_slice() else { return Err(fault::nonsense("no keys")) };
-        names.extend(keys.iter().filter_map(text).filter_map(|key| name_of(naming, &key)));
+        names.extend(keys.iter().filter_map(text).filter_map(|key| naming.name_of_side(&key, part)));
         cursor = text(next).ok_or_else(|| fault::nonsense("no cursor"))?;
         if cursor == "0" {
             return Ok(names);
@@ -267,8 +266,7 @@ impl Queues {
     async fn names(&self, deadline: Moment) -> FaultResult<Vec<LockName>> {
         let mut names = Vec::new();
         for node in self.service.all_nodes(deadline).await? {
-            let (pattern, name_of) = (self.naming.queues(), Naming::name_of_queue);
-            names.extend(scan(&self.service, &self.naming, node, &pattern, name_of, deadline).await?);
+            names.extend(scan(&self.service, &self.naming, node, QUEUE, deadline).await?);
         }
         names.sort();
         names.dedup();

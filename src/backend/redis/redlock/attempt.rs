@@ -1,21 +1,30 @@
-//! Attempts to acquire.
+//! Attempts to acquire, and what they wait for.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::answers::{Said, free_slots, given, said, taken_by};
-use super::core::{Core, Hold};
-use super::keys::{Place, beginning};
-use super::nodes::{Answer, Answers, Node, STRAGGLE, answered};
-use super::wait::{Taken, random};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::core::Core;
+use super::keys::{Attempt, Hold};
+use super::nodes::{Answer, Answers, Question, answered};
+use super::view::{Held, counts};
+use crate::backend::claim_state::{POLL, due};
+use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
-use crate::backend::redis::script::Call;
-use crate::lock::{FencingToken, Granted, Mode, Moment};
-use crate::net::fault::FaultResult;
+use crate::backend::redis::connection::Connection;
+use crate::backend::redis::row::foreign_entry;
+use crate::clock::Clock;
+use crate::lock::{ClaimState, Entry, ErrorKind, FencingToken, Granted, Mode, Moment};
+use crate::net::fault::{Fault, FaultResult};
 
 /// How long before its deadline an attempt is over.
 const EARLIER: Duration = Duration::from_millis(25);
+/// The longest delay before a new attempt when nobody has a majority.
+const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
 /// What an attempt came to, if not to a hold.
 pub(super) enum Refused {
@@ -25,151 +34,190 @@ pub(super) enum Refused {
     Contested,
 }
 
-impl Core {
-    /// How long one node may take: far less than the ttl.
-    pub(super) fn patience(&self) -> Duration {
-        (self.ttl / 10).min(Duration::from_secs(2))
-    }
+/// What is known of those who hold.
+pub(super) struct Taken {
+    /// One of them.
+    holder: Entry,
+    /// When so many of them will have expired that a majority is free.
+    expires: Moment,
+    /// What tells of the next change at each node that is taken.
+    told: Vec<(Arc<Connection>, u64)>,
+    /// How many of these have to change before a majority may be free.
+    needed: usize,
+}
 
-    /// Tries once to hold, with slots at each that seems to be free. `Ok(None)` is a hold, which is published.
-    ///
-    /// Errors: too few nodes could be used, or what they said says that there will be no hold. What was set is removed.
-    pub(super) async fn attempt(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
-        let mut tried = Vec::new();
-        let mut next = match self.mode {
-            Mode::Slots(slots) => Some(1 + u32::try_from(random() % u64::from(slots.get())).unwrap_or(0)),
-            _ => None,
-        };
-        loop {
-            let free = match self.attempt_at(next, deadline).await? {
-                Tried::Held => return Ok(None),
-                Tried::Refused(refused) => return Ok(Some(refused)),
-                Tried::ElsewhereFree(free) => free,
-            };
-            tried.extend(next);
-            let left: Vec<u32> = free.into_iter().filter(|slot| !tried.contains(slot)).collect();
-            if left.is_empty() {
-                return Ok(Some(Refused::Contested));
-            }
-            next = left.get(usize::try_from(random()).unwrap_or(0) % left.len()).copied();
-        }
-    }
-
-    /// Tries once to hold that slot, or the lock.
-    async fn attempt_at(self: &Arc<Self>, slot: Option<u32>, deadline: Moment) -> FaultResult<Tried> {
-        let place = Place { mode: self.mode, slot };
-        let value = self.next_value();
-        let begin = self.nodes.clock.now();
-        // Before who gives up at the deadline does so without a reason.
-        let give_up_at = deadline - (deadline.since(begin) / 20).min(EARLIER);
-        let deadline = give_up_at.min(begin + self.patience());
-        let majority = self.nodes.majority();
-        let step = self.keys.acquire(place, &value, self.ttl);
-        let ask = |_, node: Arc<Node>| {
-            let (core, step, max_ttl) = (Arc::clone(self), step.clone(), self.nodes.max_ttl);
-            let release = self.keys.release(&value, false);
-            async move {
-                // Nothing is to set a key once the claim has begun to leave.
-                let steps = || vec![if core.publisher.is_leaving() { release.clone() } else { step.clone() }];
-                let answer = node.ask(false, max_ttl, deadline, steps).await?;
-                Ok((Said::parse(&answer)?, answer))
+impl Taken {
+    /// Completes when a majority of the nodes may be free.
+    pub(super) async fn is_over(&self, clock: Clock) {
+        let mut changes: FuturesUnordered<_> =
+            self.told.iter().map(|(connection, told)| connection.notified_after(*told)).collect();
+        let all = async {
+            for _ in 0..self.needed {
+                changes.next().await;
             }
         };
-        let enough = |found: &Answers<(Said, Answer)>| {
-            let given = given(found, self.nodes.clock.now());
-            given.len() >= majority || taken_by(found).is_some_and(|(_, count)| count >= majority)
-        };
-        let found = self.nodes.each(STRAGGLE, deadline, ask, enough).await;
-        let given = given(&found, self.nodes.clock.now());
-        if given.len() >= majority
-            && self.refuse_unfit(&found).is_ok()
-            && let Some(token) = self.settle(place, &value, &given, begin).await
-        {
-            let refused = |answer: &Option<_>| matches!(answer, Some(Ok((Said::Taken { .. }, _))));
-            let lacking = found.iter().map(refused).collect();
-            self.publisher.prove(begin);
-            self.hold(Hold { place, value, token, lacking });
-            self.publisher.publish_held(vec![Granted { token, slot }]);
-            return Ok(Tried::Held);
+        tokio::select! {
+            () = all, if self.told.len() >= self.needed => {}
+            () = clock.sleep_until(self.expires) => {}
         }
-        self.refused(slot, &value, found, give_up_at).await
     }
 
-    /// The token of a hold that these nodes gave, once a majority gives no lower one to whoever comes next; `None` if the hold does
-    /// not last so long.
-    async fn settle(
-        self: &Arc<Self>,
-        place: Place,
-        value: &str,
-        given: &[FencingToken],
-        begin: Moment,
-    ) -> Option<FencingToken> {
-        let token = *given.iter().max()?;
-        if given.iter().filter(|one| **one == token).count() < self.nodes.majority() {
-            let step = self.keys.extend(place, value, self.ttl, token, false);
-            if self.extended(step, self.nodes.clock.now() + self.patience()).await.1.is_err() {
-                return None;
-            }
-        }
-        (self.nodes.clock.now() < begin + self.ttl / 2).then_some(token)
-    }
-
-    /// Takes the attempt back, and says what it came to.
-    async fn refused(
-        self: &Arc<Self>,
-        slot: Option<u32>,
-        value: &str,
-        found: Answers<(Said, Answer)>,
-        give_up_at: Moment,
-    ) -> FaultResult<Tried> {
-        let (begin, majority) = (self.nodes.clock.now(), self.nodes.majority());
-        let blocker = taken_by(&found).filter(|(_, count)| *count >= majority).map(|(by, _)| by);
-        let record = blocker.and_then(|by| Record::parse(by.as_bytes()));
-        let (in_the_way, all) = self.keys.in_the_way(self.mode, blocker.is_some() && record.is_none());
-        let until = give_up_at.min(begin + self.patience());
-        let listening = self.take_back(value, &found, in_the_way, until).await;
-        self.refuse_unfit(&found)?;
-        self.refuse_too_few(&found)?;
-        self.refuse_few_votes(&found)?;
-        if let Some(record) = &record {
-            self.refuse_other_kind(record)?;
-        }
-        let free = free_slots(&found, majority, slot);
-        if !free.is_empty() {
-            return Ok(Tried::ElsewhereFree(free));
-        }
-        let other = blocker.filter(|by| !by.starts_with(&beginning(self.id)));
-        let taken = other.and_then(|_| self.taken(record.as_ref(), &found, &listening, all, begin));
-        Ok(Tried::Refused(taken.map_or(Refused::Contested, |taken| Refused::Taken(Box::new(taken)))))
-    }
-
-    /// Removes what this attempt and earlier ones have set, at all nodes: also where nothing was said, since it may come late. What
-    /// the nodes answer to `in_the_way`, of whose next change they can tell from then on.
-    async fn take_back(
-        self: &Arc<Self>,
-        value: &str,
-        found: &Answers<(Said, Answer)>,
-        in_the_way: Call,
-        until: Moment,
-    ) -> Answers<Answer> {
-        let own = beginning(self.id);
-        let stale = said(found).filter_map(Said::by).filter(|by| by.starts_with(&own));
-        let values: BTreeSet<&str> = stale.chain([value]).collect();
-        let releases = values.into_iter().map(|value| self.keys.release(value, false));
-        let steps: Vec<Call> = releases.chain([in_the_way]).collect();
-        let deadline = self.nodes.clock.now() + self.patience();
-        let ask = |_, node: Arc<Node>| {
-            let (steps, max_ttl) = (steps.clone(), self.nodes.max_ttl);
-            async move { node.ask(true, max_ttl, deadline, || steps.clone()).await }
-        };
-        self.nodes.each(STRAGGLE, until, ask, |found| answered(found) >= self.nodes.majority()).await
+    /// How the claim stands then.
+    pub(super) fn state(&self) -> ClaimState {
+        ClaimState::Waiting { ahead: None, holder: Some(Box::new(self.holder.clone())) }
     }
 }
 
-/// What an attempt for one key came to.
-enum Tried {
-    Held,
-    Refused(Refused),
-    /// These slots seem to be free.
-    ElsewhereFree(Vec<u32>),
+/// A number that nobody else is likely to draw.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// How long to wait before a new attempt after so many in a row in which nobody got a majority, the last of which took so long: at
+/// random, so that one of the contenders is alone, and longer each time, should they be many.
+pub(super) fn delay(attempts: u32, took: Duration) -> Duration {
+    let longest =
+        (took * 4).max(Duration::from_millis(4)).saturating_mul(1 << attempts.min(8)).min(LONGEST_DELAY);
+    longest.mul_f64(f64::from(u32::try_from(random() >> 32).unwrap_or(0)) / f64::from(u32::MAX))
+}
+
+/// What one node says of the holds of others, and how it tells of their next change.
+struct Look {
+    held: Vec<Held>,
+    told: Option<(Arc<Connection>, u64)>,
+}
+
+impl Look {
+    fn is_free(&self, slot: Option<u32>) -> bool {
+        !self.held.iter().any(|held| slot.is_none() || held.slot.is_none() || held.slot == slot)
+    }
+}
+
+impl Core {
+    /// The keys that a claim may hold one of.
+    pub(super) fn slots(&self) -> Vec<Option<u32>> {
+        match self.mode {
+            Mode::Slots(slots) => (1..=slots.get()).map(Some).collect(),
+            _ => vec![None],
+        }
+    }
+
+    /// Tries to hold, with one key after the other in random order, as long as they seem to be free. `Ok(None)` is a hold, which is
+    /// published.
+    ///
+    /// Errors: too few nodes could be used, or what they said says that there will be no hold. What was set is removed.
+    pub(super) async fn attempt(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
+        // Before who gives up at the deadline does so without a reason.
+        let deadline = deadline - (deadline.since(self.nodes.clock.now()) / 20).min(EARLIER);
+        let mut untried = self.slots();
+        loop {
+            let slot = untried.swap_remove(usize::try_from(random()).unwrap_or(0) % untried.len());
+            let number = self.nodes.attempts.fetch_add(1, Ordering::Relaxed);
+            let attempt = Attempt { id: self.id, number, slot };
+            let Some(found) = self.attempt_at(attempt, deadline).await else { return Ok(None) };
+            let looks = self.take_back(attempt, deadline).await;
+            self.nodes.refuse_unfit(&found)?;
+            self.nodes.refuse_too_few(answered(&found).count(), &found)?;
+            self.nodes.refuse_few_votes(&found)?;
+            untried.retain(|slot| free(&looks, *slot) >= self.nodes.majority());
+            if untried.is_empty() {
+                return self.refused(looks).map(Some);
+            }
+        }
+    }
+
+    /// Tries once to hold that key. What the nodes answered, or `None` of a hold, which is published.
+    async fn attempt_at(self: &Arc<Self>, attempt: Attempt, deadline: Moment) -> Option<Answers> {
+        let begin = self.nodes.clock.now();
+        let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
+        let value = self.value_of(attempt);
+        let step = self.keys.acquire(attempt, &value, self.ttl, self.mode);
+        let (core, undo) = (Arc::clone(self), self.keys.take_back(attempt));
+        // Nothing is to set a key once the claim has begun to leave.
+        let steps = move || vec![if core.publisher.is_leaving() { undo.clone() } else { step.clone() }];
+        let given = |found: &Answers| {
+            let given = self.nodes.votes(found).filter_map(|answer| answer.number(0)?.try_into().ok());
+            given.filter_map(FencingToken::new).collect::<Vec<_>>()
+        };
+        let enough = |found: &Answers| {
+            let given = given(found).len();
+            given >= majority || answered(found).count() - given > all - majority
+        };
+        let question = Question::by(deadline.min(begin + self.patience()));
+        let found = self.nodes.ask(question, steps, enough).await;
+        let given = given(&found);
+        if given.len() < majority || self.publisher.is_leaving() || self.nodes.refuse_unfit(&found).is_err() {
+            return Some(found);
+        }
+        let Some(token) = given.iter().max().copied() else { return Some(found) };
+        let hold = Hold { attempt, value, token };
+        // A majority is to give no lower one to whoever comes next.
+        if given.iter().filter(|one| **one == token).count() < majority
+            && self.extend(&hold, self.nodes.clock.now() + self.patience()).await.1.is_err()
+        {
+            return Some(found);
+        }
+        if self.nodes.clock.now() >= begin + self.ttl / 2 {
+            return Some(found);
+        }
+        self.publisher.prove(begin);
+        let _ = self.hold.set(hold);
+        self.publisher.publish_held(vec![Granted { token, slot: attempt.slot }]);
+        None
+    }
+
+    /// Removes what this attempt and earlier ones have set, at all nodes: also where nothing was said, since it may come late. What
+    /// the nodes say of others then, and of whose next change they tell from then on.
+    async fn take_back(&self, attempt: Attempt, deadline: Moment) -> Vec<Look> {
+        let steps = [self.keys.take_back(attempt), self.keys.inspect(&self.slots())];
+        let until = self.nodes.clock.now() + self.patience();
+        let question = Question { listens: true, give_up_at: deadline.min(until), ..Question::by(until) };
+        let found =
+            self.nodes.ask(question, move || steps.to_vec(), |found| self.nodes.is_enough(found)).await;
+        let look = |answer: Answer| {
+            let mut held = Held::all(&answer, 1, &self.keys.0.lock).ok()?;
+            held.retain(|held| held.entry.claim != Some(self.id));
+            Some(Look { held, told: answer.told })
+        };
+        found.into_iter().flatten().flatten().filter_map(look).collect()
+    }
+
+    /// What it means that no key could be had, by what the nodes say. Errors: the holder has a lock of another kind.
+    fn refused(&self, looks: Vec<Look>) -> FaultResult<Refused> {
+        let (now, majority) = (self.nodes.clock.now(), self.nodes.majority());
+        let all = looks.iter().flat_map(|look| &look.held);
+        let most = counts(all.clone().map(|held| (held.slot, &held.value)));
+        let most = most.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= majority);
+        let holder = most.and_then(|(key, _)| all.clone().find(|held| (held.slot, &held.value) == key));
+        let Some(holder) = holder else { return Ok(Refused::Contested) };
+        if let Some(record) = &holder.record
+            && !record.mode().is_some_and(|mode| mode.mixes_with(self.mode))
+        {
+            let (name, owner) = (&self.keys.0.name, record.holder.to_string());
+            let reason = mismatch(Some(name), Some(&owner), record.mode().into(), self.mode);
+            return Err(Fault::new(ErrorKind::Mismatch, reason));
+        }
+        let free = self.slots().into_iter().map(|slot| free(&looks, slot)).max().unwrap_or(0);
+        let Some(needed) = majority.checked_sub(free).filter(|needed| *needed > 0) else {
+            return Ok(Refused::Contested);
+        };
+        let first = |look: &Look| look.held.iter().map(|held| due(now, held.left)).min().unwrap_or(now);
+        let mut lives: Vec<Moment> = looks.iter().map(first).collect();
+        lives.sort_unstable();
+        let expires = lives.get(majority - 1).map_or(now + POLL, |end| *end + delay(0, POLL / 8));
+        // Without what changes from look to look.
+        let shown = || foreign_entry(&self.keys.0.lock, None, None);
+        let holder = holder.record.as_ref().map_or_else(shown, Record::entry);
+        let taken = looks.into_iter().filter(|look| !self.slots().into_iter().any(|slot| look.is_free(slot)));
+        let (told, deaf): (Vec<_>, Vec<_>) = taken.map(|look| look.told).partition(Option::is_some);
+        let told: Vec<_> = told.into_iter().flatten().collect();
+        let is_deaf = !deaf.is_empty() || told.len() < needed;
+        let expires = if is_deaf { expires.min(now + POLL) } else { expires };
+        Ok(Refused::Taken(Box::new(Taken { holder, expires, told, needed })))
+    }
+}
+
+/// At how many nodes the key of that slot is free.
+fn free(looks: &[Look], slot: Option<u32>) -> usize {
+    looks.iter().filter(|look| look.is_free(slot)).count()
 }

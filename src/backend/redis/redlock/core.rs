@@ -1,15 +1,13 @@
 //! What the parts of one claim share.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::keys::{Keys, Place};
-use super::nodes::{Answers, Node, Nodes, STRAGGLE, count};
+use super::keys::{Attempt, Hold, Keys};
+use super::nodes::{Answers, Nodes, Question, answered};
 use crate::backend::claim_state::Publisher;
 use crate::backend::record::Record;
-use crate::backend::redis::script::Call;
-use crate::lock::{ClaimId, FencingToken, Mode, Moment, Request};
+use crate::lock::{ClaimId, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 
 /// What the parts of one claim share.
@@ -20,75 +18,60 @@ pub(super) struct Core {
     pub(super) id: ClaimId,
     pub(super) mode: Mode,
     pub(super) ttl: Duration,
-    pub(super) record: Record,
+    record: Record,
     pub(super) publisher: Publisher,
-    hold: Mutex<Option<Hold>>,
-}
-
-/// What it holds.
-#[derive(Clone, Debug)]
-pub(super) struct Hold {
-    pub(super) place: Place,
-    /// What the key says.
-    pub(super) value: String,
-    pub(super) token: FencingToken,
-    /// Which nodes do not have it.
-    pub(super) lacking: Vec<bool>,
+    pub(super) hold: OnceLock<Hold>,
 }
 
 impl Core {
     pub(super) fn of(nodes: &Arc<Nodes>, keys: Keys, request: &Request) -> Self {
         let ttl = request.ttl.min(nodes.max_ttl);
-        let clock = nodes.clock;
         Self {
             nodes: Arc::clone(nodes),
+            keys,
             id: request.id,
             mode: request.mode,
             ttl,
             record: Record::of(request, ttl),
-            publisher: Publisher::new(clock, clock.now()),
-            hold: Mutex::default(),
-            keys,
+            publisher: Publisher::new(nodes.clock, nodes.clock.now()),
+            hold: OnceLock::new(),
         }
     }
 
-    /// The claim's record, and something that no other attempt has: what one removes is never another's.
-    pub(super) fn next_value(&self) -> String {
+    /// How long one node may take: far less than the ttl.
+    pub(super) fn patience(&self) -> Duration {
+        (self.ttl / 10).min(Duration::from_secs(2))
+    }
+
+    /// The value of `attempt`: the claim's record, and something that no other attempt has.
+    pub(super) fn value_of(&self, attempt: Attempt) -> String {
         let record = self.record.to_text();
-        let attempt = self.nodes.attempts.fetch_add(1, Ordering::Relaxed);
-        format!("{},\"attempt\":{attempt}}}", record.strip_suffix('}').unwrap_or(&record))
+        format!("{},\"attempt\":{}}}", record.strip_suffix('}').unwrap_or(&record), attempt.number)
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Option<Hold>> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where so many nodes say that they lack the hold that a majority has lost it, it is over.
+    pub(super) fn learn(&self, lacking: usize) {
+        if self.nodes.all.len() - lacking < self.nodes.majority() {
+            self.publisher.publish(self.publisher.ended(None, None, self.ttl));
+        }
     }
 
-    pub(super) fn hold(&self, hold: Hold) {
-        *self.held() = Some(hold);
-    }
-
-    /// What the nodes answer to the extension of a hold, each whether it has it and whether its word counts; and whether a majority did
-    /// extend it.
-    pub(super) async fn extended(
-        &self,
-        step: Call,
-        deadline: Moment,
-    ) -> (Answers<(bool, bool)>, FaultResult<()>) {
-        let (clock, max_ttl, majority) = (self.nodes.clock, self.nodes.max_ttl, self.nodes.majority());
-        let ask = |_, node: Arc<Node>| {
-            let step = step.clone();
-            async move {
-                let answer = node.ask(false, max_ttl, deadline, || vec![step.clone()]).await?;
-                let counts = answer.server.votes_from <= clock.now();
-                Ok((count(&answer.replies, 0)? == 1, counts))
-            }
-        };
-        let done = |found: &Answers<(bool, bool)>| {
-            found.iter().flatten().flatten().filter(|(done, counts)| *done && *counts).count()
-        };
-        let found = self.nodes.each(STRAGGLE, deadline, ask, |found| done(found) >= majority).await;
-        let done = done(&found);
-        let enough = if done >= majority { Ok(()) } else { Err(self.nodes.too_few(done, &found)) };
-        (found, enough)
+    /// Gives `hold` another ttl at a majority; then nodes that have lost it have it made anew. How many have lost it, and whether a
+    /// majority did extend it.
+    pub(super) async fn extend(&self, hold: &Hold, deadline: Moment) -> (usize, FaultResult<()>) {
+        let question = Question::by(deadline);
+        let step = |again| vec![self.keys.extend(hold, self.ttl, self.mode, again)];
+        let (strict, again) = (step(false), step(true));
+        let extended =
+            |found: &Answers| self.nodes.votes(found).filter(|answer| answer.number(0) == Some(1)).count();
+        let enough = |found: &Answers| extended(found) >= self.nodes.majority();
+        let found = self.nodes.ask(question, move || strict.clone(), enough).await;
+        let lacking = answered(&found).filter(|answer| answer.number(0) == Some(0)).count();
+        let done = self.nodes.refuse_too_few(extended(&found), &found);
+        if done.is_ok() && lacking > 0 {
+            let nodes = Arc::clone(&self.nodes);
+            tokio::spawn(async move { nodes.ask(question, move || again.clone(), |_| false).await });
+        }
+        (lacking, done)
     }
 }

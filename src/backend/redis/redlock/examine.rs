@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::nodes::{Answer, Node, Nodes};
+use super::nodes::{Answer, Nodes, Question};
 use crate::backend::Examination;
 use crate::backend::facts::{self, Properties, Rule, with};
+use crate::backend::redis::client::Client;
 use crate::backend::redis::examine::{evicting, properties, too_old};
 use crate::backend::redis::script::Call;
 use crate::lock::Moment;
@@ -93,21 +94,22 @@ const RISKS_OF_A_NODE: &[Rule<NodeFacts>] = &[
 ];
 
 pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
-    let answers = nodes.answers(Duration::from_secs(1), deadline, vec![Call::command(["INFO"])]).await;
-    nodes.refuse_too_few(&answers)?;
+    let question = Question { straggle: Duration::from_secs(1), ..Question::by(deadline) };
+    let answers = nodes.majority_of(question, vec![Call::command(["INFO"])]).await?;
     let begun = nodes.clock.now();
-    nodes.answers(Duration::ZERO, deadline, vec![Call::command(["PING"])]).await;
+    let question = Question { straggle: Duration::ZERO, ..Question::by(deadline) };
+    nodes.majority_of(question, vec![Call::command(["PING"])]).await?;
     let round_trip = nodes.clock.now().since(begun);
     let max_ttl = nodes.max_ttl.as_secs();
-    let facts = |(node, answer): (&Arc<Node>, Option<FaultResult<Answer>>)| NodeFacts {
-        place: node.service.config.identity(),
+    let facts = |(node, answer): (&Arc<Client>, Option<FaultResult<Answer>>)| NodeFacts {
+        place: node.config.identity(),
         info: answer.and_then(FaultResult::ok).and_then(|answer| answer.replies.first().map(properties)),
         max_ttl,
     };
     let each: Vec<NodeFacts> = nodes.all.iter().zip(answers).map(facts).collect();
     let version = |facts: &NodeFacts| Some(facts.info.as_ref()?.text("redis_version")?.to_owned());
     let versions: BTreeSet<String> = each.iter().filter_map(version).collect();
-    let open_password = nodes.all.iter().find_map(|node| node.service.config.open_password());
+    let open_password = nodes.all.iter().find_map(|node| node.config.open_password());
     let mut risks = facts::risks(RISKS, &Facts { max_ttl, open_password });
     risks.extend(each.iter().flat_map(|facts| facts::risks(RISKS_OF_A_NODE, facts)));
     Ok(Examination {

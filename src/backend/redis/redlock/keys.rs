@@ -7,118 +7,107 @@ use crate::backend::redis::script::{Call, NODE, millis};
 use crate::lock::{ClaimId, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 
-/// What is kept beside a key: since when it is held, the token, the label, who asks its owner to leave.
-pub(super) const ABOUT: &str = "about";
-const SLOT: &str = "slot";
+/// Every attempt of a claim: numbers of attempts are lower.
+pub(super) const ALL: u64 = 1 << 53;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
-    pub(super) name: LockName,
-    /// The one that other Redlock clients set; of a lock with slots it says how many there are.
-    pub(super) lock: String,
-    base: LockKeys,
-}
+pub(super) struct Keys(pub(super) LockKeys);
 
-/// One of the holds that a claim may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) mode: Mode,
+/// One attempt of a claim, for one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) id: ClaimId,
+    /// No other of this client has the same.
+    pub(super) number: u64,
     /// From 1, of a lock with slots.
     pub(super) slot: Option<u32>,
 }
 
-impl Place {
-    /// What the lock's key says for all slots together.
-    fn marker(self) -> String {
-        self.slot.map_or_else(String::new, |_| format!("redlock:{}", self.mode))
-    }
+/// What a claim holds.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    pub(super) attempt: Attempt,
+    /// What its key says, but for what is noted there.
+    pub(super) value: String,
+    pub(super) token: FencingToken,
 }
 
-/// How all values of the claim `id` begin: they are its record, as [`crate::backend::record::Record`] writes it.
-pub(super) fn beginning(id: ClaimId) -> String {
-    format!("{{\"claim\":\"{id}\"")
+/// What is noted in the values of a claim, by the line of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Note {
+    Label = 4,
+    Asked = 5,
 }
 
 impl Keys {
     pub(super) fn of(naming: &Naming, name: &LockName) -> FaultResult<Self> {
-        let base = naming.of(name)?;
-        Ok(Self { name: name.clone(), lock: base.lock.clone(), base })
+        Ok(Self(naming.of(name)?))
     }
 
     /// The key that whoever holds that has set.
-    pub(super) fn key(&self, slot: Option<u32>) -> String {
-        slot.map_or_else(|| self.lock.clone(), |slot| self.base.side(&format!("{SLOT}{slot}")))
+    fn hold(&self, slot: Option<u32>) -> String {
+        slot.map_or_else(|| self.0.lock.clone(), |slot| self.0.side(&format!("slot{slot}")))
     }
 
-    /// What is kept beside it.
-    pub(super) fn about(&self, slot: Option<u32>) -> String {
-        let slot = slot.map(|slot| slot.to_string()).unwrap_or_default();
-        self.base.side(&format!("{ABOUT}{slot}"))
+    /// `command` of `node.lua` about this attempt.
+    fn step(&self, command: &str, attempt: Attempt, more: &[&str]) -> Call {
+        let (keys, hold) = (&self.0, self.hold(attempt.slot));
+        // As all records begin.
+        let own = format!("{{\"claim\":\"{}\"", attempt.id);
+        let number = attempt.number.to_string();
+        let first = [command, &keys.side_prefix("slot"), keys.claim_suffix(), &own, &number];
+        let arguments = first.iter().chain(more).map(|word| (*word).to_owned()).collect();
+        Call::Script { script: &NODE, keys: vec![keys.lock.clone(), hold, keys.counters()], arguments }
     }
 
-    /// The hash with the last token and the last success.
-    pub(super) fn counters(&self) -> String {
-        self.base.counters()
+    /// `command` about every attempt of the claim `id`.
+    fn step_on_all(&self, command: &str, id: ClaimId, more: &[&str]) -> Call {
+        self.step(command, Attempt { id, number: ALL, slot: None }, more)
     }
 
-    /// `command` of `node.lua` about the hold of that slot, or of a lock without slots.
-    fn step(&self, command: &str, slot: Option<u32>, own: &[&str]) -> Call {
-        let keys = vec![self.lock.clone(), self.key(slot), self.about(slot), self.counters()];
-        let (slots, abouts) = (self.base.side_prefix(SLOT), self.base.side_prefix(ABOUT));
-        let first = [command, &slots, &abouts, self.base.claim_suffix()];
-        let arguments = first.iter().chain(own).map(|word| (*word).to_owned()).collect();
-        Call::Script { script: &NODE, keys, arguments }
+    /// Sets the key of `attempt`.
+    pub(super) fn acquire(&self, attempt: Attempt, value: &str, ttl: Duration, mode: Mode) -> Call {
+        self.step("acquire", attempt, &[value, &millis(ttl), &proposal().to_string(), &marker(mode)])
     }
 
-    /// One attempt to set the key of `place` to `value`.
-    pub(super) fn acquire(&self, place: Place, value: &str, ttl: Duration) -> Call {
-        let own = [value, &millis(ttl), &proposal().to_string(), &place.marker()];
-        self.step("acquire", place.slot, &own)
+    /// Gives `hold` another ttl; with `again` it is made anew where the node knows nothing of it.
+    pub(super) fn extend(&self, hold: &Hold, ttl: Duration, mode: Mode, again: bool) -> Call {
+        let (token, again) = (hold.token.to_string(), if again { "1" } else { "0" });
+        self.step("extend", hold.attempt, &[&hold.value, &millis(ttl), &token, &marker(mode), again])
     }
 
-    /// Gives the hold another ttl; with `again` it is made anew where the node knows nothing of it.
-    pub(super) fn extend(
-        &self,
-        place: Place,
-        value: &str,
-        ttl: Duration,
-        token: FencingToken,
-        again: bool,
-    ) -> Call {
-        let own = [value, &millis(ttl), &token.to_string(), &place.marker(), if again { "1" } else { "0" }];
-        self.step("extend", place.slot, &own)
+    /// Removes what this attempt and earlier ones of its claim have set.
+    pub(super) fn take_back(&self, attempt: Attempt) -> Call {
+        self.step("release", attempt, &["0"])
     }
 
-    /// Removes the keys whose values begin with `own`; `succeeded` as for [`crate::backend::Claim::leave`].
-    pub(super) fn release(&self, own: &str, succeeded: bool) -> Call {
-        self.step("release", None, &[own, if succeeded { "1" } else { "0" }])
+    /// Removes the keys of the claim `id`; `succeeded` as for [`crate::backend::Claim::leave`].
+    pub(super) fn release(&self, id: ClaimId, succeeded: bool) -> Call {
+        self.step_on_all("release", id, &[if succeeded { "1" } else { "0" }])
     }
 
-    /// Has what is kept beside the keys of the claim `id` say `text` in `field`.
-    pub(super) fn note(&self, id: ClaimId, field: &str, text: &str) -> Call {
-        self.step("note", None, &[&beginning(id), field, text])
+    pub(super) fn note(&self, id: ClaimId, note: Note, json: &str) -> Call {
+        self.step_on_all("note", id, &[&(note as u8).to_string(), json])
     }
 
     pub(super) fn evict_foreign(&self, id: ClaimId) -> Call {
-        self.step("evict_foreign", None, &[&id.to_string()])
+        self.step_on_all("evict_foreign", id, &[&id.to_string()])
     }
 
-    pub(super) fn inspect(&self) -> Call {
-        self.step("inspect", None, &[])
+    /// Reads all holds. Older servers tell of changes of no other keys than the lock's and those of `slots`.
+    pub(super) fn inspect(&self, slots: &[Option<u32>]) -> Call {
+        let mut step = self.step_on_all("inspect", ClaimId::from_bytes([0; 16]), &[]);
+        if let Call::Script { keys, .. } = &mut step {
+            keys.extend(slots.iter().map(|slot| self.hold(*slot)));
+        }
+        step
     }
+}
 
-    /// Reads which of the keys exist that are in the way of a claim in `mode`, the lock's or those of the slots, and how many these
-    /// are if all are there. The node can tell of their next change then.
-    pub(super) fn in_the_way(&self, mode: Mode, lock: bool) -> (Call, i64) {
-        let (keys, all) = match mode {
-            Mode::Slots(slots) if !lock => {
-                ((1..=slots.get()).map(|slot| self.key(Some(slot))).collect(), slots.get().into())
-            }
-            _ => (vec![self.lock.clone()], 1),
-        };
-        (Call::Command(std::iter::once("EXISTS".to_owned()).chain(keys).collect()), all)
-    }
+/// What the lock's key says for all slots together.
+fn marker(mode: Mode) -> String {
+    format!("redlock:{mode}")
 }
 
 /// The wall clock, in microseconds: a proposal for tokens that is the same at all nodes, and no lower than any before should a node

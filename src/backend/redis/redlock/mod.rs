@@ -8,18 +8,14 @@
 //! those who wait. With slots a lock has that many keys, of which a claim holds one. A node's word counts only if it has
 //! run for longer than any ttl: a restarted one may have forgotten what it gave.
 
-mod answers;
 mod attempt;
 mod claim;
 mod config;
 mod core;
 mod examine;
-mod inspect;
 mod keys;
 mod nodes;
-mod observe;
-mod refusal;
-mod wait;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -28,7 +24,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use self::core::Core;
 use crate::backend::observe::QueueObserver;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::NAME;
@@ -42,16 +37,15 @@ use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment
 use crate::net::fault::{Fault, FaultResult};
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
-use keys::{Keys, beginning};
-use nodes::Nodes;
+use keys::{Keys, Note};
+use nodes::{Answer, Nodes, Question, answered};
 
 /// Several independent Redis servers.
 #[derive(Debug)]
 pub struct RedlockBackend {
     nodes: Arc<Nodes>,
-    config: RedlockConfig,
     naming: Naming,
-    clock: Clock,
+    identity: String,
     /// Those that this client has entered: whoever enters one again gets the same.
     claims: Mutex<HashMap<ClaimId, Weak<RedlockClaim>>>,
 }
@@ -65,8 +59,12 @@ impl RedlockBackend {
     /// As [`RedlockBackend::open`], for a client whose clock may tell another time than the servers'.
     pub fn with_clock(config: RedlockConfig, clock: Clock) -> Self {
         let prefix = config.nodes.first().and_then(|node| node.prefix.clone());
-        let naming = Naming { prefix, group: "redlock:" };
-        Self { nodes: Nodes::of(&config, clock), naming, config, clock, claims: Mutex::default() }
+        Self {
+            naming: Naming { prefix, group: "redlock:" },
+            identity: config.identity(),
+            nodes: Nodes::of(config, clock),
+            claims: Mutex::default(),
+        }
     }
 
     fn known(&self, id: ClaimId) -> Option<Arc<RedlockClaim>> {
@@ -86,65 +84,55 @@ impl RedlockBackend {
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
         }
-        let core = Arc::new(Core::of(&self.nodes, Keys::of(&self.naming, name)?, request));
-        let refused = core.enter(deadline).await?;
-        let claim = Arc::new(RedlockClaim::new(core, refused));
+        let keys = Keys::of(&self.naming, name)?;
+        let claim = Arc::new(RedlockClaim::enter(&self.nodes, keys, request, deadline).await?);
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         claims.insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
     }
 
-    /// Does `step` at all nodes; whether one of them found what it was to change. A holder that is asked to leave may do so
-    /// before the others are asked.
-    async fn change(&self, step: Call, deadline: Moment) -> FaultResult<bool> {
-        Ok(self.nodes.changed(deadline, step).await?.contains(&true))
-    }
-
-    async fn evict_by(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        how: Evict,
-        by: &Holder,
-        deadline: Moment,
-    ) -> FaultResult<bool> {
-        let keys = Keys::of(&self.naming, name)?;
-        let step = match how {
-            Evict::Ask => keys.note(id, "asked", &serde_json::to_string(by).unwrap_or_default()),
-            Evict::Force => keys.release(&beginning(id), false),
+    /// Does `step` at all nodes, a majority at least, and counts those that found what it was to change, and those that did not.
+    async fn change(&self, step: Call, deadline: Moment) -> FaultResult<(usize, usize)> {
+        let found = self.nodes.majority_of(Question::by(deadline), vec![step]).await?;
+        let count = |n: fn(i64) -> bool| {
+            answered(&found).filter_map(|answer| answer.number(0)).filter(|x| n(*x)).count()
         };
-        self.change(step, deadline).await
+        Ok((count(|found| found > 0), count(|found| found == 0)))
     }
 
-    async fn publish_value(
+    /// As [`Backend::publish`].
+    async fn note_label(
         &self,
         name: &LockName,
         id: ClaimId,
         value: &str,
         deadline: Moment,
     ) -> FaultResult<bool> {
-        let step = Keys::of(&self.naming, name)?.note(id, "label", value);
-        let found = self.nodes.changed(deadline, step).await?;
-        let done = found.iter().filter(|found| **found).count();
-        self.nodes.verdict(done, found.len() - done, "taken the value")
-    }
-
-    /// At every node where the key says the same.
-    async fn remove_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<bool> {
-        self.change(Keys::of(&self.naming, name)?.evict_foreign(id), deadline).await
+        let label = serde_json::to_string(value).unwrap_or_default();
+        let step = Keys::of(&self.naming, name)?.note(id, Note::Label, &label);
+        let (done, without) = self.change(step, deadline).await?;
+        let all = self.nodes.all.len();
+        // Even if all the others have it, they are too few.
+        if done >= self.nodes.majority() || all - without < self.nodes.majority() {
+            return Ok(done >= self.nodes.majority());
+        }
+        Err(Fault::unavailable(format!(
+            "{done} of {all} nodes have taken the value and {without} know nothing of it, so it may hold or not"
+        )))
     }
 
     /// Each node's age by its own clock.
     async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let counters = Keys::of(&self.naming, name)?.counters();
+        let counters = self.naming.of(name)?.counters();
         let steps = vec![Call::command(["HGET", &counters, "success"]), Call::command(["TIME"])];
-        let age = |replies: Vec<Value>| {
-            let [success, Value::Array(time)] = replies.as_slice() else { return None };
+        let age = |answer: &Answer| {
+            let [success, Value::Array(time)] = answer.replies.as_slice() else { return None };
             let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
             let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
             success::age(now, Duration::from_micros(text(success)?.parse().ok()?))
         };
-        Ok(self.nodes.replies(deadline, steps).await?.into_iter().flatten().filter_map(age).min())
+        let found = self.nodes.majority_of(Question::by(deadline), steps).await?;
+        Ok(answered(&found).filter_map(age).min())
     }
 }
 
@@ -164,11 +152,11 @@ impl Backend for RedlockBackend {
     }
 
     fn identity(&self) -> String {
-        self.config.identity()
+        self.identity.clone()
     }
 
     fn has_connected(&self) -> bool {
-        self.nodes.all.iter().any(|node| node.service.has_connected())
+        self.nodes.all.iter().any(|node| node.has_connected())
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
@@ -176,18 +164,17 @@ impl Backend for RedlockBackend {
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        inspect::status(&self.nodes, &self.naming, name, deadline).await
+        view::status(&self.nodes, Keys::of(&self.naming, name)?, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        inspect::list(&self.nodes, &self.naming, prefix, deadline).await
+        view::list(&self.nodes, &self.naming, prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        // Tracking everything that is read is a matter of whole connections.
-        let own = Nodes::of(&self.config, self.clock);
-        let watched = observe::WatchedQueue::new(own, self.naming.clone());
-        Ok(Box::new(QueueObserver::new(self.clock, name.clone(), watched)))
+        let (nodes, naming) = (Arc::clone(&self.nodes), self.naming.clone());
+        let watched = view::WatchedLock { nodes, naming, told: Vec::new() };
+        Ok(Box::new(QueueObserver::new(self.nodes.clock, name.clone(), watched)))
     }
 
     async fn evict(
@@ -198,15 +185,22 @@ impl Backend for RedlockBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        self.evict_by(name, id, how, by, deadline).await
+        let keys = Keys::of(&self.naming, name)?;
+        let step = match how {
+            Evict::Ask => keys.note(id, Note::Asked, &serde_json::to_string(by).unwrap_or_default()),
+            Evict::Force => keys.release(id, false),
+        };
+        Ok(self.change(step, deadline).await?.0 > 0)
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        self.publish_value(name, id, value, deadline).await
+        self.note_label(name, id, value, deadline).await
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        self.remove_foreign(name, id, deadline).await
+        // At every node where the key says the same.
+        let step = Keys::of(&self.naming, name)?.evict_foreign(id);
+        Ok(self.change(step, deadline).await?.0 > 0)
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
@@ -214,8 +208,8 @@ impl Backend for RedlockBackend {
     }
 
     async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
-        let step = Call::command(["DEL", &Keys::of(&self.naming, name)?.counters()]);
-        self.nodes.replies(deadline, vec![step]).await.map(drop)
+        let step = Call::command(["DEL", &self.naming.of(name)?.counters()]);
+        self.nodes.majority_of(Question::by(deadline), vec![step]).await.map(drop)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {

@@ -1,8 +1,9 @@
 //! The nodes, and one question to all of them.
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use redis::Value;
@@ -13,10 +14,12 @@ use crate::backend::redis::client::Client;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
+use crate::backend::redis::observe::tracking;
+use crate::backend::redis::row::integer;
 use crate::backend::redis::script::Call;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
-use crate::net::fault::{Fault, FaultResult};
+use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::request::Patience;
 
 /// How long a node may hold up an answer that the others have given.
@@ -25,59 +28,63 @@ pub(super) const STRAGGLE: Duration = Duration::from_millis(250);
 /// The nodes of one client.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    pub(super) all: Vec<Arc<Node>>,
+    pub(super) all: Vec<Arc<Client>>,
     pub(super) clock: Clock,
     /// For how long a restarted node abstains; no ttl is longer.
     pub(super) max_ttl: Duration,
     /// How many attempts this client has made.
-    pub(super) attempts: AtomicUsize,
+    pub(super) attempts: AtomicU64,
 }
 
-/// One of them.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) service: Client,
-    /// What it said of itself over which connection.
-    server: Mutex<Option<(u64, ServerFacts)>>,
+/// A question to all nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) deadline: Moment,
+    /// When the answers are taken that are there.
+    pub(super) give_up_at: Moment,
+    /// How long a node may hold up the answer once it is there.
+    pub(super) straggle: Duration,
+    /// Whether the nodes are to tell from then on of changes of the keys that are read.
+    pub(super) listens: bool,
 }
 
-/// What a node said of itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ServerFacts {
-    /// Which server it is, since its last start.
-    pub(super) run: String,
-    /// From when its word counts: before, it may have forgotten what it gave before it was restarted.
-    pub(super) votes_from: Moment,
+impl Question {
+    pub(super) fn by(deadline: Moment) -> Self {
+        Self { deadline, give_up_at: deadline, straggle: STRAGGLE, listens: false }
+    }
 }
 
 /// What a node answered.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
-    pub(super) server: ServerFacts,
-    pub(super) connection: Arc<Connection>,
-    /// How often it had told of a change over that connection before it was asked.
-    pub(super) notified: u64,
+    /// Which server it is, since its last start.
+    run: String,
+    /// From when its word counts: before, it may have forgotten what it gave before it was restarted.
+    votes_from: Moment,
+    /// Over which connection it tells of changes, if it does, and how often it had told when it was asked.
+    pub(super) told: Option<(Arc<Connection>, u64)>,
+}
+
+impl Answer {
+    /// The `n`th reply as a number.
+    pub(super) fn number(&self, n: usize) -> Option<i64> {
+        self.replies.get(n).and_then(integer)
+    }
 }
 
 /// What each node answered; nothing yet, or what went wrong.
-pub(super) type Answers<T> = Vec<Option<FaultResult<T>>>;
+pub(super) type Answers<T = Answer> = Vec<Option<FaultResult<T>>>;
 
-/// What was known when the steps were sent, and what went before them.
-#[derive(Clone, Default)]
-struct Sent {
-    server: Option<ServerFacts>,
-    listens: bool,
-    notified: u64,
+/// The answers that came.
+pub(super) fn answered<T>(answers: &Answers<T>) -> impl Iterator<Item = &T> {
+    answers.iter().flatten().flatten()
 }
 
 impl Nodes {
-    /// Connections of their own to all nodes.
-    pub(super) fn of(config: &RedlockConfig, clock: Clock) -> Arc<Self> {
-        let node =
-            |config: &_| Node { service: Client::new(Clone::clone(config), clock), server: Mutex::default() };
-        let all = config.nodes.iter().map(|config| Arc::new(node(config))).collect();
-        Arc::new(Self { all, clock, max_ttl: config.max_ttl, attempts: AtomicUsize::new(0) })
+    pub(super) fn of(config: RedlockConfig, clock: Clock) -> Arc<Self> {
+        let all = config.nodes.into_iter().map(|node| Arc::new(Client::new(node, clock))).collect();
+        Arc::new(Self { all, clock, max_ttl: config.max_ttl, attempts: AtomicU64::new(1) })
     }
 
     /// How many are a majority.
@@ -85,13 +92,12 @@ impl Nodes {
         self.all.len() / 2 + 1
     }
 
-    /// What `ask` learns of each node. Waits for all; once the answers are `enough`, at most for `straggle`. What is still under way
-    /// then goes on.
+    /// What `ask` learns of each node. Waits for all; once the answers are `enough`, no longer than to straggle. What is still under
+    /// way then goes on.
     pub(super) async fn each<T, F>(
         &self,
-        straggle: Duration,
-        deadline: Moment,
-        ask: impl Fn(usize, Arc<Node>) -> F,
+        question: Question,
+        ask: impl Fn(Arc<Client>) -> F,
         enough: impl Fn(&Answers<T>) -> bool,
     ) -> Answers<T>
     where
@@ -100,11 +106,11 @@ impl Nodes {
     {
         let mut under_way = JoinSet::new();
         for (at, node) in self.all.iter().enumerate() {
-            let asked = ask(at, Arc::clone(node));
+            let asked = ask(Arc::clone(node));
             under_way.spawn(async move { (at, asked.await) });
         }
         let mut found: Answers<T> = self.all.iter().map(|_| None).collect();
-        let mut until = deadline + Duration::from_millis(5);
+        let mut until = question.give_up_at + Duration::from_millis(5);
         loop {
             tokio::select! {
                 biased;
@@ -116,181 +122,153 @@ impl Nodes {
                 () = self.clock.sleep_until(until) => break,
             }
             if enough(&found) {
-                if straggle.is_zero() {
+                if question.straggle.is_zero() {
                     break;
                 }
-                until = until.min(self.clock.now() + straggle);
+                until = until.min(self.clock.now() + question.straggle);
             }
         }
         under_way.detach_all();
         found
     }
 
-    /// What each node answers to `steps`.
-    pub(super) async fn answers(
+    /// What the nodes answer to `steps`, which are made when they are sent, until that is `enough`.
+    pub(super) async fn ask(
         &self,
-        straggle: Duration,
-        deadline: Moment,
-        steps: Vec<Call>,
-    ) -> Answers<Answer> {
+        question: Question,
+        steps: impl Fn() -> Vec<Call> + Clone + Send + Sync + 'static,
+        enough: impl Fn(&Answers) -> bool,
+    ) -> Answers {
         let max_ttl = self.max_ttl;
-        let ask = |_, node: Arc<Node>| {
+        let ask = |node: Arc<Client>| {
             let steps = steps.clone();
-            async move { node.ask(false, max_ttl, deadline, || steps.clone()).await }
+            async move { ask(&node, max_ttl, question, steps).await }
         };
-        self.each(straggle, deadline, ask, |found| answered(found) >= self.majority()).await
+        self.each(question, ask, enough).await
     }
 
-    /// The replies of a majority at least, `None` of a node that gave none. Too few are an error.
-    pub(super) async fn replies(
-        &self,
-        deadline: Moment,
-        steps: Vec<Call>,
-    ) -> FaultResult<Vec<Option<Vec<Value>>>> {
-        let answers = self.answers(STRAGGLE, deadline, steps).await;
-        self.refuse_too_few(&answers)?;
-        Ok(answers.into_iter().map(|answer| Some(answer?.ok()?.replies)).collect())
+    /// What they answer to `steps`, a majority at least. Too few are an error.
+    pub(super) async fn majority_of(&self, question: Question, steps: Vec<Call>) -> FaultResult<Answers> {
+        let answers = self.ask(question, move || steps.clone(), |found| self.is_enough(found)).await;
+        self.refuse_too_few(answered(&answers).count(), &answers)?;
+        Ok(answers)
     }
 
-    /// How many keys of a claim the nodes have changed, each; otherwise as [`Nodes::replies`].
-    pub(super) async fn changed(&self, deadline: Moment, step: Call) -> FaultResult<Vec<bool>> {
-        let all = self.replies(deadline, vec![step]).await?;
-        all.into_iter().flatten().map(|replies| Ok(count(&replies, 0)? > 0)).collect()
+    /// Whether a majority has answered.
+    pub(super) fn is_enough<T>(&self, found: &Answers<T>) -> bool {
+        answered(found).count() >= self.majority()
     }
 
-    pub(super) fn refuse_too_few<T>(&self, answers: &Answers<T>) -> FaultResult<()> {
-        let answered = answered(answers);
-        if answered >= self.majority() { Ok(()) } else { Err(self.too_few(answered, answers)) }
+    /// The answers whose word counts.
+    pub(super) fn votes<'a>(&self, found: &'a Answers) -> impl Iterator<Item = &'a Answer> {
+        let now = self.clock.now();
+        answered(found).filter(move |answer| answer.votes_from <= now)
     }
 
-    /// Whether a claim holds of which `done` nodes say that they `did` what a holder may ask for, and `without` that they know
-    /// nothing of it.
-    ///
-    /// Errors: it depends on nodes that say neither.
-    pub(super) fn verdict(&self, done: usize, without: usize, did: &str) -> FaultResult<bool> {
-        let all = self.all.len();
-        if done >= self.majority() {
-            return Ok(true);
+    /// Errors: no more than `usable` nodes could be used, and that is no majority.
+    pub(super) fn refuse_too_few<T>(&self, usable: usize, found: &Answers<T>) -> FaultResult<()> {
+        let (all, majority) = (self.all.len(), self.majority());
+        if usable >= majority {
+            return Ok(());
         }
-        // Even if all the others have it, they are too few.
-        if all - without < self.majority() {
-            return Ok(false);
-        }
-        let reason = format!(
-            "{done} of {all} nodes have {did} and {without} know nothing of it, so it may hold or not"
-        );
-        Err(Fault::unavailable(reason))
-    }
-
-    /// What it means that no more than `usable` nodes could be used.
-    pub(super) fn too_few<T>(&self, usable: usize, answers: &Answers<T>) -> Fault {
-        let faults: Vec<&Fault> =
-            answers.iter().flatten().filter_map(|answer| answer.as_ref().err()).collect();
-        let all = self.all.len();
+        let faults: Vec<&Fault> = found.iter().flatten().filter_map(|answer| answer.as_ref().err()).collect();
         let reasons: Vec<Reason> = faults.iter().map(|fault| fault.reason.clone()).collect();
         let reason = if reasons.is_empty() {
             format!("{usable} of {all} nodes confirm it").into()
         } else {
             Reason::within(&reasons, |reasons| format!("{usable} of {all} nodes can be used ({reasons})"))
         };
+        let count = |kind| faults.iter().filter(|fault| fault.kind == kind).count();
         // What no waiting helps against is said as what it is.
-        let any = |kind| faults.iter().any(|fault| fault.kind == kind);
-        let all_corrupt = !faults.is_empty() && faults.iter().all(|fault| fault.kind == ErrorKind::Corrupt);
-        let kind =
-            [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported].into_iter().find(|k| any(*k));
-        let kind = kind.or(all_corrupt.then_some(ErrorKind::Corrupt));
-        // With room for this client they would be enough.
-        let full = faults.iter().filter(|fault| fault.kind == ErrorKind::Full).count();
-        let kind = kind.or((full > 0 && usable + full >= self.majority()).then_some(ErrorKind::Full));
-        Fault::new(kind.unwrap_or(ErrorKind::Unavailable), reason)
-    }
-}
-
-/// How many have answered.
-pub(super) fn answered<T>(answers: &Answers<T>) -> usize {
-    answers.iter().flatten().filter(|answer| answer.is_ok()).count()
-}
-
-/// The `n`th reply as a number.
-pub(super) fn count(replies: &[Value], n: usize) -> FaultResult<i64> {
-    match replies.get(n) {
-        Some(Value::Int(number)) => Ok(*number),
-        Some(Value::ServerError(error)) => Err(fault::of(error)),
-        _ => Err(fault::nonsense("not a number")),
-    }
-}
-
-impl Node {
-    /// What it answers to `steps`, which are made when they are sent; if somebody `listens`, it tells from then on of the next change
-    /// of each key that is read. An error among the replies is an error.
-    pub(super) async fn ask(
-        &self,
-        listens: bool,
-        max_ttl: Duration,
-        deadline: Moment,
-        steps: impl Fn() -> Vec<Call> + Send + Sync,
-    ) -> FaultResult<Answer> {
-        let sent = Mutex::new(Sent::default());
-        let make = |connection: &Connection| {
-            let now = Sent {
-                server: self.server_over(connection),
-                listens: listens && connection.can_notify.get().is_none(),
-                notified: connection.notified_count(),
-            };
-            let mut all = Vec::new();
-            if now.server.is_none() {
-                all.push(Call::command(["INFO", "server"]));
-            }
-            if now.listens {
-                all.extend([Call::command(["HELLO", "3"]), Call::command(["CLIENT", "TRACKING", "ON"])]);
-            }
-            *sent.lock().unwrap_or_else(PoisonError::into_inner) = now;
-            all.extend(steps());
-            all
-        };
-        let answer = self.service.call(None, deadline, Patience::Once, make).await?;
-        let sent = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (connection, mut replies) = (answer.connection, answer.replies.into_iter());
-        let server = if let Some(server) = sent.server {
-            server
+        let never = [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported];
+        let kind = if let Some(kind) = never.into_iter().find(|kind| count(*kind) > 0) {
+            kind
+        } else if !faults.is_empty() && count(ErrorKind::Corrupt) == faults.len() {
+            ErrorKind::Corrupt
+        } else if count(ErrorKind::Full) > 0 && usable + count(ErrorKind::Full) >= majority {
+            // With room for this client they would be enough.
+            ErrorKind::Full
         } else {
-            let said = replies.next().ok_or_else(|| fault::nonsense("no reply"))?;
-            let server = self.introduced(&said, max_ttl)?;
-            let known = Some((connection.number(), server.clone()));
-            *self.server.lock().unwrap_or_else(PoisonError::into_inner) = known;
-            server
+            ErrorKind::Unavailable
         };
-        if sent.listens {
-            // A user without the right to it is told nothing, and looks from time to time.
-            let (hello, tracking) = (replies.next(), replies.next());
-            connection.answered(hello.as_ref(), tracking.as_ref());
-        }
-        let replies: Vec<Value> = replies.collect();
-        if let Some(Value::ServerError(error)) =
-            replies.iter().find(|reply| matches!(reply, Value::ServerError(_)))
-        {
-            return Err(fault::of(error).at(&connection.peer()));
-        }
-        Ok(Answer { replies, server, connection, notified: sent.notified })
+        let is_silent = |(answer, node): &(&Option<FaultResult<_>>, &Arc<Client>)| {
+            let asked = match answer {
+                None => true,
+                Some(Ok(_)) => false,
+                Some(Err(fault)) => fault.is_spent(),
+            };
+            asked && node.has_connected()
+        };
+        let silent = found.iter().zip(&self.all).filter(is_silent).count();
+        // Those that are silent may have done it.
+        let retry = if usable + silent >= majority { Retry::OtherConnection } else { Retry::Nothing };
+        Err(Fault::new(kind, reason).helped_by(retry))
     }
 
-    fn server_over(&self, connection: &Connection) -> Option<ServerFacts> {
-        let known = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|(over, _)| *over == connection.number()).map(|(_, server)| server.clone())
+    /// Errors: an address is not that of an independent master.
+    pub(super) fn refuse_unfit(&self, found: &Answers) -> FaultResult<()> {
+        let mut runs: BTreeMap<&str, String> = BTreeMap::new();
+        for (answer, node) in found.iter().zip(&self.all) {
+            let place = node.config.identity();
+            let reason = match answer {
+                Some(Ok(answer)) => match runs.insert(&answer.run, place.clone()) {
+                    Some(other) => format!("{other} and {place} are the same server; give each server once"),
+                    None => continue,
+                },
+                Some(Err(fault)) if fault.retry == Retry::OtherServer => format!(
+                    "{place} is a replica: it follows its master and decides nothing; name independent masters only"
+                ),
+                _ => continue,
+            };
+            return Err(Fault::new(ErrorKind::Invalid, reason));
+        }
+        Ok(())
     }
 
-    fn introduced(&self, reply: &Value, max_ttl: Duration) -> FaultResult<ServerFacts> {
-        if let Value::ServerError(error) = reply {
-            return Err(fault::of(error));
-        }
-        let info = properties(reply);
-        let lacking = |name: &str| fault::nonsense(format!("INFO without {name}"));
-        let run = info.text("run_id").ok_or_else(|| lacking("run_id"))?;
-        let uptime = info.number("uptime_in_seconds").ok_or_else(|| lacking("uptime_in_seconds"))?;
-        // It is the difference of two whole seconds.
-        let short = max_ttl.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)));
-        let now = self.service.clock.now();
-        let votes_from = if short.is_zero() { Moment::from_nanos(0) } else { now + short };
-        Ok(ServerFacts { run: run.to_owned(), votes_from })
+    /// Errors: so few of the nodes vote that those which did not answer could not make a majority of them.
+    pub(super) fn refuse_few_votes(&self, found: &Answers) -> FaultResult<()> {
+        let mut from: Vec<Moment> = answered(found).map(|answer| answer.votes_from).collect();
+        from.sort_unstable();
+        let (able, majority) = (self.votes(found).count(), self.majority());
+        let silent = found.iter().filter(|answer| answer.is_none()).count();
+        let Some(again) = from.get(majority - 1).filter(|_| able + silent < majority) else { return Ok(()) };
+        let reason = format!(
+            "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
+             lock; there is a majority again in {} s",
+            self.all.len(),
+            self.max_ttl.as_secs(),
+            again.since(self.clock.now()).as_secs() + 1
+        );
+        Err(Fault::unavailable(reason))
     }
+}
+
+/// What `node` answers to `steps`. An error among the replies is an error.
+async fn ask(
+    node: &Client,
+    max_ttl: Duration,
+    question: Question,
+    steps: impl Fn() -> Vec<Call> + Send + Sync,
+) -> FaultResult<Answer> {
+    let told = if question.listens { Some(tracking(node, None, question.deadline).await?) } else { None };
+    let all = |_: &Connection| {
+        let mut all = steps();
+        all.push(Call::command(["INFO", "server"]));
+        all
+    };
+    let answer = node.call(None, question.deadline, Patience::Once, all).await?;
+    let mut replies = answer.replies;
+    let is_error = |reply: &&Value| matches!(reply, Value::ServerError(_));
+    if let Some(Value::ServerError(error)) = replies.iter().find(is_error) {
+        return Err(fault::of(error).at(&answer.connection.peer()));
+    }
+    let info = properties(&replies.pop().unwrap_or(Value::Nil));
+    let lacking = |name: &str| fault::nonsense(format!("INFO without {name}"));
+    let run = info.text("run_id").ok_or_else(|| lacking("run_id"))?.to_owned();
+    let uptime = info.number("uptime_in_seconds").ok_or_else(|| lacking("uptime_in_seconds"))?;
+    // It is the difference of two whole seconds.
+    let short = max_ttl.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)));
+    let votes_from = if short.is_zero() { Moment::from_nanos(0) } else { node.clock.now() + short };
+    let told = told.filter(|(connection, _)| connection.tells());
+    Ok(Answer { replies, run, votes_from, told })
 }

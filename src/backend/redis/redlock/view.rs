@@ -1,0 +1,176 @@
+//! Who holds, as the nodes say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::keys::Keys;
+use super::nodes::{Answer, Nodes, Question, answered};
+use crate::backend::claim_state::POLL;
+use crate::backend::observe::{LOOK, Watched, first_expiry};
+use crate::backend::record::{Record, granted, instant, with_details};
+use crate::backend::redis::client::Client;
+use crate::backend::redis::connection::{Connection, any_notified};
+use crate::backend::redis::dial::{text, value_of};
+use crate::backend::redis::fault;
+use crate::backend::redis::keys::{COUNTERS, Naming};
+use crate::backend::redis::queues::{QUEUES_AT_ONCE, scan};
+use crate::backend::redis::row::{foreign_entry, integer, life};
+use crate::lock::{ClaimId, Entry, Holder, LockName, LockStatus, Moment};
+use crate::net::fault::FaultResult;
+
+/// A hold as one node knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// From 1, of a lock with slots.
+    pub(super) slot: Option<u32>,
+    /// The claim's record with the number of the attempt; of another program's client what it set.
+    pub(super) value: String,
+    /// `None` of another program's client.
+    pub(super) record: Option<Record>,
+    /// What is left of it.
+    pub(super) left: Option<Duration>,
+    /// Who asks the claim to leave.
+    pub(super) asked: Option<Holder>,
+    pub(super) entry: Entry,
+}
+
+impl Held {
+    fn parse(reply: &Value, lock: &str) -> FaultResult<Self> {
+        let nonsense = || fault::nonsense("no holder");
+        let Value::Array(parts) = reply else { return Err(nonsense()) };
+        let [slot, Value::Array(lines), left, foreign] = parts.as_slice() else { return Err(nonsense()) };
+        let line = |n: usize| lines.get(n).and_then(text).filter(|line| !line.is_empty());
+        let value = lines.first().and_then(value_of).ok_or_else(nonsense)?;
+        let slot = integer(slot).and_then(|slot| slot.try_into().ok()).filter(|slot| *slot > 0);
+        let (left, record) = (life(left), Record::parse(value.as_bytes()));
+        let Some(known) = &record else {
+            let entry = foreign_entry(lock, text(foreign).and_then(|id| id.parse().ok()), left);
+            return Ok(Self { slot, value, record, left, asked: None, entry });
+        };
+        let label = line(3).and_then(|label| serde_json::from_str(&label).ok());
+        let granted = granted(line(1).as_deref(), None);
+        let since = line(2).and_then(|since| instant(&since));
+        let entry = Entry { slot, ..with_details(known.entry(), label, granted, since, left) };
+        let asked = line(4).and_then(|by| serde_json::from_str(&by).ok());
+        Ok(Self { slot, value, record, left, asked, entry })
+    }
+
+    /// Those that the `n`th reply shows, to [`Keys::inspect`].
+    pub(super) fn all(answer: &Answer, n: usize, lock: &str) -> FaultResult<Vec<Self>> {
+        let Some(Value::Array(found)) = answer.replies.get(n) else {
+            return Err(fault::nonsense("no holders"));
+        };
+        found.iter().map(|reply| Self::parse(reply, lock)).collect()
+    }
+}
+
+/// How each of the locks with these keys stands: a hold of which not even all the nodes that have not answered could make a majority
+/// is not shown.
+async fn read(
+    nodes: &Nodes,
+    keys: &[Keys],
+    question: Question,
+) -> FaultResult<(Vec<LockStatus>, Vec<Option<(Arc<Connection>, u64)>>)> {
+    let answers = nodes.majority_of(question, keys.iter().map(|keys| keys.inspect(&[])).collect()).await?;
+    let status = |(n, keys): (usize, &Keys)| {
+        let said = answered(&answers).map(|answer| Held::all(answer, n, &keys.0.lock));
+        let holders = merge(said.collect::<FaultResult<_>>()?, nodes);
+        Ok(LockStatus::of(&keys.0.name, holders, Vec::new()))
+    };
+    let found = keys.iter().enumerate().map(status).collect::<FaultResult<_>>()?;
+    Ok((found, answers.into_iter().flatten().flatten().map(|answer| answer.told).collect()))
+}
+
+pub(super) async fn status(nodes: &Nodes, keys: Keys, deadline: Moment) -> FaultResult<LockStatus> {
+    Ok(read(nodes, &[keys], Question::by(deadline)).await?.0.remove(0))
+}
+
+/// The locks that are held whose names start with `prefix`.
+pub(super) async fn list(
+    nodes: &Nodes,
+    naming: &Naming,
+    prefix: &str,
+    deadline: Moment,
+) -> FaultResult<Vec<LockStatus>> {
+    let names = |node: Arc<Client>| {
+        let naming = naming.clone();
+        async move { scan(&node, &naming, None, COUNTERS, deadline).await }
+    };
+    let scans = nodes.each(Question::by(deadline), names, |found| nodes.is_enough(found)).await;
+    nodes.refuse_too_few(answered(&scans).count(), &scans)?;
+    let names: BTreeSet<&LockName> = answered(&scans).flatten().collect();
+    let names = names.into_iter().filter(|name| name.as_str().starts_with(prefix));
+    let keys = names.map(|name| Keys::of(naming, name)).collect::<FaultResult<Vec<_>>>()?;
+    let mut found = Vec::new();
+    for some in keys.chunks(QUEUES_AT_ONCE) {
+        found.extend(read(nodes, some, Question::by(deadline)).await?.0);
+    }
+    found.retain(|status| !status.is_empty());
+    Ok(found)
+}
+
+/// What the nodes that answered say together.
+fn merge(nodes_said: Vec<Vec<Held>>, nodes: &Nodes) -> Vec<Entry> {
+    let silent = nodes.all.len() - nodes_said.len();
+    let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<Entry>> = BTreeMap::new();
+    for held in nodes_said.into_iter().flatten() {
+        all.entry((held.slot, held.entry.claim)).or_default().push(held.entry);
+    }
+    let may_hold = |said: &Vec<Entry>| said.len() + silent >= nodes.majority();
+    all.into_values().filter(may_hold).map(together).collect()
+}
+
+/// What most nodes say: one that was away when something was published, or that gave a token too high, says something else.
+fn together(mut said: Vec<Entry>) -> Entry {
+    let token = most(said.iter().map(|one| one.token)).flatten();
+    let label = most(said.iter().map(|one| one.label.clone())).flatten();
+    let since = said.iter().filter_map(|one| one.since).min();
+    let mut lives: Vec<Option<Duration>> = said.iter().map(|one| one.ttl).collect();
+    lives.sort_by(|a, b| b.cmp(a));
+    let ttl = lives.get(lives.len() / 2).copied().flatten();
+    Entry { token, label, since, ttl, ..said.swap_remove(0) }
+}
+
+/// What is there most often.
+pub(super) fn most<T: Ord>(all: impl Iterator<Item = T>) -> Option<T> {
+    counts(all).into_iter().max_by_key(|(_, count)| *count).map(|(one, _)| one)
+}
+
+/// How often each is there.
+pub(super) fn counts<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    counts
+}
+
+/// One lock that is observed.
+#[derive(Debug)]
+pub(super) struct WatchedLock {
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) naming: Naming,
+    /// What each node that tells of changes had told before the last look.
+    pub(super) told: Vec<(Arc<Connection>, u64)>,
+}
+
+impl Watched for WatchedLock {
+    async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
+        let question = Question { listens: true, ..Question::by(self.nodes.clock.now() + LOOK) };
+        let keys = Keys::of(&self.naming, name)?;
+        let (mut found, told) = read(&self.nodes, &[keys], question).await?;
+        self.told = told.into_iter().flatten().collect();
+        Ok(found.remove(0))
+    }
+
+    async fn notified(&mut self) -> FaultResult<()> {
+        any_notified(&self.told).await;
+        Ok(())
+    }
+
+    fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
+        let all_notify = self.told.len() == self.nodes.all.len();
+        first_expiry(status, now).min(if all_notify { Moment::NEVER } else { now + POLL })
+    }
+}
