@@ -53,6 +53,7 @@ impl InContext {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Backend for InContext {
     fn capabilities(&self) -> Capabilities {
@@ -153,6 +154,7 @@ impl Backend for InContext {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Claim for ClaimInContext {
     fn ttl(&self) -> Option<Duration> {
@@ -180,6 +182,7 @@ impl Claim for ClaimInContext {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Observer for ObserverInContext {
     async fn next(&mut self) -> Result<LockStatus> {

@@ -142,7 +142,6 @@ mod tests {
     use crate::backend::{Capabilities, Evict, Examination, Observer, TokenStrength};
     use crate::lock::{Ancestor, ClaimId, Holder, Mode};
     use async_trait::async_trait;
-    use std::os::fd::OwnedFd;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::SystemTime;
 
@@ -262,9 +261,6 @@ mod tests {
         async fn leave(&self, _: bool, _: Moment) -> Result<()> {
             self.0.left.store(true, Ordering::Relaxed);
             Ok(())
-        }
-        fn anchors(&self) -> Result<Vec<OwnedFd>> {
-            Ok(Vec::new())
         }
     }
 

@@ -1,6 +1,5 @@
 //! One client's end of a claim.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -331,9 +330,5 @@ impl Claim for DocumentClaim {
             self.following.abort();
         }
         self.shared.leave(succeeded, deadline).await
-    }
-
-    fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
     }
 }

@@ -1,6 +1,5 @@
 //! One client's end of a claim.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,9 +132,5 @@ impl Claim for EtcdClaim {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.leave(succeeded, deadline).await
-    }
-
-    fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
     }
 }

@@ -1,6 +1,5 @@
 //! One client's end of a claim.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -303,9 +302,5 @@ impl Claim for SqlClaim {
         self.send_leave(succeeded, deadline).await?;
         self.publisher.leave();
         Ok(())
-    }
-
-    fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
     }
 }

@@ -1,6 +1,5 @@
 //! A claim's methods.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -105,9 +104,5 @@ impl Claim for ZkClaim {
                 Ok(())
             }
         }
-    }
-
-    fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
     }
 }

@@ -1,6 +1,5 @@
 //! One client's end of a claim.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -118,9 +117,5 @@ impl Claim for MemoryClaim {
             Ok(())
         })
         .await
-    }
-
-    fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
     }
 }

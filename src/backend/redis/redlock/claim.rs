@@ -1,6 +1,5 @@
 //! One client's end of a claim.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -185,9 +184,5 @@ impl Claim for RedlockClaim {
         core.nodes.majority_of(question, vec![core.keys.release(core.id, succeeded)]).await?;
         core.publisher.leave();
         Ok(())
-    }
-
-    fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
     }
 }
