@@ -35,6 +35,7 @@ mod redlock_crowd;
 mod redlock_late;
 mod redlock_offers;
 mod site;
+mod sql_settings;
 mod zookeeper;
 mod zookeeper_cut;
 mod zookeeper_grant;

@@ -290,8 +290,8 @@ fn settings_of_the_server_change_nothing() {
     holder.release().silently(0);
     waiter.await_start();
     waiter.release().silently(0);
-    // Somebody has the row for longer than the server lets anybody wait for it.
-    let sleeper = "BEGIN; SELECT fence FROM dlock_lock FOR UPDATE; SELECT pg_sleep(3); COMMIT";
+    // Longer than a session lets its statements wait for a row, which is longer than the server's setting.
+    let sleeper = "BEGIN; SELECT fence FROM dlock_lock FOR UPDATE; SELECT pg_sleep(7); COMMIT";
     let mut psql = env.command("psql");
     let sleeper = env.start(psql.args([&server.address_of("latin"), "-Xqc", sleeper]));
     let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";

@@ -41,7 +41,7 @@ fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
 }
 
 /// A pooler that gives each transaction whichever of two connections is free.
-fn pooler(server: &Postgres) -> Server {
+pub(super) fn pooler(server: &Postgres) -> Server {
     let (folder, port) = (shared_folder("pgbouncer"), free_port());
     let settings = format!(
         "[databases]\npostgres = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\

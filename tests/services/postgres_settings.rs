@@ -1,9 +1,14 @@
-//! What libpq's settings demand of a connection to PostgreSQL, and what becomes of a login over TLS.
+//! What the settings of a server, and those of libpq, mean for dlock. What libpq's settings demand of a connection to PostgreSQL, and what becomes of a login over TLS.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::causes::secure;
-use crate::postgres::{env_at, run_with};
+use crate::postgres::{env_at, env_on, run_with, start};
+use crate::postgres_many::pooler;
+use crate::servers::postgres::Postgres;
+use crate::sql_settings;
+use crate::support::wait::let_pass;
 
 #[test]
 fn what_libpq_demands_is_obeyed_and_what_changes_nothing_is_taken() {
@@ -47,4 +52,81 @@ fn where_nobody_is_checked_a_certificate_of_version_one_is_taken_and_binds_no_lo
         run_with(&at(settings), &right).silently(0);
     }
     run_with(&at("channel_binding=require"), &right).failed(77, &["channel_binding=require asks for"]);
+}
+
+/// As somebody else's program may want them, for every session of a role.
+const SETTINGS: [&str; 20] = [
+    "statement_timeout = '1s'",
+    "lock_timeout = '1s'",
+    "idle_in_transaction_session_timeout = '1s'",
+    "idle_session_timeout = '1s'",
+    "default_transaction_read_only = on",
+    "default_transaction_isolation = serializable",
+    "default_transaction_deferrable = on",
+    "exit_on_error = on",
+    "standard_conforming_strings = off",
+    "transform_null_equals = on",
+    "synchronous_commit = off",
+    "row_security = off",
+    "datestyle = 'SQL, DMY'",
+    "intervalstyle = sql_standard",
+    "timezone = 'Pacific/Auckland'",
+    "bytea_output = escape",
+    "client_min_messages = debug5",
+    "extra_float_digits = -15",
+    "quote_all_identifiers = on",
+    "enable_indexscan = off",
+];
+
+/// The database has them for everybody, its superuser for itself.
+fn set_badly(server: &Postgres) {
+    let all = SETTINGS.iter().map(|setting| format!("ALTER ROLE postgres SET {setting};"));
+    let all = all.chain(SETTINGS.iter().map(|setting| format!("ALTER DATABASE postgres SET {setting};")));
+    server.sql(&all.collect::<Vec<_>>().concat());
+}
+
+#[test]
+fn settings_for_other_programs_change_nothing() {
+    let server = start();
+    let env = env_on(&server);
+    let risks = sql_settings::risks(&env);
+    set_badly(&server);
+    sql_settings::assert_all_works(&env, || {
+        let asked = "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'dlock'";
+        let before = server.sql(asked);
+        let_pass(Duration::from_secs(4));
+        assert_eq!(server.sql(asked), before, "a time limit ended a connection");
+    });
+    assert_eq!(sql_settings::risks(&env), risks);
+    assert_eq!(server.sql("SELECT count(*) FROM dlock_claim WHERE name < '~'"), "0");
+}
+
+#[test]
+fn settings_for_other_programs_change_nothing_behind_a_pooler() {
+    let server = start();
+    set_badly(&server);
+    let pooler = pooler(&server);
+    let env = env_at(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port()));
+    sql_settings::assert_all_works(&env, || let_pass(Duration::from_secs(2)));
+    // What a session sets must not stay behind in one that is everybody's.
+    let asked = env
+        .command("psql")
+        .args(["-XAtq", "-U", "postgres", "-h", "127.0.0.1", "-p", &pooler.port().to_string()])
+        .args(["-c", "SHOW statement_timeout", "postgres"])
+        .output()
+        .expect("psql runs");
+    assert_eq!(String::from_utf8_lossy(&asked.stdout), "1s\n");
+}
+
+#[test]
+fn tables_in_two_schemas_are_named_by_doctor() {
+    let server = start();
+    let env = env_on(&server);
+    env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
+    let warned = || sql_settings::risks(&env).to_string().contains("schemas apart and public have tables");
+    assert!(!warned());
+    server.sql("CREATE SCHEMA apart");
+    let apart = env_at(format!("{}?options=-csearch_path=apart", server.address()));
+    apart.finish(&mut apart.run(["--name", "x", "--", "true"])).silently(0);
+    assert!(warned());
 }

@@ -7,7 +7,7 @@ use super::sessions::Sessions;
 use super::steps::Steps;
 use crate::backend::Evict;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
-use crate::net::fault::FaultResult;
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
 /// Does to the claim `id`, of which an entry may stand in the queue of `name`, what `how` says; on all of its locks.
@@ -30,7 +30,7 @@ pub(super) async fn evict(
     let names = if names.contains(name) { names } else { only.to_vec() };
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(mode, how, by);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
-    Ok(found_any(&answer.sets))
+    found_any(&answer.sets)
 }
 
 /// As [`crate::backend::Backend::withdraw`]: in one step, since all names are known.
@@ -52,11 +52,11 @@ pub(super) async fn publish(
     let only = std::slice::from_ref(name);
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, only, id).publish(value);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
-    Ok(found_any(&answer.sets))
+    found_any(&answer.sets)
 }
 
 /// Whether the count that a batch begins with says that there was something.
-fn found_any(sets: &Sets) -> bool {
+fn found_any(sets: &Sets) -> FaultResult<bool> {
     let count = sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.as_deref());
-    count.is_some_and(|count| count != "0")
+    count.map(|count| count != "0").ok_or_else(|| Fault::nonsense("no count"))
 }

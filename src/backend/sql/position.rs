@@ -63,12 +63,12 @@ impl Standing {
         }
         let text = |n: usize| row[n].as_deref();
         let holder = |n: usize| text(n).and_then(|text| serde_json::from_str(text).ok());
-        let number = |n: usize| text(n).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+        let ahead = text(5).and_then(|text| text.parse().ok());
         Ok(Self {
             present: text(0).is_some(),
             granted: granted(text(1), text(2)),
             asked: holder(3),
-            ahead: number(5),
+            ahead: ahead.ok_or_else(|| Fault::nonsense("no place in the queue"))?,
             behind: text(6).and_then(|id| id.trim().parse().ok()),
             is_behind: text(6).is_some(),
             horizon: [text(4), text(7)].into_iter().flatten().filter_map(length).min(),

@@ -102,7 +102,7 @@ impl Dialect for Mysql {
 
     /// How durable a commit is, is the server's setting alone.
     fn begin(&self, _durable: bool) -> &'static str {
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION;"
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;START TRANSACTION;"
     }
 
     fn still_takes_writes(&self) -> &'static str {

@@ -34,10 +34,12 @@ fn engines(tables: &Tables) -> String {
 /// What stands before the name of a table to say its engine.
 const ENGINE: &str = "engine of ";
 
-/// Whether a replica confirms what it is sent. Without the plugin that makes it do so the server has neither count.
-fn has_synchronous_replica(server: &Properties) -> bool {
+/// Whether a replica confirms what it is sent; `None` if the server told no count at all. Without the plugin that makes a replica
+/// confirm, the server has only other counts.
+fn has_synchronous_replica(server: &Properties) -> Option<bool> {
+    server.number("Threads_connected")?;
     let counts = ["Rpl_semi_sync_master_clients", "Rpl_semi_sync_source_clients"];
-    counts.iter().any(|name| server.number(name).is_some_and(|count| count > 0))
+    Some(counts.iter().any(|name| server.number(name).is_some_and(|count| count > 0)))
 }
 
 const RISKS: &[Rule<Facts>] = &[
@@ -62,14 +64,14 @@ const RISKS: &[Rule<Facts>] = &[
         "name the same single server everywhere, or use the single-primary mode",
     ),
     Rule::warning(
-        |f| when(f.server.number("Slaves_connected")? > 0 && !has_synchronous_replica(&f.server)),
+        |f| when(f.server.number("Slaves_connected")? > 0 && !has_synchronous_replica(&f.server)?),
         "its replicas are asynchronous, so a failover can give a lock twice and make tokens go backwards",
         "use semi-synchronous replication",
     ),
     Rule::note(
         |f| {
             let none_known = f.server.number("Slaves_connected").is_none_or(|count| count == 0);
-            when(f.server.is("log_bin", "ON")? && none_known && !has_synchronous_replica(&f.server))
+            when(f.server.is("log_bin", "ON")? && none_known && !has_synchronous_replica(&f.server)?)
         },
         "a failover to an asynchronous replica can give a lock twice and make tokens go backwards",
     ),
@@ -135,8 +137,16 @@ mod tests {
             (&[("innodb_doublewrite", "OFF")], "doublewrite is off"),
             (&[("wsrep_on", "ON"), ("wsrep_cluster_size", "3")], "Galera"),
             (&[("group_replication_single_primary_mode", "OFF")], "every server of its group"),
-            (&[("Slaves_connected", "1")], "asynchronous"),
-            (&[("Slaves_connected", "1"), ("Rpl_semi_sync_master_clients", "1")], ""),
+            (&[("Slaves_connected", "1")], ""),
+            (&[("Threads_connected", "2"), ("Slaves_connected", "1")], "asynchronous"),
+            (
+                &[
+                    ("Threads_connected", "2"),
+                    ("Slaves_connected", "1"),
+                    ("Rpl_semi_sync_master_clients", "1"),
+                ],
+                "",
+            ),
         ] {
             let facts = Facts { server: properties(told), notifies: true, ..Facts::default() };
             let found = warnings(RISKS, &facts);

@@ -21,11 +21,17 @@ use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 use crate::net::fault::{Fault, FaultResult};
 
-/// What the first batch of a session begins with. Servers may have set these otherwise for every session: without its own commits a
-/// statement outside of a step begins a transaction, in which no step can begin; a chained one begins another behind each step. A row
-/// lock that is waited for has to come while the client still may be there, and a holder is silent for a third of its ttl.
-const PRELUDE: &str = "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION sql_safe_updates = 0, \
-     SESSION wait_timeout = 2000000, SESSION innodb_lock_wait_timeout = 5, @dlock_session = CONNECTION_ID();";
+/// The first statements of a session: all that the others depend on, since a server may set it otherwise for every session. Without
+/// its own commits a statement outside of a step begins a transaction, in which no step can begin; a chained one begins another behind
+/// each step. A limit of rows hides entries of a queue, a limit of time ends the sleep of a waiter. A lock of the database that a
+/// statement waits for has to come while the client still may be there, and a holder is silent for a third of its ttl. MariaDB alone
+/// reads the first comment, MySQL alone the second.
+const PRELUDE: &str = "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION sql_mode = 'STRICT_TRANS_TABLES', \
+     SESSION sql_safe_updates = 0, SESSION sql_select_limit = 18446744073709551615, SESSION sql_big_selects = 1, \
+     SESSION unique_checks = 1, SESSION wait_timeout = 2000000, SESSION lock_wait_timeout = 5, \
+     SESSION innodb_lock_wait_timeout = 5, NAMES utf8mb4, @dlock_session = CONNECTION_ID()\
+     /*M!, SESSION max_statement_time = 0*//*!80000, SESSION max_execution_time = 0*/;\
+     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;";
 
 /// A sleep that ends so soon is waited for; any other is broken off with its connection.
 const SOON: Duration = Duration::from_millis(250);
@@ -201,7 +207,11 @@ async fn sleep_over(
 #[async_trait]
 impl Session for MysqlSession {
     async fn run(&self, batch: &str) -> FaultResult<Sets> {
-        let prelude = if self.fresh.load(Ordering::Relaxed) { PRELUDE } else { "" };
+        let prelude = if self.fresh.load(Ordering::Relaxed) || self.line.pooled.load(Ordering::Relaxed) {
+            PRELUDE
+        } else {
+            ""
+        };
         // Another server may have taken over since the last batch.
         let sets = self.exchange(&[prelude, language::TAKES_WRITES, batch].concat()).await?;
         // Of a batch that failed whatever stands between may have passed on nothing.

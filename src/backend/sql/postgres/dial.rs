@@ -115,14 +115,14 @@ fn standby(said: Option<&str>) -> FaultResult<Option<bool>> {
 }
 
 fn read_only() -> Fault {
-    Fault::spent(cause::read_only("it is a standby, or all its transactions are read-only"))
+    Fault::spent(cause::read_only("it is a standby"))
 }
 
 async fn finish(session: PgSession, standby: Option<bool>) -> Result<PgSession, Refusal> {
     if standby.is_none() {
-        let sets = session.run("SHOW transaction_read_only;").await?;
+        let sets = session.run("SELECT pg_is_in_recovery();").await?;
         let said = sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.as_deref());
-        if said == Some("on") {
+        if said == Some("t") {
             return Err(read_only().into());
         }
     }

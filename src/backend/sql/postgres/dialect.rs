@@ -90,13 +90,13 @@ impl Dialect for Postgres {
         vec![
             format!(
                 "CREATE TABLE IF NOT EXISTS {lock} (name {name} PRIMARY KEY, fence bigint NOT NULL, success bigint) \
-                 WITH (fillfactor = 50);"
+                 USING heap WITH (fillfactor = 50);"
             ),
             format!(
                 "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {name}, mode {name}, \
                  kind {name}, since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, \
                  newest integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
-                 PRIMARY KEY (name, seq)) WITH (fillfactor = 70);"
+                 PRIMARY KEY (name, seq)) USING heap WITH (fillfactor = 70);"
             ),
             format!("CREATE UNIQUE INDEX IF NOT EXISTS {by_claim} ON {claim} {BY_CLAIM};"),
         ]
@@ -104,7 +104,7 @@ impl Dialect for Postgres {
 
     /// Who comes at the same time waits for the first of them, and is told that it is there.
     fn create(&self) -> String {
-        format!("BEGIN;{}COMMIT;", self.schema().concat())
+        format!("BEGIN READ WRITE;{}COMMIT;", self.schema().concat())
     }
 
     fn rights(&self) -> String {
@@ -131,9 +131,9 @@ impl Dialect for Postgres {
     /// A commit that must survive a crash waits for the disk, whatever the server's own setting says.
     fn begin(&self, durable: bool) -> &'static str {
         if durable {
-            "BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL synchronous_commit = on;"
+            "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = on;"
         } else {
-            "BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL synchronous_commit = off;"
+            "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = off;"
         }
     }
 

@@ -8,18 +8,28 @@ use crate::backend::facts::{Rule, risks, when, with};
 use crate::backend::sql::dialect::Session;
 use crate::backend::sql::examine::properties;
 use crate::backend::sql::facts::{Facts, after_backup};
+use crate::backend::sql::tables::Tables;
 use crate::net::fault::{Fault, FaultResult};
 
 /// What others' connections are for is hidden from most users, and they count all the same.
 const QUESTION: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', \
      'fsync', 'full_page_writes', 'max_connections', 'synchronous_standby_names') \
-     UNION ALL SELECT 'read_only', CASE WHEN pg_is_in_recovery() \
-     OR current_setting('default_transaction_read_only') = 'on' THEN 'ON' ELSE 'OFF' END \
+     UNION ALL SELECT 'read_only', CASE WHEN pg_is_in_recovery() THEN 'ON' ELSE 'OFF' END \
      UNION ALL SELECT 'free', (current_setting('max_connections')::int \
      - current_setting('superuser_reserved_connections')::int - count(*))::text \
      FROM pg_stat_activity WHERE datid IS NOT NULL \
      AND coalesce(backend_type, 'client backend') = 'client backend' \
      UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication;";
+
+/// The schemas that have such tables, if there are several and none was named.
+fn schemas(tables: &Tables) -> String {
+    let (None, [_, claim]) = tables.bare() else { return String::new() };
+    format!(
+        "SELECT 'schemas', string_agg(n.nspname, ' and ' ORDER BY n.nspname) FROM pg_class c \
+         JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.relname = '{claim}' AND c.relkind IN ('r', 'p') HAVING count(*) > 1;"
+    )
+}
 
 const RISKS: &[Rule<Facts>] = &[
     Rule::open_password(
@@ -43,6 +53,11 @@ const RISKS: &[Rule<Facts>] = &[
         "set synchronous_standby_names",
     ),
     Rule::warning(
+        |f| with(f.server.text("schemas")?),
+        "its schemas {0} have tables for locks: clients with different search paths use different locks",
+        "name the schema, the same for all clients: --prefix SCHEMA.dlock_",
+    ),
+    Rule::warning(
         |f| when(!f.notifies),
         "a connection pooler in between cannot pass on messages, so waiters look every 500 ms",
         "connect to the server itself",
@@ -54,7 +69,7 @@ pub(super) async fn examine(
     config: &PgConfig,
     session: &Arc<dyn Session>,
 ) -> FaultResult<(Facts, Vec<Risk>)> {
-    let server = properties(session.run(QUESTION).await?);
+    let server = properties(session.run(&[QUESTION, &schemas(&config.tables)].concat()).await?);
     let version = server.text("server_version").ok_or_else(|| Fault::nonsense("no version"))?;
     let is_old = server.number("server_version_num").is_some_and(|number| number < 130_000);
     let facts = Facts {
@@ -83,6 +98,7 @@ mod tests {
             (&[] as &[(&str, &str)], ""),
             (&[("fsync", "on"), ("standbys", "0"), ("synchronous_standby_names", "")], ""),
             (&[("fsync", "off")], "fsync is off"),
+            (&[("schemas", "a and b")], "its schemas a and b have"),
             (&[("full_page_writes", "off")], "full_page_writes is off"),
             (&[("standbys", "1"), ("synchronous_standby_names", "")], "asynchronous"),
             (&[("standbys", "1"), ("synchronous_standby_names", "a")], ""),

@@ -17,6 +17,37 @@ use crate::net::fault::{Fault, FaultResult};
 /// The setting that a server process got with this connection's first words and no other has.
 pub(super) const MARK: &str = "dlock.session";
 
+/// All that the statements depend on, set by the session: a server, a database or a role may have it otherwise for every session. A
+/// lock of the database that a statement waits for has to come while the client still may be there.
+const SETTINGS: [(&str, &str, u32); 8] = [
+    ("statement_timeout", "0", 0),
+    ("lock_timeout", "5000", 0),
+    ("idle_in_transaction_session_timeout", "0", 0),
+    ("default_transaction_read_only", "off", 0),
+    ("default_transaction_isolation", "read committed", 0),
+    ("exit_on_error", "off", 0),
+    // The version that first knows it.
+    ("idle_session_timeout", "0", 14),
+    ("transaction_timeout", "0", 17),
+];
+
+/// Sets them for the rest of a transaction on a server of `version`.
+fn local_settings(version: &str) -> String {
+    let major =
+        version.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse::<u32>().ok());
+    let known = SETTINGS.iter().filter(|(.., since)| *since <= major.unwrap_or(0));
+    known.map(|(name, value, _)| format!("SET LOCAL {name} = '{value}';")).collect::<Vec<_>>().concat()
+}
+
+/// Says whether the server process is the one that got `mark`, and then sets them for the whole session: no other client gets it.
+fn session_settings(mark: &str) -> String {
+    let settings = SETTINGS.map(|(name, value, _)| format!("('{name}', '{value}')")).join(", ");
+    format!(
+        "SELECT count(set_config(name, value, false)) > 0 FROM (VALUES {settings}) settings (name, value) \
+         WHERE current_setting(name, true) IS NOT NULL AND current_setting('{MARK}', true) = '{mark}';"
+    )
+}
+
 const UNKNOWN: u8 = 0;
 const DIRECT: u8 = 1;
 const POOLED: u8 = 2;
@@ -32,6 +63,8 @@ pub(super) struct PgSession {
     mark: Option<String>,
     /// Whether the same server process does everything that is asked here.
     direct: AtomicU8,
+    /// What a batch begins with as long as that is not known.
+    local: String,
     task: JoinHandle<()>,
 }
 
@@ -60,6 +93,7 @@ impl PgSession {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (notified, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
+        let local = local_settings(connection.parameter("server_version").unwrap_or_default());
         let tell = notified.clone();
         let task = tokio::spawn(async move {
             let why = loop {
@@ -73,7 +107,7 @@ impl PgSession {
             ended.send_replace(Some(why));
         });
         let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
-        Self { client, peer, notified, end, mark, direct, task }
+        Self { client, peer, notified, end, mark, direct, local, task }
     }
 
     async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
@@ -111,14 +145,18 @@ fn sets(messages: Vec<SimpleQueryMessage>) -> Sets {
 #[async_trait]
 impl Session for PgSession {
     async fn run(&self, batch: &str) -> FaultResult<Sets> {
-        let ask = self.direct.load(Ordering::Relaxed) == UNKNOWN || batch.contains("LISTEN ");
-        let Some(mark) = self.mark.as_ref().filter(|_| ask) else { return self.exchange(batch).await };
+        let known = self.direct.load(Ordering::Relaxed);
+        let local = if known == DIRECT { "" } else { &self.local };
+        let ask = known == UNKNOWN || batch.contains("LISTEN ");
+        let Some(mark) = self.mark.as_ref().filter(|_| ask) else {
+            return self.exchange(&[local, batch].concat()).await;
+        };
         // Within the transaction, if there is one: another would cost its own.
         let (work, end) = batch.strip_suffix("COMMIT;").map_or((batch, ""), |work| (work, "COMMIT;"));
-        let batch = format!("{work}SELECT current_setting('{MARK}', true);{end}");
+        let batch = [local, work, &session_settings(mark), end].concat();
         let mut sets = self.exchange(&batch).await?;
         let found = sets.pop().and_then(|set| set.into_iter().next()?.into_iter().next()?);
-        let direct = if found.as_ref() == Some(mark) { DIRECT } else { POOLED };
+        let direct = if found.as_deref() == Some("t") { DIRECT } else { POOLED };
         self.direct.store(direct, Ordering::Relaxed);
         Ok(sets)
     }
