@@ -128,6 +128,22 @@ impl Etcd {
         asked(self.ctl(words), words)
     }
 
+    /// etcd's own proxy in front of this.
+    pub(crate) fn grpc_proxy(&self) -> Server {
+        let port = free_port();
+        let words = [
+            "grpc-proxy".to_owned(),
+            "start".to_owned(),
+            format!("--endpoints={}", self.endpoint()),
+            format!("--listen-addr=127.0.0.1:{port}"),
+        ];
+        Server::start(shared_folder("grpc-proxy"), port, move || {
+            let mut command = dying_with_us("etcd");
+            command.args(&words);
+            command
+        })
+    }
+
     fn await_leader(&self) {
         await_leader(&self.server, || self.ctl(&["get", "x"]));
     }

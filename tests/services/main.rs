@@ -12,6 +12,7 @@ mod etcd_answers;
 mod etcd_cluster;
 mod etcd_cut;
 mod etcd_faults;
+mod etcd_proxies;
 mod hostile;
 mod link;
 mod memcached;

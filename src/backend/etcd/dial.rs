@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, TlsOptions};
+use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, MemberListResponse, TlsOptions};
+use tokio::sync::OnceCell;
+use tonic::Code;
 use tonic::transport::Endpoint;
 
 use super::config::{EtcdConfig, MANNER, place};
@@ -36,6 +38,28 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) number: u64,
     place: Arc<str>,
+    proxied: Arc<OnceCell<bool>>,
+}
+
+impl Connection {
+    /// Whether it leads to etcd's grpc-proxy; asked once. A user who may not ask takes it for a server.
+    pub(super) async fn is_proxied(&self) -> Result<bool, etcd_client::Error> {
+        let ask = Box::pin(async {
+            match self.client.clone().member_list().await {
+                Ok(answer) => Ok(is_of_proxy(&answer)),
+                Err(etcd_client::Error::GRpcStatus(status)) if status.code() == Code::PermissionDenied => {
+                    Ok(false)
+                }
+                Err(error) => Err(error),
+            }
+        });
+        self.proxied.get_or_try_init(|| ask).await.copied()
+    }
+}
+
+/// Whether a grpc-proxy answers: it lists itself, without a number.
+pub(super) fn is_of_proxy(answer: &MemberListResponse) -> bool {
+    answer.members().iter().any(|member| member.id() == 0)
 }
 
 /// Connects to the servers of one cluster.
@@ -60,7 +84,12 @@ impl Dialer {
         let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
         let client = Client::from_channel(Channel::Tonic(channel), Some(self.options.clone()));
         let client = Box::pin(client).await?;
-        Ok(Connection { client, number: MADE.fetch_add(1, Ordering::Relaxed), place: place(url).into() })
+        Ok(Connection {
+            client,
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+            place: place(url).into(),
+            proxied: Arc::default(),
+        })
     }
 }
 

@@ -7,8 +7,10 @@ use etcd_client::{GetOptions, KeyValue, LeaseGrantOptions, ResponseHeader, Txn, 
 use tokio::sync::Notify;
 
 use super::core::{Core, Place};
+use super::dial::Connection;
 use super::evict::{self, Taken};
 use super::fault::{self, LEASE_EXISTS, LEASE_GONE, NOT_PERMITTED};
+use super::keep_alive::LEAST_BEHIND_PROXY;
 use super::keys::{Layout, QueueKeys};
 use super::look::{self, Answers, Seen};
 use super::queue;
@@ -69,6 +71,7 @@ pub(super) async fn enter(
         deadline,
     };
     attempt.check_size()?;
+    attempt.check_ttl().await?;
     let (ttl, entered) = attempt.join().await.map_err(|fault| attempt.explain(fault))?;
     let (created, seen) = match entered {
         Entered::New(created, seen) => (created, Some(seen)),
@@ -133,6 +136,15 @@ impl Attempt<'_> {
             return Ok(());
         }
         let reason = format!("{names} names are too many for one step of etcd; take at most {most} together");
+        Err(Fault::new(ErrorKind::Invalid, reason))
+    }
+
+    async fn check_ttl(&self) -> FaultResult<()> {
+        let ask = |c: Connection| async move { c.is_proxied().await };
+        if self.request.ttl >= LEAST_BEHIND_PROXY || !self.wire.call(self.deadline, ask).await? {
+            return Ok(());
+        }
+        let reason = "etcd's grpc-proxy renews leases by itself, too slowly for this --ttl; take 5s or more, or connect to the servers";
         Err(Fault::new(ErrorKind::Invalid, reason))
     }
 

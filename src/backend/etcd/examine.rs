@@ -2,6 +2,7 @@
 
 use etcd_client::{AlarmAction, AlarmType, GetOptions};
 
+use super::dial::is_of_proxy;
 use super::keys::Layout;
 use super::wire::Wire;
 use crate::backend::Examination;
@@ -18,8 +19,9 @@ struct Facts {
     open_password: Option<String>,
     /// `None` if they may not be asked for.
     alarms: Option<Vec<AlarmType>>,
-    /// How many members vote; `None` if they may not be asked for.
+    /// How many members vote; `None` if they may not be asked for, or a proxy hides them.
     voters: Option<usize>,
+    is_proxied: bool,
 }
 
 const RISKS: &[Rule<Facts>] = &[
@@ -55,7 +57,15 @@ const RISKS: &[Rule<Facts>] = &[
         "a member's data is corrupt: locks may be given twice",
         "replace that member",
     ),
-    Rule::note(|f| when(f.voters.is_none()), "this user may not ask for the members of the cluster"),
+    Rule::note(
+        |f| when(f.is_proxied),
+        "it is etcd's grpc-proxy, which hides the cluster's members and renews leases by itself: a renewal takes half a second more, a \
+         --ttl under 5s is refused, and a lock whose host vanishes in a renewal is free after twice the ttl",
+    ),
+    Rule::note(
+        |f| when(f.voters.is_none() && !f.is_proxied),
+        "this user may not ask for the members of the cluster",
+    ),
     Rule::note(
         |f| when(f.voters? == 1),
         "a cluster of one member: while it is down, no lock can be taken or kept",
@@ -90,13 +100,18 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> F
         .call(deadline, |mut c| async move { c.client.alarm(AlarmAction::Get, AlarmType::None, None).await })
         .await;
     let members = wire.call(deadline, |mut c| async move { c.client.member_list().await }).await;
+    let is_proxied = members.as_ref().is_ok_and(is_of_proxy);
     let facts = Facts {
         version: status.version().to_owned(),
         has_leader: status.leader() != 0,
         is_learner: status.is_learner(),
         open_password: wire.open_password().map(str::to_owned),
         alarms: alarms.ok().map(|said| said.alarms().iter().map(etcd_client::AlarmMember::alarm).collect()),
-        voters: members.ok().map(|said| said.members().iter().filter(|m| !m.is_learner()).count()),
+        is_proxied,
+        voters: members
+            .ok()
+            .filter(|_| !is_proxied)
+            .map(|said| said.members().iter().filter(|m| !m.is_learner()).count()),
     };
     Ok(Examination {
         server: format!("etcd {}", facts.version),
@@ -129,6 +144,7 @@ mod tests {
                 open_password: None,
                 alarms: None,
                 voters: None,
+                is_proxied: false,
             };
             let said = warnings(RISKS, &facts);
             assert_eq!(said.len(), usize::from(part.is_some()), "{version}: {said:?}");

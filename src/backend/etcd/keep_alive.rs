@@ -1,8 +1,19 @@
 //! A keep-alive and a transaction behind it, over one connection.
+//!
+//! etcd's grpc-proxy keeps leases alive by itself: it sends a keep-alive within half a second after a stream for the lease was opened,
+//! then every third of the ttl, and answers each client with whatever it heard next, which may be of any age. So a claim behind one
+//! opens a stream for each renewal, and then asks how much of the lease is left, which the proxy passes on.
+
+use std::time::Duration;
 
 use etcd_client::{LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnResponse};
 
 use super::dial::Connection;
+use crate::clock;
+use crate::lock::Moment;
+
+/// The shortest ttl behind a grpc-proxy: what is left of a lease is told in whole seconds, and a renewal takes half a second.
+pub(super) const LEAST_BEHIND_PROXY: Duration = Duration::from_secs(5);
 
 /// An open stream of keep-alives. Its answers do not say to what, so it is dropped unless each was heard.
 #[derive(Debug)]
@@ -17,14 +28,45 @@ pub(super) fn term(header: Option<&ResponseHeader>) -> Option<u64> {
     header.map(ResponseHeader::raft_term)
 }
 
-/// Sends one keep-alive for `lease`, over `kept` if that is of this connection, and then `txn`; says in which term the
-/// first was answered, and what the second came to.
+/// That a lease lives, and what hangs on it.
+pub(super) struct Checked {
+    /// The stream for the next renewal.
+    pub(super) kept: Option<Kept>,
+    /// In which term it was told that the lease lives.
+    pub(super) term: Option<u64>,
+    /// From when its ttl counts at the latest, if that may be before the keep-alive was sent.
+    pub(super) since: Option<Moment>,
+    pub(super) answer: TxnResponse,
+}
+
+fn gone() -> etcd_client::Error {
+    etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned())
+}
+
+/// Sends one keep-alive for `lease`, over `kept` if that is of this connection, and then `txn`.
 pub(super) async fn keep_and_check(
     mut c: Connection,
     lease: i64,
     kept: Option<Kept>,
     txn: Txn,
-) -> Result<(Kept, Option<u64>, TxnResponse), etcd_client::Error> {
+) -> Result<Checked, etcd_client::Error> {
+    if c.is_proxied().await? {
+        // The stream ends here, and with it what the proxy does for the lease.
+        drop(c.client.lease_keep_alive(lease).await?);
+        let asked = clock::now();
+        let left = c.client.lease_time_to_live(lease, None).await?;
+        let spent = left.granted_ttl() - left.ttl();
+        if left.ttl() <= 0 {
+            return Err(gone());
+        }
+        let since = Some(asked - Duration::from_secs(u64::try_from(spent).unwrap_or(0)));
+        return Ok(Checked {
+            kept: None,
+            term: term(left.header()),
+            since,
+            answer: c.client.txn(txn).await?,
+        });
+    }
     let mut kept = if let Some(kept) = kept.filter(|kept| kept.connection == c.number) {
         kept
     } else {
@@ -36,8 +78,8 @@ pub(super) async fn keep_and_check(
     let ended = || etcd_client::Error::LeaseKeepAliveError("the server closed the stream".to_owned());
     let answer = kept.answers.message().await?.ok_or_else(ended)?;
     if answer.ttl() <= 0 {
-        return Err(etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned()));
+        return Err(gone());
     }
-    let by = term(answer.header());
-    Ok((kept, by, c.client.txn(txn).await?))
+    let term = term(answer.header());
+    Ok(Checked { kept: Some(kept), term, since: None, answer: c.client.txn(txn).await? })
 }

@@ -14,7 +14,7 @@ use etcd_client::{Txn, TxnOp, TxnResponse};
 use super::core::{Core, lock};
 use super::evict::act;
 use super::fault::LEASE_GONE;
-use super::keep_alive::{Kept, keep_and_check, term};
+use super::keep_alive::{Checked, Kept, keep_and_check, term};
 use super::keys::{Layout, QueueKeys};
 use super::look::{self, Answers, Seen};
 use super::queue;
@@ -32,7 +32,7 @@ impl Core {
         let begun = clock::now();
         if !self.publisher.is_over() {
             match prove(&self.wire, self.lease, &self.kept, &self.check(), deadline).await? {
-                Some(answer) => self.confirmed(begun, &answer)?,
+                Some((since, answer)) => self.confirmed(since.unwrap_or(begun), &answer)?,
                 None => self.conclude().await,
             }
         }
@@ -52,8 +52,9 @@ impl Core {
         Txn::new().when(self.all_stand()).and_then(operations)
     }
 
-    fn confirmed(&self, begun: Moment, answer: &TxnResponse) -> FaultResult<()> {
-        self.publisher.prove(begun);
+    /// The ttl counts from `since`.
+    fn confirmed(&self, since: Moment, answer: &TxnResponse) -> FaultResult<()> {
+        self.publisher.prove(since);
         let mut answers = Answers::of(answer);
         // The hold may have been proved meanwhile; then the answer may be to either question.
         if self.is_held() {
@@ -94,25 +95,27 @@ pub(super) async fn renew_alone(
 }
 
 /// Keeps `lease` alive, over the stream in `kept` if there is one, and has `txn`, which compares what hangs on it, answered
-/// behind that in the same term; `None` if that is gone.
+/// behind that in the same term; `None` if that is gone. Also says from when the ttl counts, if that may be before the call.
 async fn prove(
     wire: &Wire,
     lease: i64,
     kept: &Mutex<Option<Kept>>,
     txn: &Txn,
     deadline: Moment,
-) -> FaultResult<Option<TxnResponse>> {
+) -> FaultResult<Option<(Option<Moment>, TxnResponse)>> {
     loop {
-        let answer = wire.call(deadline, |c| async move {
+        let checked = wire.call(deadline, |c| async move {
             let stream = lock(kept).take();
-            let (stream, kept_in, answer) = keep_and_check(c, lease, stream, txn.clone()).await?;
-            *lock(kept) = Some(stream);
-            Ok((kept_in, answer))
+            let mut checked = keep_and_check(c, lease, stream, txn.clone()).await?;
+            *lock(kept) = checked.kept.take();
+            Ok(checked)
         });
-        match answer.await {
-            Ok((_, answer)) if !answer.succeeded() => return Ok(None),
-            Ok((kept_in, answer)) if kept_in.is_some() && term(answer.header()) == kept_in => {
-                return Ok(Some(answer));
+        match checked.await {
+            Ok(checked) if !checked.answer.succeeded() => return Ok(None),
+            Ok(Checked { term: Some(kept_in), since, answer, .. })
+                if term(answer.header()) == Some(kept_in) =>
+            {
+                return Ok(Some((since, answer)));
             }
             // A new leader may not have heard the keep-alive.
             Ok(_) => {}
