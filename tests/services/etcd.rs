@@ -284,3 +284,31 @@ fn a_record_that_only_a_newer_dlock_reads_is_another_kind() {
     let requests = etcd.requests() - before;
     assert!(requests < 20, "{requests}");
 }
+
+#[test]
+fn runs_that_have_ended_leave_no_lease() {
+    if !available() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let env = env(etcd.endpoint());
+    for words in
+        [&["--name", "x"][..], &["--name", "x", "--slots", "2"], &["--name", "x", "--name", "y", "-s"]]
+    {
+        for code in [0, 3] {
+            let command = ["-c".to_owned(), format!("exit {code}")];
+            env.finish(env.run(words).args(command)).silently(code);
+        }
+    }
+    let holder = env.held(&["-q", "--name", "x", "--supersede"]);
+    let older = env.hold(&["-q", "--name", "x", "--supersede"]);
+    env.await_waiters("x", 1);
+    let newer = env.hold(&["-q", "--name", "x", "--supersede"]);
+    assert_eq!(older.running.finish().code(), Some(75));
+    assert_eq!(env.finish(&mut env.run(["-q", "-n", "--name", "x", "--", "true"])).code(), Some(75));
+    newer.running.signal(Signal::TERM);
+    newer.running.finish();
+    env.finish(&mut env.verb("break", ["x", "--all", "--yes"])).silently(0);
+    assert_eq!(holder.running.finish().code(), Some(76));
+    assert_eq!(etcd.ask(&["lease", "list"]), "found 0 leases\n");
+}

@@ -19,9 +19,6 @@ use crate::backend::{Claim, success};
 use crate::lock::{ClaimState, Mode, Moment, Result};
 use crate::net::fault::FaultResult;
 
-/// A lease that is longer is revoked also after a success, at the cost of a request: it would lie around.
-const LEFT_TO_EXPIRE: Duration = Duration::from_secs(60);
-
 #[derive(Debug)]
 pub(super) struct EtcdClaim {
     core: Arc<Core>,
@@ -51,12 +48,9 @@ impl EtcdClaim {
             Some(acquired) => self.leave_with_success(acquired, deadline).await?,
             None => false,
         };
-        // A bare lease is left to expire, unless that takes long.
-        if !has_left || core.ttl > LEFT_TO_EXPIRE {
-            let revoked = revoke(&core.wire, core.lease, deadline).await;
-            // Nobody waits for a bare lease.
-            revoked.or_else(|fault| if has_left { Ok(()) } else { Err(fault) })?;
-        }
+        let revoked = revoke(&core.wire, core.lease, deadline).await;
+        // Nobody waits for a bare lease.
+        revoked.or_else(|fault| if has_left { Ok(()) } else { Err(fault) })?;
         core.publisher.leave();
         Ok(())
     }
