@@ -1,5 +1,7 @@
 //! Reading and awaiting instants.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -27,6 +29,13 @@ pub fn now() -> Moment {
     let t = clock_gettime(ClockId::Boottime);
     let (s, ns) = (u64::try_from(t.tv_sec).unwrap_or(0), u64::try_from(t.tv_nsec).unwrap_or(0));
     Moment::from_nanos(s * 1_000_000_000 + ns)
+}
+
+/// Some length between half of `length` and all of it, so that many do not act at once.
+pub fn jittered(length: Duration) -> Duration {
+    let random = RandomState::new().build_hasher().finish();
+    let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+    length.mul_f64(0.5 + share / 2.0)
 }
 
 impl Clock {

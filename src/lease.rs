@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Claim;
-use crate::clock::Clock;
+use crate::clock::{Clock, jittered};
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{Error, Moment, Result};
 
@@ -125,8 +125,24 @@ impl LeaseKeeper {
         Box::pin(async move { (sent, claim.renew(deadline).await) })
     }
 
-    /// Takes what an attempt, sent at `sent`, came to. A failed one is due again after a thirtieth of the ttl.
-    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>)) -> RenewalResult {
+    /// The ttl that counts.
+    pub fn ttl(&self) -> Duration {
+        self.times().ttl
+    }
+
+    /// When the service may give the place to others, unless a renewal is confirmed.
+    pub fn ends_at(&self) -> Moment {
+        self.from + self.times().ttl
+    }
+
+    /// How long to wait after a refusal before the service is asked again while the claim waits.
+    pub fn pause_after_refusal(&self) -> Duration {
+        jittered(self.times().ttl / 10)
+    }
+
+    /// Takes what an attempt, sent at `sent`, came to. A failed one is due again after a thirtieth of the ttl; of a claim that
+    /// `waits`, and was refused, after a tenth at most, since each attempt may be a login that counts against its user.
+    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>), waits: bool) -> RenewalResult {
         let times = self.times();
         match answer {
             Ok(from) => {
@@ -139,7 +155,13 @@ impl LeaseKeeper {
                 RenewalResult::Renewed(self.window())
             }
             Err(error) => {
-                self.next = self.clock.now() + times.ttl / 30;
+                let now = self.clock.now();
+                self.next = if waits && !error.is_transient() {
+                    // The last one tells whether the place is lost.
+                    (now + self.pause_after_refusal()).min(self.ends_at().max(now + times.ttl / 30))
+                } else {
+                    now + times.ttl / 30
+                };
                 RenewalResult::Doubtful(error)
             }
         }
@@ -163,7 +185,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::lock::ClaimState;
+    use crate::lock::{ClaimState, ErrorKind};
 
     /// What the service does with one renewal, and how long it takes for that.
     #[derive(Clone, Copy, Debug)]
@@ -172,6 +194,7 @@ mod tests {
         /// At once, and the ttl counts from so long before.
         CountsFromBefore(Duration),
         Fails(Duration),
+        Refuses,
         Never,
     }
 
@@ -205,6 +228,7 @@ mod tests {
                     self.clock.sleep_until(sent + after).await;
                     Err(failed())
                 }
+                Reply::Refuses => Err(Error::new(ErrorKind::Denied, "no")),
                 Reply::Never => {
                     self.clock.sleep_until(deadline).await;
                     Err(failed())
@@ -239,7 +263,7 @@ mod tests {
         async fn next(&mut self) -> RenewalResult {
             self.clock.sleep_until(self.due()).await;
             let answer = self.attempt().await;
-            self.conclude(answer)
+            self.conclude(answer, false)
         }
     }
 
@@ -291,6 +315,19 @@ mod tests {
         }
         assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
         assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 11, 12]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_is_refused_asks_rarely_and_once_more_at_the_end_of_its_place() {
+        let (mut keeper, claim, from, clock) = keeper(&[Reply::Refuses; 99]);
+        while clock.now() < keeper.ends_at() {
+            keeper.clock.sleep_until(keeper.due()).await;
+            let answer = keeper.attempt().await;
+            assert!(matches!(keeper.conclude(answer, true), RenewalResult::Doubtful(_)));
+        }
+        assert_eq!(clock.now(), from + Duration::from_secs(30));
+        let asked = claim.asked_at.lock().expect("not poisoned").clone();
+        assert!((8..=15).contains(&asked.len()), "{asked:?}");
     }
 
     #[tokio::test(start_paused = true)]

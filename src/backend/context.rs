@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::rank::Rank;
 
 /// The same backend, whose errors say during what they happened, on which backend and lock.
 pub fn with_context(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
@@ -78,6 +79,10 @@ impl Backend for InContext {
 
     fn has_connected(&self) -> bool {
         self.0.has_connected()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.0.connects_as(rank);
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {

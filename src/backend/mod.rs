@@ -67,6 +67,7 @@ pub use crate::lock::examination::{Examination, Risk, Weight};
 use crate::lock::{
     ClaimId, ClaimState, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result,
 };
+use crate::net::rank::Rank;
 pub use capability::{Capabilities, TokenStrength};
 pub use options::Options;
 
@@ -108,6 +109,11 @@ pub trait Backend: Debug + Send + Sync {
     /// known without a request. True where nothing is connected to.
     fn has_connected(&self) -> bool {
         true
+    }
+
+    /// Takes note what this client asks for from now on: who keeps a hold connects before those who wait.
+    fn connects_as(&self, rank: Rank) {
+        let _ = rank;
     }
 
     /// Joins the queues of all names at once and returns, whether or not the locks are free.

@@ -10,6 +10,7 @@ use super::job::{Adoption, Notice, Stage};
 use super::plan::WITHDRAWAL;
 use crate::lock::{Error, ErrorKind, Grant, LossReason, Moment};
 use crate::net::cause;
+use crate::net::rank::Rank;
 use crate::supervise::caller::keep_answer;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
 use crate::supervise::inherited;
@@ -193,6 +194,7 @@ impl Driver<'_> {
         self.entry.give_up();
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);
+        job.backend.connects_as(Rank::Free);
         if self.process.adopting.is_some() {
             // What goes on is on its own.
             keeper.shared().clear_command();
@@ -225,7 +227,9 @@ impl Driver<'_> {
         // What was refused was not granted, and a request to the kernel ends with this process.
         let machine = &context.machine;
         let unknown = (asked || machine.is_unanswered()) && !machine.ends_for_the_service() && ttl.is_some();
-        if let Some(error) = left.err().filter(|_| unknown || stage != Stage::Requested) {
+        // What its ttl has ended need not leave.
+        let over = !held && self.renewal.lease.as_ref().is_some_and(|lease| lease.ends_at() <= context.now());
+        if let Some(error) = left.err().filter(|_| (unknown || stage != Stage::Requested) && !over) {
             let ends_within = ttl.map(|ttl| ttl + capabilities.abandoned_bound);
             context.notice(Notice::NotLeft { error: &error, stage, ends_within });
         }

@@ -121,9 +121,7 @@ impl Driver<'_> {
                 },
                 state = self.following.changed() => match state {
                     Ok(state) => return self.state(state),
-                    Err(error) => if let Some(event) = self.state_failed(error) {
-                        return event;
-                    },
+                    Err(error) => return self.state_failed(error),
                 },
                 answer = taken(&mut self.renewal.under_way) => if let Some(event) = self.renewed(answer) {
                     return event;

@@ -10,6 +10,7 @@ use super::job::Job;
 use super::nested::{self, Entered};
 use crate::backend::Backend;
 use crate::lock::{ClaimId, Grant, Granted, LockName, LossReason, Moment, Request, Result};
+use crate::net::rank::Rank;
 use crate::supervise::mark::MarkBoard;
 use crate::supervise::sys;
 
@@ -81,6 +82,7 @@ impl Joining {
     pub(super) fn enter(&mut self, context: &Context<'_>) {
         let job = context.job;
         self.since = context.now();
+        job.backend.connects_as(Rank::Waits { ahead: 0, ttl: job.plan.ttl });
         context.keeper.would_abandon(self.request.id.to_number());
         let (backend, request) = (job.backend.clone(), self.request.clone());
         let outer = if job.no_nest { Vec::new() } else { self.outer.clone() };

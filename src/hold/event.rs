@@ -17,6 +17,8 @@ pub enum Event {
     Refused(Error),
     /// The claim stands like this now.
     State(ClaimState),
+    /// How it stands, or whether it lives, could not be found out.
+    Unseen(Error),
     /// A run that acquired so long ago was successful, asked under the lock.
     Unneeded(Duration),
     /// The gate is passed: the command may start.

@@ -12,12 +12,14 @@ pub(super) struct Following {
     pub(super) seen: Option<ClaimState>,
     /// When its state is asked for again, after that has failed.
     pub(super) retry_at: Moment,
+    /// Since when the service has refused to say how it stands.
+    pub(super) refused_since: Option<Moment>,
 }
 
 impl Following {
     /// That of no claim yet.
     pub(super) fn nothing() -> Self {
-        Self { claim: None, seen: None, retry_at: Moment::NEVER }
+        Self { claim: None, seen: None, retry_at: Moment::NEVER, refused_since: None }
     }
 
     /// The claim's next state, if there is a claim.

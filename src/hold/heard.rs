@@ -11,6 +11,7 @@ use super::job::Notice;
 use super::nested::Entered;
 use crate::lease::RenewalResult;
 use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Moment, Result, Verb};
+use crate::net::rank::Rank;
 use crate::supervise::ancestry;
 use crate::supervise::caller::{FromCaller, Heard};
 
@@ -53,7 +54,7 @@ impl Driver<'_> {
 
     pub(super) fn state(&mut self, state: ClaimState) -> Event {
         self.health.answered();
-        self.following.seen = Some(state.clone());
+        (self.following.seen, self.following.refused_since) = (Some(state.clone()), None);
         if let (ClaimState::AskedToLeave { by }, Some(_)) = (&state, &self.process.adopting)
             && by.verb == Verb::Release
             && self.context.machine.grant().is_some()
@@ -72,6 +73,11 @@ impl Driver<'_> {
             return Event::Refused(self.refusal_under(holder));
         }
         let context = &mut self.context;
+        let job = context.job;
+        job.backend.connects_as(match &state {
+            ClaimState::Waiting { ahead, .. } => Rank::Waits { ahead: ahead.unwrap_or(0), ttl: job.plan.ttl },
+            _ => Rank::Holds,
+        });
         match (&state, &self.following.claim) {
             (ClaimState::Held(grant), Some(claim)) if *context.machine.phase() == Phase::Waiting => {
                 // What is told of a hold that counts is told when the machine asks.
@@ -114,39 +120,69 @@ impl Driver<'_> {
         Error::new(ErrorKind::Deadlock, reason).during(backend, "join the queue", name)
     }
 
-    /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that will never
-    /// hold, because a lock of it was refused when its turn came, is refused. So is one that has no lease and
-    /// fails for good while it waits: nothing else would end its wait.
-    pub(super) fn state_failed(&mut self, error: Error) -> Option<Event> {
-        let leased = self.context.job.backend.capabilities().leased;
-        let refused = error.is_final || (!leased && !error.is_transient());
-        if refused && self.context.machine.held_at().is_none() {
-            return Some(Event::Refused(error));
+    /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that waits and will never hold
+    /// is refused: because a lock of it was refused when its turn came, or because it has no lease and fails for good, or because
+    /// it was refused for as long as its lease lasts.
+    pub(super) fn state_failed(&mut self, error: Error) -> Event {
+        let now = self.context.now();
+        let mut pause = RETRY;
+        let mut refused = error.is_final;
+        if error.is_transient() {
+            self.following.refused_since = None;
+        } else if let Some(lease) = self.renewal.lease.as_ref().filter(|_| self.is_leased()) {
+            let since = *self.following.refused_since.get_or_insert(now);
+            refused |= now.since(since) >= lease.ttl();
+            pause = lease.pause_after_refusal();
+        } else {
+            refused = true;
+        }
+        if refused && self.waits() {
+            return Event::Refused(error);
         }
         let until = self.doubt_ends();
         self.health.tell_trouble(&mut self.context, &error, until);
-        self.following.retry_at = self.context.now() + RETRY;
-        None
+        self.following.retry_at = now + pause;
+        Event::Unseen(error)
+    }
+
+    /// Whether the claim has not come to hold yet.
+    fn waits(&self) -> bool {
+        self.context.machine.held_at().is_none()
+    }
+
+    fn is_leased(&self) -> bool {
+        self.context.job.backend.capabilities().leased
     }
 
     pub(super) fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {
+        let waits = self.waits();
         let lease = self.renewal.lease.as_mut()?;
-        let news = lease.conclude(answer);
+        let news = lease.conclude(answer, waits);
         if self.renewal.is_last {
             // What has become of it is found by who renews it next.
             return Some(Event::LeftAlone);
         }
-        if self.context.machine.held_at().is_some() {
+        if !waits {
             self.context.keeper.guard_until(lease.window().guard_at);
         }
+        let ends_at = lease.ends_at();
         match news {
             RenewalResult::Renewed(window) => {
                 self.health.renewed();
+                if self.following.refused_since.is_some() {
+                    self.following.retry_at = self.following.retry_at.min(self.context.now());
+                }
                 Some(Event::Renewed(window))
+            }
+            // Its place is lost, and this service does not let it ask for another.
+            RenewalResult::Doubtful(error)
+                if waits && !error.is_transient() && self.is_leased() && ends_at <= self.context.now() =>
+            {
+                Some(Event::Refused(error))
             }
             RenewalResult::Doubtful(error) => {
                 self.tell_doubt(&error);
-                None
+                Some(Event::Unseen(error))
             }
         }
     }

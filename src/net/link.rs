@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex as Gate, Notify};
 
 use super::fault::{Fault, FaultResult};
+use super::rank::{Rank, Rest};
 use crate::clock::Clock;
 
 /// How the servers of a service are connected to.
@@ -67,6 +68,10 @@ pub struct Link<D: Dial> {
     pub(super) slow: AtomicU32,
     /// A connection was given up.
     changed: Notify,
+    /// What the connections are for.
+    rank: Mutex<Rank>,
+    /// The servers that this client leaves alone for a while.
+    rests: Mutex<HashMap<(D::Node, usize), Rest>>,
 }
 
 /// An open connection, and the turn at which it was opened.
@@ -79,6 +84,10 @@ impl<C: ?Sized> fmt::Debug for Open<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Open").field("turn", &self.turn).finish_non_exhaustive()
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<D: Dial> Link<D> {
@@ -94,7 +103,18 @@ impl<D: Dial> Link<D> {
             answered: AtomicBool::new(false),
             slow: AtomicU32::new(0),
             changed: Notify::new(),
+            rank: Mutex::default(),
+            rests: Mutex::default(),
         }
+    }
+
+    /// What the connections are for from now on.
+    pub fn connects_as(&self, rank: Rank) {
+        *locked(&self.rank) = rank;
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        *locked(&self.rank)
     }
 
     /// How many connections were opened: what was sent over one may have been done, and over an earlier one may still be.
@@ -103,7 +123,7 @@ impl<D: Dial> Link<D> {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<D::Node, Open<D::Connection>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.open)
     }
 
     /// The server to which the next connection for `node` is made.
@@ -126,6 +146,33 @@ impl<D: Dial> Link<D> {
         self.dial.is_usable(&connection).await.then_some(connection)
     }
 
+    /// Waits until a connection for `node` may be opened if it has to replace one: hold's go first.
+    pub(super) async fn turn_comes(&self, node: &D::Node) {
+        let delay = self.rank().delay();
+        if self.opened() > 0 && !delay.is_zero() && self.usable(node).await.is_none() {
+            self.clock.sleep_until(self.clock.now() + delay).await;
+        }
+    }
+
+    /// Connects to a server for `node`, unless that refused this waiter just now: then that is the answer.
+    async fn dial_in_turn(&self, node: &D::Node, server: usize) -> FaultResult<Arc<D::Connection>> {
+        let (at, rank) = ((node.clone(), server), self.rank());
+        let before = locked(&self.rests).get(&at).cloned();
+        if let Some(rest) = before.as_ref().filter(|rest| rank.waits() && self.clock.now() < rest.until) {
+            return Err(rest.fault.clone());
+        }
+        let dialled = self.dial.dial(node, server).await;
+        let refusal = dialled.as_ref().err();
+        let rest = refusal.and_then(|fault| rank.rest(fault, self.clock.now(), before.as_ref()));
+        let mut rests = locked(&self.rests);
+        match rest {
+            Some(rest) => rests.insert(at, rest),
+            None => rests.remove(&at),
+        };
+        drop(rests);
+        dialled
+    }
+
     /// The connection for `node`, opened if there is none. It takes as long as the server takes.
     pub async fn connection(&self, node: &D::Node) -> FaultResult<Arc<D::Connection>> {
         if let Some(connection) = self.usable(node).await {
@@ -137,7 +184,7 @@ impl<D: Dial> Link<D> {
             return Ok(connection);
         }
         let turn = self.turn.load(Ordering::Relaxed);
-        let connection = self.dial.dial(node, self.server_at(turn, node)).await?;
+        let connection = self.dial_in_turn(node, self.server_at(turn, node)).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open().insert(node.clone(), Open { connection: Arc::clone(&connection), turn });
         Ok(connection)

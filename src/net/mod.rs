@@ -8,6 +8,7 @@ pub mod fault;
 pub mod link;
 pub mod passwords;
 pub mod pipeline;
+pub mod rank;
 pub mod request;
 pub mod socket;
 pub mod tcp;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::cause;
 use super::fault::{Fault, FaultResult, Retry};
 use super::link::{Dial, Link};
+use super::rank::Rank;
 use crate::lock::{ErrorKind, Moment};
 
 /// How long one server of several is given before the next one is tried.
@@ -22,6 +23,8 @@ const MOST_DOUBLINGS: u32 = 4;
 const TELLING: Duration = Duration::from_millis(250);
 /// The first and the longest pause between two rounds over all servers.
 const BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The longest pause of a hold for which there is no room.
+const FOR_ROOM: Duration = Duration::from_millis(100);
 /// The first and the longest pause before a request that was undone for the sake of another is sent again.
 const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
 
@@ -160,6 +163,12 @@ impl<D: Dial> Link<D> {
                 }
                 _ => {}
             }
+            // A hold does not queue for room behind those who wait for its end.
+            let insists = fault.kind == ErrorKind::Full && self.rank() == Rank::Holds;
+            let patience = if insists { Patience::Deadline } else { patience };
+            if insists {
+                between_rounds = (between_rounds.0.min(FOR_ROOM), FOR_ROOM);
+            }
             // A refusal tells more than a server that is away; but only of this round.
             let is_new_round = failures.count().is_multiple_of(count);
             let told = progress.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
@@ -201,6 +210,7 @@ impl<D: Dial> Link<D> {
     where
         R: Future<Output = FaultResult<T>>,
     {
+        self.turn_comes(node).await;
         let begun = self.clock.now();
         let turn = self.turn.load(Ordering::Relaxed);
         progress.current = None;

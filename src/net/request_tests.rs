@@ -16,6 +16,7 @@ enum Next {
     Works,
     Refuses,
     Denies,
+    Fills,
     Breaks,
     Loads,
     Undoes,
@@ -29,6 +30,7 @@ impl Next {
             Self::Works => Ok(()),
             Self::Refuses => Err(Fault::spent("refused")),
             Self::Denies => Err(Fault::new(ErrorKind::Denied, "denied").helped_by(Retry::OtherConnection)),
+            Self::Fills => Err(Fault::new(ErrorKind::Full, "full")),
             Self::Breaks => Err(Fault::spent("broken")),
             Self::Loads => Err(Fault::unavailable("loading")),
             Self::Undoes => Err(Fault::unavailable("undone").helped_by(Retry::Again)),
@@ -301,4 +303,53 @@ async fn what_has_to_be_removed_does_not_rely_on_one_old_connection() {
     assert_eq!((answer, ms(length), one.opened()), (Ok(0), 2000, 3));
     let (answer, length) = call(&one, 4, Patience::Once, &steps).await;
     assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 3), "others wait for the answer");
+}
+
+/// How often a client of that rank connects in thirty seconds in which it asks all the time.
+async fn dials_in_a_lease(rank: Rank, next: Next) -> usize {
+    let one = link::<false>(1, &[Next::Works, next], None);
+    let connection = one.connection(&0).await.expect("it works");
+    one.connects_as(rank);
+    one.give_up(&connection);
+    let end = one.clock.now() + Duration::from_secs(30);
+    while one.clock.now() < end {
+        assert!(call(&one, 5, Patience::Once, &[Next::Works]).await.0.is_err());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    one.dial.log.lock().expect("no test panics here").len() - 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_refused_asks_again_after_longer_and_longer_pauses() {
+    let waits = Rank::Waits { ahead: 1, ttl: Duration::from_secs(30) };
+    let count = dials_in_a_lease(waits, Next::Denies).await;
+    assert!((10..=25).contains(&count), "{count}");
+    assert!(dials_in_a_lease(Rank::Holds, Next::Denies).await > 250);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_far_behind_replaces_its_connection_later() {
+    for (ahead, longest) in [(1, 0), (2, 0), (3, 50), (22, 1000), (u32::MAX, 3000)] {
+        let one = link::<false>(1, &[Next::Works], None);
+        one.connects_as(Rank::Waits { ahead, ttl: Duration::from_secs(30) });
+        assert_eq!(call(&one, 9, Patience::Once, &[Next::Works]).await.1, Duration::ZERO, "the first one");
+        let connection = one.connection(&0).await.expect("it works");
+        one.give_up(&connection);
+        let (answer, length) = call(&one, 9, Patience::Once, &[Next::Works]).await;
+        assert!(answer.is_ok() && (longest / 2..=longest).contains(&ms(length)), "{ahead}: {length:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_asks_for_room_until_there_is_some_and_a_waiter_once() {
+    for (rank, wanted) in [(Rank::Holds, Ok(0)), (Rank::Free, Err("h:0: full".to_owned()))] {
+        let steps = [&[Next::Works][..], &[Next::Fills; 20], &[Next::Works]].concat();
+        let one = link::<false>(1, &steps, None);
+        let connection = one.connection(&0).await.expect("it works");
+        one.connects_as(rank);
+        one.give_up(&connection);
+        let (answer, length) = call(&one, 5, Patience::Once, &[Next::Works]).await;
+        assert_eq!(answer, wanted);
+        assert!(length <= Duration::from_millis(100 * 20), "{length:?}");
+    }
 }

@@ -35,6 +35,7 @@ mod redlock;
 mod redlock_crowd;
 mod redlock_late;
 mod redlock_offers;
+mod refused_waiter;
 mod site;
 mod sql_settings;
 mod zookeeper;

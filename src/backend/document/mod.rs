@@ -36,6 +36,7 @@ use async_trait::async_trait;
 use crate::backend::observe::QueueObserver;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::rank::Rank;
 use claim::DocumentClaim;
 pub use client::Queues;
 pub use store::{Arrival, Item, Replaced, Store, Version};
@@ -48,6 +49,10 @@ impl Backend for Queues {
 
     fn identity(&self) -> String {
         self.store.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.store.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::FaultResult;
+use crate::net::rank::Rank;
 
 /// Names one write of an item, also after the item was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +61,11 @@ pub trait Store: Debug + Send + Sync {
 
     /// As [`crate::backend::Backend::identity`].
     fn identity(&self) -> String;
+
+    /// As [`crate::backend::Backend::connects_as`].
+    fn connects_as(&self, rank: Rank) {
+        let _ = rank;
+    }
 
     /// As [`crate::backend::Backend::has_connected`].
     fn has_connected(&self) -> bool;

@@ -47,6 +47,7 @@ use super::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStr
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 use crate::net::fault::FaultResult;
+use crate::net::rank::Rank;
 use fault::NAME;
 
 /// A cluster of etcd.
@@ -137,6 +138,10 @@ impl Backend for EtcdBackend {
 
     fn place(&self) -> String {
         self.wire.place()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.wire.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {

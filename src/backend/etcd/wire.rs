@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Link;
+use crate::net::rank::Rank;
 use crate::net::request::Patience;
 use crate::net::tls::stays_here_at;
 
@@ -76,6 +77,11 @@ impl Wire {
         self.config().endpoints[self.link.server(&())].clone()
     }
 
+    /// As [`crate::backend::Backend::connects_as`].
+    pub(super) fn connects_as(&self, rank: Rank) {
+        self.link.connects_as(rank);
+    }
+
     /// As [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.link.opened() > 0
@@ -122,7 +128,8 @@ impl Wire {
                 let mut answer = asked.await.map_err(Fault::from);
                 if answer.as_ref().is_err_and(|fault| fault.code == STALE_TOKEN) {
                     // What was refused for an old token is sent again with a new one.
-                    connection.client.refresh_token().await?;
+                    let refreshed = connection.client.refresh_token().await.map_err(Fault::from);
+                    refreshed.map_err(|fault| fault.helped_by(Retry::OtherConnection))?;
                     answer = request(Connection::clone(&connection)).await.map_err(Fault::from);
                 }
                 match answer {

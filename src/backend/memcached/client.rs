@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 use crate::net::link::Link;
+use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
 /// One or more commands, sent together.
@@ -81,6 +82,11 @@ impl Client {
 
     pub(super) fn clock(&self) -> Clock {
         self.0.clock
+    }
+
+    /// As [`crate::backend::Backend::connects_as`].
+    pub(super) fn connects_as(&self, rank: Rank) {
+        self.0.connects_as(rank);
     }
 
     /// As [`crate::backend::Backend::has_connected`].

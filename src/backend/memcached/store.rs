@@ -14,6 +14,7 @@ use crate::backend::document::{Arrival, Item, Replaced, Store, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::rank::Rank;
 
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;
@@ -75,6 +76,10 @@ impl Store for MemcachedStore {
 
     fn identity(&self) -> String {
         self.client.config().identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.client.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {

@@ -18,6 +18,7 @@ use crate::lock::{ErrorKind, Moment};
 use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Link;
+use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
 /// How long keys that are moving are waited for before that is an answer: few of them take a millisecond.
@@ -123,6 +124,11 @@ impl Client {
     /// One to the same service that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.config.clone(), self.clock)
+    }
+
+    /// As [`crate::backend::Backend::connects_as`].
+    pub(super) fn connects_as(&self, rank: Rank) {
+        self.link.connects_as(rank);
     }
 
     /// As [`crate::backend::Backend::has_connected`].

@@ -34,6 +34,7 @@ use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenS
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
 use crate::net::address::HostPort;
+use crate::net::rank::Rank;
 use client::Client;
 pub use config::{RedisConfig, Topology};
 use fault::NAME;
@@ -143,6 +144,10 @@ impl Backend for RedisBackend {
 
     fn identity(&self) -> String {
         self.0.service.config.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.0.service.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {

@@ -37,6 +37,7 @@ use crate::backend::service::{self as descriptor, Address};
 use crate::backend::{Backend, Capabilities, Evict, Examination, Observer, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::net::rank::Rank;
 use crate::net::request::Patience;
 pub use config::SqlConfig;
 use dialect::Dialect;
@@ -124,6 +125,10 @@ impl Backend for SqlBackend {
 
     fn identity(&self) -> String {
         self.dialect().identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.service.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {

@@ -9,6 +9,7 @@ use crate::lock::Moment;
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::{Dial, Link};
+use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
 /// The sessions of one client.
@@ -75,6 +76,11 @@ impl Sessions {
     /// Whether something that was sent over an earlier session may still be on its way to the database.
     pub(super) fn may_be_overtaken(&self) -> bool {
         self.link.opened() > 1
+    }
+
+    /// As [`crate::backend::Backend::connects_as`].
+    pub(super) fn connects_as(&self, rank: Rank) {
+        self.link.connects_as(rank);
     }
 
     /// As [`crate::backend::Backend::has_connected`].

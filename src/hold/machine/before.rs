@@ -58,7 +58,7 @@ impl Machine {
     pub(super) fn waiting(&mut self, event: Event, now: Moment) -> Vec<Action> {
         match event {
             Event::State(ClaimState::Waiting { holder, .. }) => {
-                self.seen_holder = holder;
+                (self.seen_holder, self.unseen) = (holder, None);
                 if self.plan.wait == Wait::Once {
                     let holder = self.seen_holder.take();
                     return self.leave_as(Verdict::Busy(holder));
@@ -70,8 +70,17 @@ impl Machine {
                 self.ask_or_confirm(now)
             }
             Event::Refused(error) => self.leave_as(Verdict::Failed(error)),
+            Event::Unseen(error) => {
+                self.unseen = Some(error);
+                Vec::new()
+            }
             Event::Tick if now >= self.plan.give_up_at() => {
-                let holder = self.seen_holder.take();
+                let unseen = self.unseen.take();
+                // Who held when the service last answered may be gone.
+                let holder = self.seen_holder.take().filter(|_| unseen.is_none());
+                if let Some(refusal) = unseen.filter(|error| !error.is_transient()) {
+                    return self.leave_as(Verdict::Failed(refusal));
+                }
                 self.leave_as(if self.plan.wait == Wait::Once {
                     Verdict::Busy(holder)
                 } else {

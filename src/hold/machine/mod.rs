@@ -63,6 +63,8 @@ pub struct Machine {
     tree_gone: bool,
     marks_gone: bool,
     seen_holder: Option<Box<Entry>>,
+    /// Why nothing has been seen since.
+    unseen: Option<Error>,
     verdict: Option<Verdict>,
     /// An ending signal came, to dlock or to everybody.
     told_to_end: bool,
@@ -95,6 +97,7 @@ impl Machine {
             tree_gone: false,
             marks_gone: false,
             seen_holder: None,
+            unseen: None,
             verdict: None,
             told_to_end: false,
         }
@@ -287,7 +290,7 @@ impl Machine {
         match event {
             // A renewal concerns the promise, whatever the phase.
             Event::Renewed(window) => {
-                self.window = Some(window);
+                (self.window, self.unseen) = (Some(window), None);
                 return if self.phase == Phase::Confirming { self.ask_or_confirm(now) } else { Vec::new() };
             }
             Event::Left => {

@@ -69,6 +69,29 @@ fn a_wait_ends_on_time() {
 }
 
 #[test]
+fn what_is_said_of_a_holder_is_not_older_than_the_last_look() {
+    let failed = |kind| Event::Unseen(Error::new(kind, "why"));
+    let seen = || ClaimState::Waiting { ahead: Some(1), holder: Some(Box::default()) };
+    let over = |events: Vec<Event>| {
+        let mut m = waiting_machine(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+        for event in [Event::State(seen())].into_iter().chain(events) {
+            assert_eq!(m.on(event, at(20)), []);
+        }
+        assert_eq!(m.on(Event::Tick, at(700)), LEAVE);
+        m
+    };
+    ends_as(over(vec![]), |v| matches!(v, Verdict::WaitOver(Some(_))));
+    ends_as(over(vec![failed(ErrorKind::Unavailable)]), |v| matches!(v, Verdict::WaitOver(None)));
+    for news in [window(20_000), Event::State(seen())] {
+        let m = over(vec![failed(ErrorKind::Denied), news]);
+        ends_as(m, |v| matches!(v, Verdict::WaitOver(Some(_))));
+    }
+    // A service that refuses to say more is no busy lock.
+    let m = over(vec![failed(ErrorKind::Denied)]);
+    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Denied));
+}
+
+#[test]
 fn a_service_that_never_answers_is_given_up_after_a_minute() {
     let mut m = Machine::new(plan());
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(100)), []);

@@ -35,6 +35,7 @@ use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer,
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::rank::Rank;
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
 use keys::{Keys, Note};
@@ -153,6 +154,12 @@ impl Backend for RedlockBackend {
 
     fn identity(&self) -> String {
         self.identity.clone()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        for node in &self.nodes.all {
+            node.service.connects_as(rank);
+        }
     }
 
     fn has_connected(&self) -> bool {

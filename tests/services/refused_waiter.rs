@@ -1,0 +1,199 @@
+//! A waiter that the service no longer lets in, after its connection broke.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::causes::scene::Kind;
+use crate::causes::secure::admit;
+use crate::servers::etcd::Etcd;
+use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder};
+use crate::support::wait::let_pass;
+use crate::support::{Service, TestEnv, within};
+
+const TTL: Duration = Duration::from_secs(5);
+
+/// A service that lets `ci` in with the password `right`; how to refuse that from now on and hang up on everybody; and how many
+/// logins it has seen since.
+struct Guarded {
+    endpoint: String,
+    refuse: Box<dyn FnOnce()>,
+    logins: Box<dyn Fn() -> usize>,
+}
+
+fn redis_nodes(count: usize) -> Guarded {
+    let nodes: Vec<Server> = (0..count).map(|_| redis::start_with(&["--appendonly", "no"])).collect();
+    let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
+    let endpoint = redis::addresses(&nodes);
+    for port in &ports {
+        redis::raw(*port, &["ACL", "SETUSER", "ci", "on", ">right", "~*", "&*", "+@all"]);
+    }
+    let told = ports.clone();
+    let refuse = move || {
+        for port in told {
+            redis::raw(port, &["ACL", "SETUSER", "ci", "resetpass", ">other"]);
+            redis::raw(port, &["ACL", "LOG", "RESET"]);
+            redis::raw(port, &["CONFIG", "RESETSTAT"]);
+            redis::raw(port, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        }
+    };
+    let logins = move || {
+        let _nodes = &nodes;
+        let info = redis::raw(ports[0], &["INFO", "stats"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.and_then(|count| count.trim().parse().ok()).expect("a count")
+    };
+    Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(logins) }
+}
+
+fn mysql() -> Guarded {
+    let server = std::rc::Rc::new(mariadb::start());
+    mariadb::ask(&server, "CREATE USER ci@'%' IDENTIFIED BY 'right'; GRANT ALL ON locks.* TO ci@'%'");
+    let endpoint = format!("mysql://127.0.0.1:{}/locks?ssl-mode=preferred", server.port());
+    let count = |server: &Server| -> usize {
+        let said = mariadb::ask(server, "SHOW GLOBAL STATUS LIKE 'Access_denied_errors'");
+        said.split_whitespace().last().and_then(|n| n.parse().ok()).expect("a count")
+    };
+    let told = server.clone();
+    let refuse = move || {
+        mariadb::ask(&told, "ALTER USER ci@'%' IDENTIFIED BY 'other'; KILL USER ci");
+    };
+    Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(move || count(&server)) }
+}
+
+fn postgres() -> Guarded {
+    let server = std::rc::Rc::new(postgres::start());
+    server.sql("CREATE ROLE ci LOGIN PASSWORD 'right'");
+    server.sql("GRANT CREATE ON SCHEMA public TO PUBLIC");
+    admit(&server, "host all ci 127.0.0.1/32 scram-sha-256");
+    let endpoint = format!("postgres://127.0.0.1:{}/postgres", server.port());
+    let told = server.clone();
+    let refuse = move || {
+        told.sql("ALTER ROLE ci PASSWORD 'other'");
+        told.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ci'");
+    };
+    // Each attempt is a line of the server's log.
+    let logins = move || server.server().log().matches("password authentication failed").count();
+    Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(logins) }
+}
+
+fn etcd() -> Guarded {
+    let etcd = Etcd::start();
+    for words in [
+        &["user", "add", "root:admin"] as &[&str],
+        &["user", "add", "ci:right"],
+        &["user", "grant-role", "ci", "root"],
+        &["auth", "enable"],
+    ] {
+        etcd.ask(words);
+    }
+    let etcd = std::rc::Rc::new(etcd);
+    let (endpoint, told) = (etcd.endpoint(), etcd.clone());
+    let refuse = move || {
+        told.ask(&["--user", "root:admin", "user", "delete", "ci"]);
+        told.server().restart();
+    };
+    let logins = move || {
+        let port = etcd.server().port();
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("answers");
+        let refused = |line: &&str| line.contains("Authenticate") && line.contains("InvalidArgument");
+        let lines = said.lines().filter(|line| line.starts_with("grpc_server_handled_total"));
+        let counts =
+            lines.filter(refused).filter_map(|line| line.split(' ').next_back()?.parse::<usize>().ok());
+        counts.sum()
+    };
+    Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(logins) }
+}
+
+fn memcached() -> Guarded {
+    let file = shared_folder("memcached-users").join("users");
+    fs::write(&file, "ci:right\n").expect("writes");
+    let server = std::rc::Rc::new(memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]));
+    let (endpoint, told) = (memcached::address(&server), server.clone());
+    let refuse = move || {
+        fs::write(&file, "ci:other\n").expect("writes");
+        told.restart();
+    };
+    let count = |port: u16| -> usize {
+        let said = memcached::raw(port, b"set dlock 0 0 8\r\nci other\r\nstats\r\n");
+        let line = said.lines().find_map(|line| line.strip_prefix("STAT auth_errors "));
+        line.and_then(|count| count.trim().parse().ok()).expect("a count")
+    };
+    Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(move || count(server.port())) }
+}
+
+/// It ends with 77 when its place is lost, says nothing of a holder, and does not ask for ever.
+#[track_caller]
+fn ends_with_the_refusal(kind: Kind, guarded: Guarded) {
+    if let Some(missing) = kind.missing() {
+        panic!("{missing}; tests/run installs it");
+    }
+    let service = Service { backend: kind.backend(), endpoint: guarded.endpoint, prefix: None };
+    let env = TestEnv::on(service).with_variables(vec![
+        ("DLOCK_USER", "ci".to_owned()),
+        ("DLOCK_PASSWORD", "right".to_owned()),
+        ("DLOCK_MAX_TTL", "5s".to_owned()),
+        ("DLOCK_TTL", "5s".to_owned()),
+    ]);
+    let_pass(if kind == Kind::Redlock { TTL } else { Duration::ZERO });
+    let holder = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", "echo > held; sleep 60"]));
+    env.await_line("held");
+    let ways: [&[&str]; 4] = [
+        &["run", "--name", "x", "--", "true"],
+        &["run", "--name", "x", "--wait", "9s", "--", "true"],
+        &["run", "--name", "x", "--once-per", "1h", "--", "true"],
+        &["elect", "--name", "x", "--forever", "--", "true"],
+    ];
+    let waiters = ways.map(|words| env.start(&mut env.verb(words[0], &words[1..])));
+    if kind == Kind::Redlock {
+        let_pass(Duration::from_secs(1));
+    } else {
+        env.await_waiters("x", waiters.len());
+    }
+    (guarded.refuse)();
+    let begun = Instant::now();
+    for (waiter, words) in waiters.into_iter().zip(ways) {
+        let ended = waiter.finish_within(TTL * 3);
+        assert_eq!(ended.code(), Some(77), "{words:?}: {}", ended.err);
+        assert!(!ended.err.contains("gave up"), "{}", ended.err);
+    }
+    within(begun.elapsed(), TTL + Duration::from_secs(1));
+    assert_eq!(holder.finish().code(), Some(76));
+    // Four that wait and one that holds, each some ten times within its ttl.
+    let logins = (guarded.logins)();
+    assert!((5..=100).contains(&logins), "{logins} logins");
+}
+
+#[test]
+fn on_etcd() {
+    ends_with_the_refusal(Kind::Etcd, etcd());
+}
+
+#[test]
+fn on_redis() {
+    ends_with_the_refusal(Kind::Redis, redis_nodes(1));
+}
+
+#[test]
+fn on_redlock() {
+    ends_with_the_refusal(Kind::Redlock, redis_nodes(3));
+}
+
+#[test]
+fn on_mysql() {
+    ends_with_the_refusal(Kind::Mysql, mysql());
+}
+
+#[test]
+fn on_postgres() {
+    ends_with_the_refusal(Kind::Postgres, postgres());
+}
+
+#[test]
+fn on_memcached() {
+    ends_with_the_refusal(Kind::Memcached, memcached());
+}
