@@ -25,7 +25,7 @@ use crate::lock::{ErrorKind, Moment};
 /// After how long a request that nobody answers is looked into.
 const LONG: Duration = Duration::from_secs(1);
 /// How long before its deadline that is at the latest.
-const BEFORE: Duration = Duration::from_millis(1100);
+pub const BEFORE: Duration = Duration::from_millis(1100);
 /// And at the earliest, however near the deadline is.
 const QUIET: Duration = Duration::from_millis(250);
 /// How long a look waits for a connection and for an answer, both twice.
@@ -218,6 +218,24 @@ pub fn explained(error: &io::Error) -> Reason {
 /// `at` has not answered a request in time.
 pub fn silent(at: &impl fmt::Display) -> Reason {
     Reason::of(at, "does not answer in time").about(About::Service)
+}
+
+/// `at` has not answered the login that was sent so long ago.
+pub fn no_login(at: &impl fmt::Display, length: Duration) -> Reason {
+    let seconds = length.as_secs_f64();
+    let what =
+        format!("accepts connections but does not answer in time: the login was sent {seconds:.1}s ago");
+    Reason::of(at, what).about(About::Service)
+}
+
+/// `at` has not answered a request in time, and says itself why: `why`.
+pub fn held_up(at: &impl fmt::Display, why: &str) -> Reason {
+    Reason::of(at, format!("does not answer in time: {why}")).about(About::Service)
+}
+
+/// Whether `reason` is that servers accept connections and have answered nothing.
+pub fn is_silence(reason: &Reason) -> bool {
+    reason.question() == Some(PORT) && !reason.is_about_a_stranger()
 }
 
 /// The system's own words, as a fragment of a sentence.

@@ -6,24 +6,34 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Mutex as Gate, Notify};
+use tokio::sync::{Mutex as Gate, Notify, OwnedSemaphorePermit as Room, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::fault::{Fault, FaultResult};
 use super::rank::{Rank, Rest};
 use crate::clock::Clock;
 
+/// How many connections to one server there may be at once: one in use, and one on which a request was left unanswered. A server goes on
+/// with a request whose client has gone, so each further attempt would take one more of its connections.
+const MOST: usize = 2;
+
 /// How the servers of a service are connected to.
-pub trait Dial: fmt::Debug + Send + Sync {
+pub trait Dial: fmt::Debug + Send + Sync + 'static {
     /// An open connection. It closes when it is dropped.
-    type Connection: ?Sized + Send + Sync;
+    type Connection: ?Sized + Send + Sync + 'static;
     /// Which connection of several; `()` where one is enough.
-    type Node: Clone + Eq + Hash + Send + Sync;
+    type Node: Clone + Eq + fmt::Debug + Hash + Send + Sync + 'static;
 
     /// Whether a server that is alive answers every request soon. Elsewhere a request may wait for a long time (for another
     /// transaction's row lock), and only connecting is bounded.
     const ANSWERS_SOON: bool = false;
+
+    /// Whether [`Dial::held_up`] says anything.
+    const TELLS: bool = false;
 
     /// How many servers may be tried for `node`.
     fn servers(&self, node: &Self::Node) -> usize;
@@ -31,33 +41,82 @@ pub trait Dial: fmt::Debug + Send + Sync {
     /// The server of that number, for people; without secrets.
     fn place(&self, node: &Self::Node, server: usize) -> String;
 
-    /// Connects, encrypts and logs in; one attempt. Errors name the server.
+    /// Connects, encrypts and logs in; one attempt, which says at `stage` how far it has come. Errors name the server.
     fn dial(
         &self,
         node: &Self::Node,
         server: usize,
+        stage: &Stage,
     ) -> impl Future<Output = FaultResult<Arc<Self::Connection>>> + Send;
 
     /// Whether a request can be sent over `connection`, as far as is known.
     fn is_usable(&self, connection: &Self::Connection) -> impl Future<Output = bool> + Send;
 
+    /// Completes when the server has answered everything that was sent over `connection`, or has closed it. Returns whether it can be
+    /// used again. Where a server does nothing for a client that has gone, nothing is waited for.
+    fn settled(&self, connection: &Self::Connection) -> impl Future<Output = bool> + Send {
+        let _ = connection;
+        async { false }
+    }
+
     /// Where `connection` leads, without secrets.
     fn peer(&self, connection: &Self::Connection) -> String;
+
+    /// Asks over `connection`, a new one, why the server does not answer a request over another one, if it can tell.
+    fn held_up(&self, connection: &Self::Connection) -> impl Future<Output = Option<Fault>> + Send {
+        let _ = connection;
+        async { None }
+    }
 
     /// Looks at the servers: why none of them can be used, or `None` if one seems to be what was meant.
     fn look(&self) -> impl Future<Output = Option<Fault>> + Send;
 }
 
+/// How far an attempt to connect has come.
+#[derive(Default, Debug)]
+pub struct Stage {
+    connected: AtomicBool,
+    login: OnceLock<Instant>,
+}
+
+impl Stage {
+    /// There is a connection, and the server may go on with the attempt although its client has gone.
+    pub fn connected(&self) {
+        self.connected.store(true, Ordering::Relaxed);
+    }
+
+    /// The login is sent.
+    pub fn logs_in(&self) {
+        self.login.get_or_init(Instant::now);
+    }
+
+    /// For how long the login has been under way, if it was sent.
+    pub(super) fn login(&self) -> Option<Duration> {
+        self.login.get().map(Instant::elapsed)
+    }
+}
+
+type Connections<D> = HashMap<<D as Dial>::Node, Open<<D as Dial>::Connection>>;
+type Rooms<D> = HashMap<(<D as Dial>::Node, usize), Arc<Semaphore>>;
+
 /// The connections of one client to a service.
 #[derive(Debug)]
 pub struct Link<D: Dial> {
     /// How it connects.
-    pub dial: D,
+    pub dial: Arc<D>,
     /// By which it keeps deadlines.
     pub clock: Clock,
-    open: Mutex<HashMap<D::Node, Open<D::Connection>>>,
+    open: Arc<Mutex<Connections<D>>>,
+    /// A connection that was given up can be used again.
+    returned: Arc<Notify>,
     /// Held while a connection is opened.
     gate: Gate<()>,
+    /// Room for connections to each server.
+    rooms: Mutex<Rooms<D>>,
+    /// Of the last attempt to connect.
+    stage: Mutex<Arc<Stage>>,
+    /// Why the last request that was not answered was not, as far as that was found out.
+    found: Mutex<Option<Fault>>,
     /// Counts the servers that were passed over; the next connection is made to the one that this, modulo their number, says.
     pub(super) turn: AtomicUsize,
     /// How many connections were opened.
@@ -74,10 +133,25 @@ pub struct Link<D: Dial> {
     rests: Mutex<HashMap<(D::Node, usize), Rest>>,
 }
 
-/// An open connection, and the turn at which it was opened.
+/// An open connection, the turn at which it was opened, and the room that it takes.
 struct Open<C: ?Sized> {
     connection: Arc<C>,
     turn: usize,
+    _room: Room,
+}
+
+/// An attempt to connect. If it is dropped and the server knows of it, it goes on to its end, and takes room until then.
+struct Attempt<T> {
+    stage: Arc<Stage>,
+    task: JoinHandle<T>,
+}
+
+impl<T> Drop for Attempt<T> {
+    fn drop(&mut self) {
+        if !self.stage.connected.load(Ordering::Relaxed) {
+            self.task.abort();
+        }
+    }
 }
 
 impl<C: ?Sized> fmt::Debug for Open<C> {
@@ -90,14 +164,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn stopped() -> Fault {
+    Fault::spent("the attempt to connect was stopped")
+}
+
 impl<D: Dial> Link<D> {
     /// One that connects with the first request.
     pub fn new(dial: D, clock: Clock) -> Self {
         Self {
-            dial,
+            dial: Arc::new(dial),
             clock,
-            open: Mutex::default(),
+            open: Arc::default(),
+            returned: Arc::default(),
             gate: Gate::default(),
+            rooms: Mutex::default(),
+            stage: Mutex::default(),
+            found: Mutex::default(),
             turn: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
             answered: AtomicBool::new(false),
@@ -122,7 +204,7 @@ impl<D: Dial> Link<D> {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<D::Node, Open<D::Connection>>> {
+    fn open(&self) -> MutexGuard<'_, Connections<D>> {
         locked(&self.open)
     }
 
@@ -140,10 +222,14 @@ impl<D: Dial> Link<D> {
         turn % self.dial.servers(node).max(1)
     }
 
-    /// The open connection for `node`, if it is usable.
+    /// The open connection for `node`, if it is usable; one that is not is given up.
     async fn usable(&self, node: &D::Node) -> Option<Arc<D::Connection>> {
         let connection = Arc::clone(&self.open().get(node)?.connection);
-        self.dial.is_usable(&connection).await.then_some(connection)
+        if self.dial.is_usable(&connection).await {
+            return Some(connection);
+        }
+        self.set_aside(&connection);
+        None
     }
 
     /// Waits until a connection for `node` may be opened if it has to replace one: hold's go first.
@@ -155,13 +241,13 @@ impl<D: Dial> Link<D> {
     }
 
     /// Connects to a server for `node`, unless that refused this waiter just now: then that is the answer.
-    async fn dial_in_turn(&self, node: &D::Node, server: usize) -> FaultResult<Arc<D::Connection>> {
+    async fn dial_in_turn(&self, node: &D::Node, server: usize) -> FaultResult<(Arc<D::Connection>, Room)> {
         let (at, rank) = ((node.clone(), server), self.rank());
         let before = locked(&self.rests).get(&at).cloned();
         if let Some(rest) = before.as_ref().filter(|rest| rank.waits() && self.clock.now() < rest.until) {
             return Err(rest.fault.clone());
         }
-        let dialled = self.dial.dial(node, server).await;
+        let dialled = self.attempt_to_connect(node, server).await;
         let refusal = dialled.as_ref().err();
         let rest = refusal.and_then(|fault| rank.rest(fault, self.clock.now(), before.as_ref()));
         let mut rests = locked(&self.rests);
@@ -179,26 +265,110 @@ impl<D: Dial> Link<D> {
             return Ok(connection);
         }
         let _gate = self.gate.lock().await;
-        // Another request may have opened one meanwhile.
-        if let Some(connection) = self.usable(node).await {
-            return Ok(connection);
+        loop {
+            let mut returned = std::pin::pin!(self.returned.notified());
+            returned.as_mut().enable();
+            // Another request may have opened one meanwhile.
+            if let Some(connection) = self.usable(node).await {
+                return Ok(connection);
+            }
+            let turn = self.turn.load(Ordering::Relaxed);
+            tokio::select! {
+                biased;
+                connected = self.dial_in_turn(node, self.server_at(turn, node)) => {
+                    let (connection, room) = connected?;
+                    self.opened.fetch_add(1, Ordering::Relaxed);
+                    self.open().insert(node.clone(), Open { connection: Arc::clone(&connection), turn, _room: room });
+                    return Ok(connection);
+                }
+                () = returned => {}
+            }
         }
-        let turn = self.turn.load(Ordering::Relaxed);
-        let connection = self.dial_in_turn(node, self.server_at(turn, node)).await?;
-        self.opened.fetch_add(1, Ordering::Relaxed);
-        self.open().insert(node.clone(), Open { connection: Arc::clone(&connection), turn });
-        Ok(connection)
+    }
+
+    /// A new connection and its room, which is waited for.
+    async fn attempt_to_connect(
+        &self,
+        node: &D::Node,
+        server: usize,
+    ) -> FaultResult<(Arc<D::Connection>, Room)> {
+        let Ok(room) = self.rooms(node, server).acquire_owned().await else { return Err(stopped()) };
+        let stage = Arc::<Stage>::default();
+        *locked(&self.stage) = Arc::clone(&stage);
+        let (dial, node, reached) = (Arc::clone(&self.dial), node.clone(), Arc::clone(&stage));
+        let task = tokio::spawn(async move {
+            let connection = dial.dial(&node, server, &reached).await?;
+            Ok((connection, room))
+        });
+        let mut attempt = Attempt { stage, task };
+        let connected = (&mut attempt.task).await.unwrap_or_else(|_| Err(stopped()));
+        *locked(&self.stage) = Arc::default();
+        connected
+    }
+
+    fn rooms(&self, node: &D::Node, server: usize) -> Arc<Semaphore> {
+        let mut rooms = locked(&self.rooms);
+        let rooms = rooms.entry((node.clone(), server));
+        Arc::clone(rooms.or_insert_with(|| Arc::new(Semaphore::new(MOST))))
+    }
+
+    /// For how long the login of the last attempt to connect has been under way.
+    pub(super) fn login(&self) -> Option<Duration> {
+        locked(&self.stage).login()
+    }
+
+    /// Why no server has ever answered, found out by a look if there is room for it, else what was found last.
+    pub(super) async fn look(&self, node: &D::Node) -> Option<Fault> {
+        if self.has_room(node) {
+            let found = self.dial.look().await;
+            *self.found() = found;
+        }
+        self.found().clone()
+    }
+
+    /// The same of a request over the connection that there is.
+    pub(super) async fn held_up(&self, node: &D::Node) -> Option<Fault> {
+        if D::TELLS && self.open().contains_key(node) && self.has_room(node) {
+            let (connection, _room) = self.attempt_to_connect(node, self.server(node)).await.ok()?;
+            let found = self.dial.held_up(&connection).await;
+            *self.found() = found;
+        }
+        self.found().clone().filter(|_| D::TELLS)
+    }
+
+    fn has_room(&self, node: &D::Node) -> bool {
+        self.rooms(node, self.server(node)).available_permits() > 0
+    }
+
+    fn found(&self) -> MutexGuard<'_, Option<Fault>> {
+        locked(&self.found)
     }
 
     /// Makes the next request open another connection, to the next server if there are several. Says whether that is news.
     pub fn give_up(&self, connection: &Arc<D::Connection>) -> bool {
+        self.set_aside(connection).is_some_and(|turn| self.pass_over(turn))
+    }
+
+    /// Keeps `connection` from use until nothing is left unanswered on it. Then it is used again if there is no other one to its server
+    /// and no other server, or closed. Returns the turn at which it was opened, if it was in use.
+    fn set_aside(&self, connection: &Arc<D::Connection>) -> Option<usize> {
         let mut open = self.open();
         let found = open.iter().find(|(_, open)| Arc::ptr_eq(&open.connection, connection));
-        let Some(node) = found.map(|(node, _)| node.clone()) else { return false };
-        let given_up = open.remove(&node);
+        let node = found.map(|(node, _)| node.clone())?;
+        let aside = open.remove(&node)?;
         drop(open);
         self.changed.notify_waiters();
-        given_up.is_some_and(|open| self.pass_over(open.turn))
+        let turn = aside.turn;
+        let (dial, open, returned) =
+            (Arc::clone(&self.dial), Arc::clone(&self.open), Arc::clone(&self.returned));
+        tokio::spawn(async move {
+            let is_of_use = dial.settled(&aside.connection).await && dial.servers(&node) == 1;
+            if is_of_use {
+                locked(&open).entry(node).or_insert(aside);
+                returned.notify_waiters();
+            }
+        });
+        Some(turn)
     }
 
     /// Has the next connection made to the server after that of `turn`. Says whether that is news.

@@ -49,6 +49,16 @@ struct Progress<D: Dial> {
     place: String,
 }
 
+impl<D: Dial> Progress<D> {
+    /// Remembers why a server was of no use. A refusal tells more than a server that is away, but only of this round.
+    fn note(&mut self, fault: &Fault, is_new_round: bool) {
+        let told = self.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
+        if is_new_round || !told {
+            self.last = Some(fault.clone());
+        }
+    }
+}
+
 /// Why one attempt failed.
 struct Failure {
     fault: Fault,
@@ -100,24 +110,43 @@ impl<D: Dial> Link<D> {
         R: Future<Output = FaultResult<T>>,
     {
         let mut progress = Progress { current: None, last: None, place: String::new() };
-        let work = self.attempts(deadline, patience, node, request, &mut progress);
+        let work = self.attempts(deadline, patience, &node, request, &mut progress);
         let gives_up = patience != Patience::Deadline;
-        let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent()).await {
-            Ok(answer) => return answer,
-            Err(found) => found.or(progress.last),
+        let found =
+            match cause::by(self.clock, deadline, gives_up, work, || self.why_late(node(), deadline)).await {
+                Ok(answer) => return answer,
+                Err(found) => found.or(progress.last),
+            };
+        let silent = match progress.current {
+            Some(connection) => {
+                // Whatever holds it up, another connection need not wait for it.
+                self.give_up(&connection);
+                cause::silent(&self.dial.peer(&connection))
+            }
+            None => match self.login() {
+                // That the server takes the login rules out nothing but guesses.
+                Some(length) if found.as_ref().is_none_or(|found| cause::is_silence(&found.reason)) => {
+                    return Err(Fault::spent(cause::no_login(&progress.place, length)));
+                }
+                _ => cause::silent(&progress.place),
+            },
         };
-        let mut place = progress.place;
-        if let Some(connection) = progress.current {
-            place = self.dial.peer(&connection);
-            // Whatever holds it up, another connection need not wait for it.
-            self.give_up(&connection);
-        }
-        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&place))))
+        Err(found.unwrap_or_else(|| Fault::spent(silent)))
     }
 
     /// Why a service of which no server ever answered does not.
-    async fn why_silent(&self) -> Option<Fault> {
-        if self.answered.load(Ordering::Relaxed) { None } else { self.dial.look().await }
+    async fn why_silent(&self, node: &D::Node) -> Option<Fault> {
+        if self.answered.load(Ordering::Relaxed) { None } else { self.look(node).await }
+    }
+
+    /// Why a request is not answered for long.
+    async fn why_late(&self, node: D::Node, deadline: Moment) -> Option<Fault> {
+        if let Some(found) = self.why_silent(&node).await {
+            return Some(found);
+        }
+        // Another connection for every request that is slow would be too many.
+        self.clock.sleep_until(deadline - cause::BEFORE).await;
+        self.held_up(&node).await
     }
 
     /// [`Link::call`] without its end.
@@ -125,7 +154,7 @@ impl<D: Dial> Link<D> {
         &self,
         deadline: Moment,
         patience: Patience,
-        node: impl Fn() -> D::Node,
+        node: &impl Fn() -> D::Node,
         mut request: impl FnMut(Arc<D::Connection>) -> R,
         progress: &mut Progress<D>,
     ) -> FaultResult<T>
@@ -163,25 +192,15 @@ impl<D: Dial> Link<D> {
                 }
                 _ => {}
             }
-            // A hold does not queue for room behind those who wait for its end.
-            let insists = fault.kind == ErrorKind::Full && self.rank() == Rank::Holds;
-            let patience = if insists { Patience::Deadline } else { patience };
-            if insists {
-                between_rounds = (between_rounds.0.min(FOR_ROOM), FOR_ROOM);
-            }
-            // A refusal tells more than a server that is away; but only of this round.
-            let is_new_round = failures.count().is_multiple_of(count);
-            let told = progress.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
-            if is_new_round || !told {
-                progress.last = Some(fault.clone());
-            }
+            let patience = self.patience_after(&fault, patience, &mut between_rounds);
+            progress.note(&fault, failures.count().is_multiple_of(count));
             failures.add(&failure);
             let ends = failures.refusals >= count
                 || patience == Patience::Once && (failures.unreached >= count || failures.broken > 1);
             let is_first_round = failures.count() == count && !failures.silent;
             if (ends || is_first_round)
                 && matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
-                && let Some(found) = self.why_silent().await
+                && let Some(found) = self.why_silent(&node).await
             {
                 let is_nowhere = found.is_spent() && patience == Patience::Present;
                 if ends || is_nowhere || !found.is_transient() {
@@ -196,6 +215,20 @@ impl<D: Dial> Link<D> {
                 self.pause(&mut between_rounds).await;
             }
         }
+    }
+
+    /// The patience after `fault`: a hold does not queue for room behind those who wait for its end.
+    fn patience_after(
+        &self,
+        fault: &Fault,
+        patience: Patience,
+        pauses: &mut (Duration, Duration),
+    ) -> Patience {
+        if fault.kind != ErrorKind::Full || self.rank() != Rank::Holds {
+            return patience;
+        }
+        *pauses = (pauses.0.min(FOR_ROOM), FOR_ROOM);
+        Patience::Deadline
     }
 
     /// Sends `request` once, over the connection for `node`; over a new one beside it if there is no answer by `half`.

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::*;
 use crate::clock::Clock;
+use crate::net::link::Stage;
 
 /// What happens next: to an attempt to connect, or to a request.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,8 @@ enum Next {
     Undoes,
     Redirects,
     Freezes,
+    /// Only after it has connected.
+    Hangs,
 }
 
 impl Next {
@@ -35,7 +39,7 @@ impl Next {
             Self::Loads => Err(Fault::unavailable("loading")),
             Self::Undoes => Err(Fault::unavailable("undone").helped_by(Retry::Again)),
             Self::Redirects => Err(Fault::unavailable("elsewhere").helped_by(Retry::OtherNode)),
-            Self::Freezes => pending().await,
+            Self::Freezes | Self::Hangs => pending().await,
         }
     }
 }
@@ -49,12 +53,14 @@ impl Script {
         Self(Mutex::new(steps.iter().copied().collect()))
     }
 
+    fn next(&self) -> Next {
+        let mut steps = self.0.lock().expect("no test panics here");
+        let next = if steps.len() > 1 { steps.pop_front() } else { steps.front().copied() };
+        next.unwrap_or(Next::Works)
+    }
+
     async fn happen(&self) -> FaultResult<()> {
-        let next = {
-            let mut steps = self.0.lock().expect("no test panics here");
-            if steps.len() > 1 { steps.pop_front() } else { steps.front().copied() }
-        };
-        next.unwrap_or(Next::Works).happen().await
+        self.next().happen().await
     }
 }
 
@@ -66,6 +72,9 @@ struct Servers<const SOON: bool> {
     /// When each attempt to connect was made, and to which server.
     log: Mutex<Vec<(Duration, usize)>>,
     start: Instant,
+    /// The last request is left unanswered, but for so many answers.
+    unanswered: AtomicBool,
+    answers: Semaphore,
 }
 
 impl<const SOON: bool> Dial for Servers<SOON> {
@@ -81,17 +90,25 @@ impl<const SOON: bool> Dial for Servers<SOON> {
         format!("h:{server}")
     }
 
-    async fn dial(&self, _: &u8, server: usize) -> FaultResult<Arc<usize>> {
+    async fn dial(&self, _: &u8, server: usize, stage: &Stage) -> FaultResult<Arc<usize>> {
         self.log.lock().expect("no test panics here").push((self.start.elapsed(), server));
-        self.dials
-            .happen()
-            .await
-            .map(|()| Arc::new(server))
-            .map_err(|fault| fault.at(&self.place(&0, server)))
+        let next = self.dials.next();
+        if matches!(next, Next::Works | Next::Hangs) {
+            stage.connected();
+        }
+        next.happen().await.map(|()| Arc::new(server)).map_err(|fault| fault.at(&self.place(&0, server)))
     }
 
     async fn is_usable(&self, _: &usize) -> bool {
         true
+    }
+
+    async fn settled(&self, _: &usize) -> bool {
+        let was_unanswered = self.unanswered.load(Ordering::Relaxed);
+        if was_unanswered {
+            self.answers.acquire().await.expect("it stays open").forget();
+        }
+        was_unanswered
     }
 
     fn peer(&self, connection: &usize) -> String {
@@ -105,7 +122,9 @@ impl<const SOON: bool> Dial for Servers<SOON> {
 
 fn link<const SOON: bool>(count: usize, dials: &[Next], found: Option<Fault>) -> Link<Servers<SOON>> {
     let start = Instant::now();
-    let servers = Servers { count, dials: Script::of(dials), found, log: Mutex::default(), start };
+    let (unanswered, answers) = (AtomicBool::default(), Semaphore::new(0));
+    let dials = Script::of(dials);
+    let servers = Servers { count, dials, found, log: Mutex::default(), start, unanswered, answers };
     Link::new(servers, Clock::Runtime(start))
 }
 
@@ -119,8 +138,9 @@ async fn call<const SOON: bool>(
     let (begun, requests) = (Instant::now(), Script::of(requests));
     let deadline = link.clock.now() + Duration::from_secs(seconds);
     let request = |connection: Arc<usize>| {
-        let happened = requests.happen();
-        async move { happened.await.map(|()| *connection) }
+        let next = requests.next();
+        link.dial.unanswered.store(matches!(next, Next::Freezes), Ordering::Relaxed);
+        async move { next.happen().await.map(|()| *connection) }
     };
     let answer = link.call(deadline, patience, || 0, request).await;
     (answer.map_err(|fault| fault.to_string()), begun.elapsed())
@@ -221,17 +241,52 @@ async fn servers_that_are_all_slow_get_more_time() {
 
 #[tokio::test(start_paused = true)]
 async fn at_the_deadline_the_silent_connection_is_given_up() {
-    let one = link::<false>(1, &[Next::Works], None);
     for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
-        let before = one.opened();
+        let one = link::<false>(1, &[Next::Works], None);
         let (answer, length) = call(&one, 3, patience, &[Next::Freezes]).await;
         assert_eq!((answer, ms(length)), (Err("h:0 does not answer in time".to_owned()), 3000));
-        assert_eq!(one.opened(), before + 1);
+        let (answer, length) = call(&one, 3, patience, &[Next::Works]).await;
+        assert_eq!((answer, ms(length), one.opened()), (Ok(0), 0, 2), "a new connection is not held up");
     }
     let one = link::<false>(1, &[Next::Freezes], None);
     let answer = call(&one, 3, Patience::Once, &[Next::Works]).await.0;
     assert_eq!(answer, Err("h:0 does not answer in time".to_owned()));
     assert_eq!(one.opened(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_connections_take_room_until_answered() {
+    let one = link::<false>(1, &[Next::Works], None);
+    for _ in 0..2 {
+        assert!(call(&one, 3, Patience::Deadline, &[Next::Freezes]).await.0.is_err());
+    }
+    let (answer, length) = call(&one, 3, Patience::Deadline, &[Next::Works]).await;
+    let silent = Err("h:0 does not answer in time".to_owned());
+    assert_eq!((answer, ms(length), dials(&one).len()), (silent, 3000, 2), "there is no third");
+    let (waiting, answered) = tokio::join!(call(&one, 9, Patience::Deadline, &[Next::Works]), async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        one.dial.answers.add_permits(1);
+    });
+    assert_eq!((waiting.0, ms(waiting.1), answered), (Ok(0), 2000, ()), "as soon as one is answered");
+    assert_eq!(dials(&one).len(), 2, "which is used again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn logins_that_hang_take_room_and_servers_out_of_reach_do_not() {
+    for (dial, wanted) in [(Next::Hangs, 2), (Next::Freezes, 5)] {
+        let one = link::<false>(1, &[dial], None);
+        for _ in 0..5 {
+            assert!(call(&one, 1, Patience::Deadline, &[Next::Works]).await.0.is_err());
+        }
+        assert_eq!(dials(&one).len(), wanted, "{dial:?}");
+    }
+    let two = link::<true>(2, &[Next::Hangs, Next::Hangs, Next::Hangs, Next::Works], None);
+    let (answer, length) = call(&two, 30, Patience::Deadline, &[Next::Works]).await;
+    assert_eq!(
+        (answer, ms(length)),
+        (Ok(1), 1500 + 1500 + 20 + 3000),
+        "the other server has room of its own"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,6 +353,7 @@ async fn what_has_to_be_removed_does_not_rely_on_one_old_connection() {
     let steps = [Next::Freezes, Next::Works];
     let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
     assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 1), "a new one is not doubted");
+    one.dial.answers.add_permits(1);
     assert_eq!(call(&one, 4, Patience::Deadline, &[Next::Works]).await.0, Ok(0));
     let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
     assert_eq!((answer, ms(length), one.opened()), (Ok(0), 2000, 3));

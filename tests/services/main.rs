@@ -13,6 +13,7 @@ mod etcd_cluster;
 mod etcd_cut;
 mod etcd_faults;
 mod etcd_proxies;
+mod held_up;
 mod hostile;
 mod link;
 mod memcached;

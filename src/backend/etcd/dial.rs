@@ -17,7 +17,7 @@ use super::config::{EtcdConfig, MANNER, place};
 use super::fault;
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::link::Dial;
+use crate::net::link::{Dial, Stage};
 use crate::net::{cause, socket};
 
 /// How long a connection may take to come about: less than a server is given to answer, so that one that is not
@@ -79,9 +79,13 @@ impl Dialer {
         Self { config: config.clone(), options: options(config) }
     }
 
-    async fn connect(&self, url: &str) -> FaultResult<Connection> {
+    async fn connect(&self, url: &str, stage: &Stage) -> FaultResult<Connection> {
         let endpoint = endpoint(url, &self.config)?;
         let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
+        stage.connected();
+        if self.config.login.is_some() {
+            stage.logs_in();
+        }
         let client = Client::from_channel(Channel::Tonic(channel), Some(self.options.clone()));
         let client = Box::pin(client).await?;
         Ok(Connection {
@@ -106,14 +110,19 @@ impl Dial for Dialer {
         place(&self.config.endpoints[server]).to_owned()
     }
 
-    async fn dial(&self, (): &(), server: usize) -> FaultResult<Arc<Connection>> {
-        let connected = self.connect(&self.config.endpoints[server]).await;
+    async fn dial(&self, (): &(), server: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
+        let connected = self.connect(&self.config.endpoints[server], stage).await;
         connected.map(Arc::new).map_err(|fault| fault.at(&self.place(&(), server)))
     }
 
     async fn is_usable(&self, _: &Connection) -> bool {
         // The channel notices by itself what happens to it.
         true
+    }
+
+    async fn settled(&self, connection: &Connection) -> bool {
+        // A request that is dropped is cancelled there; a server that answers another has seen that.
+        connection.client.clone().status().await.is_ok()
     }
 
     fn peer(&self, connection: &Connection) -> String {

@@ -9,7 +9,7 @@ use crate::lock::ErrorKind;
 use crate::net::cause::{self, Manner};
 use crate::net::connector;
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::link::Dial;
+use crate::net::link::{Dial, Stage};
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {
@@ -40,10 +40,13 @@ impl Dial for Dialer {
         self.config.at.to_string()
     }
 
-    async fn dial(&self, (): &(), _: usize) -> FaultResult<Arc<Connection>> {
+    async fn dial(&self, (): &(), _: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
         let at = &self.config.at;
         let stream = connector::connect(at, self.config.tls.as_ref()).await?;
         let connection = Connection::over(Text::of, stream, at.to_string());
+        if self.config.user.is_some() {
+            stage.logs_in();
+        }
         log_in(&self.config, &connection).await.map_err(|fault| fault.at(at))?;
         Ok(Arc::new(connection))
     }

@@ -15,7 +15,7 @@ use crate::net::address::HostPort;
 use crate::net::cause::{self, Manner};
 use crate::net::connector;
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::link::Dial;
+use crate::net::link::{Dial, Stage};
 
 /// How a server tells that it is one.
 const MANNER: Manner = Manner {
@@ -66,7 +66,12 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self, node: Option<&HostPort>, server: usize) -> FaultResult<Connection> {
+    async fn connect(
+        &self,
+        node: Option<&HostPort>,
+        server: usize,
+        stage: &Stage,
+    ) -> FaultResult<Connection> {
         let config = &self.config;
         let connection = match (node, &config.topology) {
             (None, Topology::Socket(path)) => {
@@ -80,6 +85,9 @@ impl Dialer {
             }
             (node, _) => to_host(config, node.unwrap_or(&self.hosts()[server])).await?,
         };
+        if config.password.is_some() {
+            stage.logs_in();
+        }
         greet(config, connection).await
     }
 }
@@ -98,8 +106,8 @@ impl Dial for Dialer {
         host.map_or_else(|| self.config.identity(), ToString::to_string)
     }
 
-    async fn dial(&self, node: &Self::Node, server: usize) -> FaultResult<Arc<Connection>> {
-        let connected = self.connect(node.as_ref(), server).await;
+    async fn dial(&self, node: &Self::Node, server: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
+        let connected = self.connect(node.as_ref(), server, stage).await;
         if connected.is_err() {
             // A node that is gone may have left its slots to others.
             self.forget_routes();

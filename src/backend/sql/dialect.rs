@@ -12,6 +12,7 @@ use crate::backend::{Risk, success};
 use crate::lock::{ClaimId, Granted, LockName};
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
+use crate::net::link::Stage;
 
 /// One row, as text; `None` for NULL.
 pub(super) type Row = Vec<Option<String>>;
@@ -31,6 +32,9 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
 
     /// Whether the server still has the other end, as far as known.
     fn is_open(&self) -> bool;
+
+    /// Completes when everything that was sent is answered, or the session has ended. Returns whether it can be used again.
+    async fn settled(&self) -> bool;
 
     /// Ends a sleep of this session, and says whether the session can be used then.
     async fn awake(&self) -> bool {
@@ -123,7 +127,10 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
 
     /// Opens a session with the server of that number, which must take writes; one attempt. `Fault::spent` says
     /// that another may be tried.
-    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>>;
+    async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>>;
+
+    /// A batch that says in one value why statements of dlock's sessions are held up, as a fragment of a sentence; nothing if none is.
+    fn held_up(&self) -> String;
 
     /// What is known of the server that `session` leads to, and what is said of this kind of database alone.
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)>;

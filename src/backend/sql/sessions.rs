@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult, Retry};
-use crate::net::link::{Dial, Link};
+use crate::net::link::{Dial, Link, Stage};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
@@ -39,6 +39,7 @@ struct Servers(Arc<dyn Dialect>);
 impl Dial for Servers {
     type Connection = dyn Session;
     type Node = ();
+    const TELLS: bool = true;
 
     fn servers(&self, (): &()) -> usize {
         self.0.servers()
@@ -48,8 +49,12 @@ impl Dial for Servers {
         self.0.address(server).unwrap_or_else(|| self.0.identity())
     }
 
-    async fn dial(&self, (): &(), server: usize) -> FaultResult<Arc<dyn Session>> {
-        self.0.dial(server).await
+    async fn dial(&self, (): &(), server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
+        self.0.dial(server, stage).await
+    }
+
+    async fn settled(&self, session: &(dyn Session + 'static)) -> bool {
+        session.settled().await
     }
 
     async fn is_usable(&self, session: &(dyn Session + 'static)) -> bool {
@@ -58,6 +63,12 @@ impl Dial for Servers {
 
     fn peer(&self, session: &(dyn Session + 'static)) -> String {
         session.peer().to_owned()
+    }
+
+    async fn held_up(&self, session: &(dyn Session + 'static)) -> Option<Fault> {
+        let sets = session.run(&self.0.held_up()).await.ok()?;
+        let why = sets.first()?.first()?.first()?.as_deref()?;
+        Some(Fault::spent(cause::held_up(&session.peer(), why)))
     }
 
     async fn look(&self) -> Option<Fault> {

@@ -14,7 +14,7 @@ use super::config::ZkConfig;
 use super::handshake::complaint;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::link::Dial;
+use crate::net::link::{Dial, Stage};
 use crate::net::tcp::STAGGER;
 
 /// How many attempts there may be beside each other.
@@ -34,22 +34,22 @@ pub(super) fn silence(ttl: Duration, servers: usize) -> Duration {
 }
 
 /// Begins sessions of one length.
-pub(super) struct Dialer<'a> {
-    config: &'a ZkConfig,
+pub(super) struct Dialer {
+    config: ZkConfig,
     ttl: Duration,
     /// What a look at the servers finds is remembered here.
-    cause: &'a Mutex<Option<Reason>>,
+    cause: Arc<Mutex<Option<Reason>>>,
     failed: AtomicU32,
 }
 
-impl fmt::Debug for Dialer<'_> {
+impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dialer({})", self.config.address())
     }
 }
 
 /// To the client library an ensemble is one server: it chooses among them by itself, and goes from one to the next within a session.
-impl Dial for Dialer<'_> {
+impl Dial for Dialer {
     type Connection = Client;
     type Node = ();
 
@@ -61,7 +61,8 @@ impl Dial for Dialer<'_> {
         self.config.address()
     }
 
-    async fn dial(&self, (): &(), _: usize) -> FaultResult<Arc<Client>> {
+    /// What is given up leaves nothing: the server closes what its client has closed.
+    async fn dial(&self, (): &(), _: usize, _: &Stage) -> FaultResult<Arc<Client>> {
         let doublings = self.failed.fetch_add(1, Ordering::Relaxed).min(8);
         let length = (BEGINNING.0 * 2_u32.pow(doublings)).min(BEGINNING.1);
         let begun = timeout(length, self.connect_to_any()).await;
@@ -99,10 +100,10 @@ impl Dial for Dialer<'_> {
     }
 }
 
-impl<'a> Dialer<'a> {
-    pub(super) fn new(config: &'a ZkConfig, ttl: Duration, cause: &'a Mutex<Option<Reason>>) -> Self {
+impl Dialer {
+    pub(super) fn new(config: &ZkConfig, ttl: Duration, cause: &Arc<Mutex<Option<Reason>>>) -> Self {
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
-        Self { config, ttl, cause, failed: AtomicU32::new(0) }
+        Self { config: config.clone(), ttl, cause: Arc::clone(cause), failed: AtomicU32::new(0) }
     }
 
     /// A session from whichever server makes one first. The client tries the servers one after another, in an order of its

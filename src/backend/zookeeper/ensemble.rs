@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
@@ -24,7 +24,7 @@ pub(super) struct Ensemble {
     /// A session was begun: what was asked for in it may have been done.
     connected: AtomicBool,
     /// Why there is no session, as the last look at the servers found.
-    cause: Mutex<Option<Reason>>,
+    cause: Arc<Mutex<Option<Reason>>>,
     /// Whoever asks goes on until the deadline, also if no server is there.
     persists: AtomicBool,
 }
@@ -39,7 +39,7 @@ impl Ensemble {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config.chroot, config.prefix.as_deref());
         let (connected, persists) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { config, paths, clock, connected, cause: Mutex::new(None), persists }
+        Self { config, paths, clock, connected, cause: Arc::default(), persists }
     }
 
     /// As [`crate::backend::Backend::has_connected`].

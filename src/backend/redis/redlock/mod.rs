@@ -158,7 +158,7 @@ impl Backend for RedlockBackend {
 
     fn connects_as(&self, rank: Rank) {
         for node in &self.nodes.all {
-            node.service.connects_as(rank);
+            node.connects_as(rank);
         }
     }
 

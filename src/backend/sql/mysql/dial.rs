@@ -17,6 +17,7 @@ use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, ErrorKind};
 use crate::net::credentials::Secret;
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Stage;
 use crate::net::tcp::{STAGGER, first_of};
 use crate::net::{cause, socket};
 
@@ -109,8 +110,13 @@ impl Dialer {
     }
 
     /// As [`Dialer::connect`], and sees that the server is the one of several that takes writes.
-    pub(super) async fn connect_to_writer(&self, server: usize) -> FaultResult<MySqlConnection> {
+    pub(super) async fn connect_to_writer(
+        &self,
+        server: usize,
+        stage: &Stage,
+    ) -> FaultResult<MySqlConnection> {
         let mut connection = self.connect(server).await?;
+        stage.connected();
         if self.config.places.len() > 1 {
             let facts = ask(&mut connection, FACTS).await;
             let facts = facts.map_err(|error| fault::of(&error).at(&self.peer(server)))?;

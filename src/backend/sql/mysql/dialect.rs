@@ -19,6 +19,7 @@ use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
+use crate::net::link::Stage;
 
 /// Microseconds since 1970.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
@@ -52,9 +53,19 @@ impl Dialect for Mysql {
         &MANNER
     }
 
-    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>> {
-        let connection = self.dialer.connect_to_writer(server).await?;
+    async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
+        let connection = self.dialer.connect_to_writer(server, stage).await?;
         Ok(Arc::new(MysqlSession::over(connection, &self.dialer, self.dialer.peer(server))))
+    }
+
+    /// Every user may see the own sessions.
+    fn held_up(&self) -> String {
+        let Tables { lock, claim, .. } = self.tables();
+        format!(
+            "SELECT CONCAT('a statement is in the state \"', STATE, '\", for ', TIME, 's; see the sessions that lock tables, such as a backup') \
+             FROM information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(USER(), '@', 1) AND ID <> CONNECTION_ID() AND STATE LIKE 'Waiting for %' \
+             AND (INFO LIKE '%{lock}%' OR INFO LIKE '%{claim}%' OR INFO LIKE 'COMMIT%' OR STATE LIKE '% ACK %') ORDER BY TIME DESC LIMIT 1;",
+        )
     }
 
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {

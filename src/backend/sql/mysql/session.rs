@@ -65,6 +65,27 @@ impl Line {
         self.notified.send_modify(|notified| notified.add(given));
     }
 
+    async fn exchange(
+        &self,
+        mut place: OwnedMutexGuard<Option<MySqlConnection>>,
+        batch: &str,
+    ) -> FaultResult<Sets> {
+        let Some(mut connection) = place.take().filter(|_| self.open.load(Ordering::Relaxed)) else {
+            return Err(closed());
+        };
+        let answer = ask(&mut connection, batch).await;
+        if let Err(error) = &answer {
+            // The batch began a transaction, and that stays until somebody ends it.
+            let is_said = fault::number(error).is_some();
+            if !is_said || connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_err() {
+                self.close();
+                return Err(fault::of(error));
+            }
+        }
+        *place = Some(connection);
+        answer.map_err(|error| fault::of(&error))
+    }
+
     fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.tell(None);
@@ -96,17 +117,6 @@ impl Drop for MysqlSession {
         let connection = self.line.connection.try_lock().ok().and_then(|mut connection| connection.take());
         if let Some(connection) = connection.filter(|_| self.is_open()) {
             say_goodbye(connection);
-        }
-    }
-}
-
-/// Closes the session if the work it stands for is not finished.
-struct Unfinished<'a>(Option<&'a Line>);
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(line) = self.0 {
-            line.close();
         }
     }
 }
@@ -151,24 +161,17 @@ impl MysqlSession {
         *asleep = Some(Sleep { until, task });
     }
 
-    async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
-        let mut place = self.line.connection.lock().await;
-        let Some(mut connection) = place.take().filter(|_| self.is_open()) else {
-            return Err(Fault::spent("the connection was closed"));
-        };
-        let mut unfinished = Unfinished(Some(&self.line));
-        let answer = ask(&mut connection, batch).await;
-        if let Err(error) = &answer {
-            // The batch began a transaction, and that stays until somebody ends it.
-            let is_said = fault::number(error).is_some();
-            if !is_said || connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_err() {
-                return Err(fault::of(error));
-            }
-        }
-        unfinished.0 = None;
-        *place = Some(connection);
-        answer.map_err(|error| fault::of(&error))
+    /// What `batch` gave. It is answered to its end also if the future is dropped: the server does it to its end.
+    async fn exchange(&self, batch: String) -> FaultResult<Sets> {
+        let place = Arc::clone(&self.line.connection).lock_owned().await;
+        let line = Arc::clone(&self.line);
+        let answered = tokio::spawn(async move { line.exchange(place, &batch).await });
+        answered.await.unwrap_or_else(|_| Err(closed()))
     }
+}
+
+fn closed() -> Fault {
+    Fault::spent("the connection was closed")
 }
 
 /// Sleeps, and tells what came of it, but for the end of its time: then a renewal is due.
@@ -213,7 +216,7 @@ impl Session for MysqlSession {
             ""
         };
         // Another server may have taken over since the last batch.
-        let sets = self.exchange(&[prelude, language::TAKES_WRITES, batch].concat()).await?;
+        let sets = self.exchange([prelude, language::TAKES_WRITES, batch].concat()).await?;
         // Of a batch that failed whatever stands between may have passed on nothing.
         self.fresh.store(false, Ordering::Relaxed);
         Ok(sets)
@@ -225,6 +228,11 @@ impl Session for MysqlSession {
 
     fn is_open(&self) -> bool {
         self.line.open.load(Ordering::Relaxed)
+    }
+
+    async fn settled(&self) -> bool {
+        drop(self.line.connection.lock().await);
+        self.is_open()
     }
 
     async fn awake(&self) -> bool {

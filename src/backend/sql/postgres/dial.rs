@@ -16,14 +16,15 @@ use super::tls::Encryption;
 use crate::backend::sql::dialect::Session;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Stage;
 use crate::net::{cause, tcp};
 
 /// Opens a connection to the server at `place`, which must take writes.
-pub(super) async fn dial(config: &PgConfig, place: &PgPlace) -> FaultResult<PgSession> {
+pub(super) async fn dial(config: &PgConfig, place: &PgPlace, stage: &Stage) -> FaultResult<PgSession> {
     let mark = mark();
-    let session = match greet(config, place, Some(mark)).await {
+    let session = match greet(config, place, Some(mark), stage).await {
         // A pooler knows what settings it can pass on.
-        Err(Refusal::Mark) => greet(config, place, None).await,
+        Err(Refusal::Mark) => greet(config, place, None, stage).await,
         other => other,
     };
     let session = session.map_err(|refusal| match refusal {
@@ -61,7 +62,12 @@ fn mark() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Result<PgSession, Refusal> {
+async fn greet(
+    config: &PgConfig,
+    place: &PgPlace,
+    mark: Option<String>,
+    stage: &Stage,
+) -> Result<PgSession, Refusal> {
     let mut wanted = Config::new();
     wanted.user(&config.user).dbname(&config.database).application_name("dlock");
     wanted.channel_binding(config.binding);
@@ -75,6 +81,8 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
     }
     if let Some(path) = place.socket() {
         let stream = UnixStream::connect(&path).await.map_err(|error| unreached(&error))?;
+        stage.connected();
+        stage.logs_in();
         wanted.ssl_mode(SslMode::Disable);
         let open = wanted.connect_raw(stream, NoTls).await;
         let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
@@ -86,6 +94,8 @@ async fn greet(config: &PgConfig, place: &PgPlace, mark: Option<String>) -> Resu
         None => tcp::connect(&place.host, place.port).await,
     };
     let stream = stream.map_err(|error| unreached(&error))?;
+    stage.connected();
+    stage.logs_in();
     match config.mode {
         PgMode::Disable | PgMode::Allow => {
             wanted.ssl_mode(SslMode::Disable);

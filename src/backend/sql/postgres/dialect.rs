@@ -14,6 +14,7 @@ use crate::backend::sql::tables::Tables;
 use crate::lock::{ClaimId, LockName};
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
+use crate::net::link::Stage;
 
 /// Microseconds since 1970, now and not at the beginning of the transaction. With a factor of the same type a new process of
 /// the server need not search for the operator.
@@ -27,6 +28,15 @@ const CHANNEL: &str = "dlock_c_";
 /// planner that is as good as the primary key where it takes the table for empty, as it does when the table was empty
 /// while it was last cleaned. It cannot use this one, since its condition does not follow from that of the statement.
 const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
+
+/// Sessions of dlock that wait for one another only are not held up by each other. A pooler passes the name of the program on.
+const HELD_UP: &str = "SELECT CASE WHEN a.wait_event = 'SyncRep' THEN 'commits wait for a synchronous standby (synchronous_standby_names)' \
+     WHEN b.pid IS NOT NULL THEN 'process ' || b.pid || ' of the server (' || concat_ws(', ', NULLIF(b.application_name, ''), 'user ' || b.usename) \
+     || ') has locked what dlock needs' ELSE 'a statement waits for ' || a.wait_event_type || ' ' || a.wait_event END \
+     FROM pg_stat_activity a LEFT JOIN pg_stat_activity b ON b.pid = ANY(pg_blocking_pids(a.pid)) \
+     WHERE a.application_name = 'dlock' AND a.usename = current_user AND a.state = 'active' AND a.pid <> pg_backend_pid() \
+     AND a.wait_event_type <> 'Client' AND b.application_name IS DISTINCT FROM 'dlock' AND (a.wait_event_type <> 'Lock' OR b.pid IS NOT NULL) \
+     ORDER BY a.wait_event = 'SyncRep' DESC, b.pid IS NULL, a.query_start LIMIT 1;";
 
 /// A literal that means the same whatever `standard_conforming_strings` says.
 fn text(text: &str) -> String {
@@ -76,8 +86,12 @@ impl Dialect for Postgres {
         &MANNER
     }
 
-    async fn dial(&self, server: usize) -> FaultResult<Arc<dyn Session>> {
-        Ok(Arc::new(dial::dial(&self.config, &self.config.places[server]).await?))
+    async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
+        Ok(Arc::new(dial::dial(&self.config, &self.config.places[server], stage).await?))
+    }
+
+    fn held_up(&self) -> String {
+        HELD_UP.to_owned()
     }
 
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {

@@ -161,6 +161,11 @@ impl Session for PgSession {
         Ok(sets)
     }
 
+    async fn settled(&self) -> bool {
+        // It is answered after everything else.
+        self.client.simple_query("").await.is_ok()
+    }
+
     fn peer(&self) -> &str {
         &self.peer
     }
