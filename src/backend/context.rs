@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer};
-use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, LockStatus, Moment, Request, Result};
+use crate::lock::{
+    ClaimId, ClaimState, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result,
+};
 use crate::net::rank::Rank;
 
 /// The same backend, whose errors say during what they happened, on which backend and lock.
@@ -34,23 +36,30 @@ struct ObserverInContext {
 #[derive(Debug)]
 struct Context {
     backend: &'static str,
+    place: String,
     lock: Option<LockName>,
 }
 
 impl Context {
     fn during(&self, verb: &'static str) -> impl FnOnce(Error) -> Error {
-        move |error| error.during(self.backend, verb, self.lock.as_ref())
+        move |error| placed(error, &self.place).during(self.backend, verb, self.lock.as_ref())
     }
+}
+
+/// `error`, with `place` if it is about a reply that was read apart from its connection.
+fn placed(error: Error, place: &str) -> Error {
+    let is_placed = error.kind != ErrorKind::Corrupt || error.reason.names_a_server();
+    if is_placed { error } else { error.at(&place) }
 }
 
 impl InContext {
     fn during(&self, verb: &'static str, lock: Option<&LockName>) -> impl FnOnce(Error) -> Error {
-        let backend = self.0.capabilities().backend;
-        move |error| error.during(backend, verb, lock)
+        let (backend, place) = (self.0.capabilities().backend, self.0.place());
+        move |error| placed(error, &place).during(backend, verb, lock)
     }
 
     fn context(&self, lock: Option<&LockName>) -> Context {
-        Context { backend: self.0.capabilities().backend, lock: lock.cloned() }
+        Context { backend: self.0.capabilities().backend, place: self.0.place(), lock: lock.cloned() }
     }
 }
 
@@ -192,5 +201,18 @@ impl Claim for ClaimInContext {
 impl Observer for ObserverInContext {
     async fn next(&mut self) -> Result<LockStatus> {
         self.observer.next().await.map_err(self.context.during("observe the queue"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_makes_no_sense_names_the_place() {
+        let said = |error: Error| placed(error, "h:1").reason.to_string();
+        assert_eq!(said(Error::nonsense("x")), "h:1: the reply makes no sense (x)");
+        assert_eq!(said(Error::nonsense("x").at(&"other:2")), "other:2: the reply makes no sense (x)");
+        assert_eq!(said(Error::unavailable("busy")), "busy", "the request says where");
     }
 }

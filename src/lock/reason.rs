@@ -129,6 +129,11 @@ impl Reason {
         self.about == About::Stranger
     }
 
+    /// Whether it says which server it is about.
+    pub fn names_a_server(&self) -> bool {
+        self.complaints.iter().any(|complaint| complaint.server.is_some())
+    }
+
     /// The server whose name is ahead of the whole.
     pub fn server(&self) -> Option<&str> {
         match &self.complaints.first()?.server {

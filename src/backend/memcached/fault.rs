@@ -36,7 +36,7 @@ pub(super) fn of(line: &str) -> Option<Fault> {
 /// A reply that is not what was asked for.
 pub(super) fn nonsense(what: &str) -> Fault {
     let what: String = what.chars().take(60).collect();
-    let reason = format!("it accepts connections but does not answer as memcached does ({what:?})");
+    let reason = format!("the reply is not memcached's ({what:?})");
     Fault::new(ErrorKind::Corrupt, reason).helped_by(Retry::OtherConnection)
 }
 

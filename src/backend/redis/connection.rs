@@ -118,8 +118,10 @@ impl Protocol for Resp {
         None
     }
 
-    fn ends(&self, _: &Value, _: bool) -> Option<Fault> {
-        None
+    fn ends(&self, reply: &Value, is_last: bool) -> Option<Fault> {
+        let Value::ServerError(error) = reply else { return None };
+        // It closes the connection of a client that it does not know if the next request is long.
+        (!is_last && fault::is_unknown(error)).then(|| fault::of(error))
     }
 
     fn unasked(&self, _: Value) -> Option<Fault> {

@@ -17,8 +17,10 @@ pub(super) fn nonsense(what: impl fmt::Display) -> Fault {
     Fault { reason: fault.reason.asking("is this a Redis server?"), ..fault }
 }
 
-fn unknown() -> Fault {
-    Fault::new(ErrorKind::Denied, cause::no_password(""))
+/// Whether the server asks for a login. Before one it takes no request of more than ten words.
+pub(super) fn is_unknown(error: &ServerError) -> bool {
+    let is_refused = error.details().is_some_and(|details| details.contains("unauthenticated"));
+    error.code() == "NOAUTH" || error.code() == "ERR" && is_refused
 }
 
 /// Whether the server has no `command`, in lower case, or not for this user. With an empty one: of whatever command.
@@ -49,9 +51,7 @@ pub(super) fn of(error: &ServerError) -> Fault {
     let text = format!("{} {details}", error.code());
     let text = text.trim();
     match error.code() {
-        "NOAUTH" => unknown(),
-        // Before a login it takes no request of more than ten words.
-        "ERR" if details.contains("unauthenticated") => unknown(),
+        _ if is_unknown(error) => Fault::new(ErrorKind::Denied, cause::no_password("")),
         "WRONGPASS" => Fault::new(ErrorKind::Denied, cause::wrong_password("", "")),
         "NOPERM" => Fault::new(
             ErrorKind::Denied,

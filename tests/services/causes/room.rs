@@ -186,8 +186,9 @@ pub(crate) fn read_only(kind: Kind) -> Staged {
             Scene::at(mariadb::address(&server), server)
         }
         Kind::Postgres => {
-            let server = postgres::start_with(&["default_transaction_read_only=on"]);
-            Scene::at(server.address(), server)
+            let primary = postgres::start();
+            let standby = primary.standby();
+            Scene::at(standby.address(), (standby, primary))
         }
         Kind::Memcached => return Staged::Never("it has no such mode"),
     }
