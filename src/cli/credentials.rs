@@ -34,18 +34,20 @@ pub(super) fn password(
     }
     let found = layers.text("password-file", args.password_file.as_deref())?;
     let Some(found) = found.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
-    let bytes = read(&found)?;
-    layers.doubts.extend(exposure::doubt("the password file has a password", Path::new(&found.text)));
-    let text = String::from_utf8(bytes).map_err(|_| fault(&found, "is not valid UTF-8"))?;
-    // Editors end a file with a line end and may begin it with a byte order mark, which are no part of the password.
-    let text = text.trim_start_matches('\u{feff}');
-    match text.lines().next() {
-        None | Some("") => Err(fault(&found, "has no password in its first line")),
-        Some(line) => Ok(Some(Secret::new(line))),
-    }
+    let path = Path::new(&found.text);
+    let password = Secret::in_file(path, first_line).map_err(|why| fault(&found, &why))?;
+    layers.doubts.extend(exposure::doubt("the password file has a password", path));
+    Ok(Some(password))
 }
 
-/// Encryption: the files' contents, checked by whoever opens a connection with them.
+fn first_line(path: &Path) -> Result<String, String> {
+    let text = String::from_utf8(read(path)?).map_err(|_| "is not valid UTF-8")?;
+    // Editors end a file with a line end and may begin it with a byte order mark, which are no part of the password.
+    let line = text.trim_start_matches('\u{feff}').lines().next().filter(|line| !line.is_empty());
+    line.map(str::to_owned).ok_or_else(|| "has no password in its first line".to_owned())
+}
+
+/// Encryption: the files, whose contents are checked when a connection is opened with them.
 pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Reading) -> Result<Tls, Failure> {
     let authority = layers.text("cacert", args.cacert.as_deref())?;
     let certificate = layers.text("cert", args.cert.as_deref())?;
@@ -79,22 +81,26 @@ pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Readi
 }
 
 fn pem(found: &SourcedText) -> Result<Pem, Failure> {
-    let bytes = read(found)?;
+    Pem::in_file(Path::new(&found.text), pem_text).map_err(|why| fault(found, &why))
+}
+
+fn pem_text(path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = read(path)?;
     let begins = b"-----BEGIN ";
     if !bytes.windows(begins.len()).any(|window| window == begins) {
-        return Err(fault(found, "is not a PEM file: it has no line -----BEGIN"));
+        return Err("is not a PEM file: it has no line -----BEGIN".to_owned());
     }
-    Ok(Pem::new(bytes))
+    Ok(bytes)
 }
 
 /// The bytes of the file.
-fn read(found: &SourcedText) -> Result<Vec<u8>, Failure> {
-    let cannot = |error: std::io::Error| fault(found, &format!("cannot be read: {error}"));
-    let file = File::open(&found.text).map_err(cannot)?;
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(fault(found, "is longer than a mebibyte"));
+        return Err("is longer than a mebibyte".to_owned());
     }
     Ok(bytes)
 }

@@ -99,6 +99,7 @@ pub mod adr {
         r0132_one_loop_for_requests "adr/0132-one-loop-for-requests.md";
         r0140_lock_files_among_sweepers "adr/0140-lock-files-among-sweepers.md";
         r0145_the_kernel_breaks_a_silent_connection "adr/0145-the-kernel-breaks-a-silent-connection.md";
+        r0146_a_secret_is_read_when_it_is_needed "adr/0146-a-secret-is-read-when-it-is-needed.md";
         r0147_unanswered_connections_take_room "adr/0147-unanswered-connections-take-room.md";
     }
 }

@@ -138,7 +138,7 @@ mod tests {
         ] {
             let (login, found) = login(text).expect(text);
             assert_eq!((login.user.as_deref(), found), (user, rest), "{text}");
-            assert_eq!(login.password.as_ref().map(Secret::reveal), password, "{text}");
+            assert_eq!(login.password, password.map(Secret::new), "{text}");
             assert_eq!(without_login(text), rest);
         }
         assert!(login("u:%zz@h").is_err());

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::fault::{Fault, FaultResult};
 use super::rank::{Rank, Rest};
 use crate::clock::Clock;
+use crate::lock::ErrorKind;
 
 /// How many connections to one server there may be at once: one in use, and one on which a request was left unanswered. A server goes on
 /// with a request whose client has gone, so each further attempt would take one more of its connections.
@@ -303,7 +304,11 @@ impl<D: Dial> Link<D> {
         let mut attempt = Attempt { stage, task };
         let connected = (&mut attempt.task).await.unwrap_or_else(|_| Err(stopped()));
         *locked(&self.stage) = Arc::default();
-        connected
+        connected.map_err(|fault: Fault| match fault.kind {
+            // Its files were good, and are being exchanged.
+            ErrorKind::Invalid if self.opened() > 0 => Fault::spent(fault.reason),
+            _ => fault,
+        })
     }
 
     fn rooms(&self, node: &D::Node, server: usize) -> Arc<Semaphore> {

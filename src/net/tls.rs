@@ -53,9 +53,10 @@ pub fn showing(
 ) -> FaultResult<ClientConfig> {
     let Some(identity) = &tls.identity else { return Ok(builder.with_no_client_auth()) };
     let unusable = |reason: &str| Fault::new(ErrorKind::Invalid, reason);
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
+    let (certificate, key) = identity.texts()?;
+    let key = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|_| unusable("the key of this client's certificate is damaged; see --key"))?;
-    builder.with_client_auth_cert(certificates(&identity.certificate)?, key).map_err(|error| match error {
+    builder.with_client_auth_cert(certificates(&certificate)?, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             unusable("the certificate and the key of this client do not belong together; see --cert and --key")
         }
@@ -80,7 +81,7 @@ pub fn server_name(tls: &Tls, host: &str) -> FaultResult<ServerName<'static>> {
 pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (given, certificates) = match authority {
-        Some(pem) => (true, certificates(pem)?),
+        Some(pem) => (true, certificates(&pem.bytes()?)?),
         None => (false, rustls_native_certs::load_native_certs().certs),
     };
     let is_empty = certificates.is_empty();
@@ -96,11 +97,11 @@ pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     Ok(store)
 }
 
-/// The certificates in `pem`.
+/// The certificates in the text `pem`.
 ///
 /// Errors: `Invalid` if there is something else.
-pub fn certificates(pem: &Pem) -> FaultResult<Vec<CertificateDer<'static>>> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+pub fn certificates(pem: &[u8]) -> FaultResult<Vec<CertificateDer<'static>>> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     read.map_err(|_| Fault::new(ErrorKind::Invalid, "a certificate is damaged; see --cacert and --cert"))
 }
 

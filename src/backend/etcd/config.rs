@@ -194,7 +194,7 @@ mod tests {
                 ..Options::at(&[endpoint])
             };
             let login = EtcdConfig::parse(&options).expect("fine").login;
-            login.map(|(user, password)| format!("{user} {}", password.reveal()))
+            login.map(|(user, password)| format!("{user} {}", password.reveal().expect("given")))
         };
         assert_eq!(login(None, None, "h"), None);
         assert_eq!(login(None, None, "http://u:p%40%3A@h"), Some("u p@:".to_owned()));

@@ -65,7 +65,6 @@ pub(super) fn is_of_proxy(answer: &MemberListResponse) -> bool {
 /// Connects to the servers of one cluster.
 pub(super) struct Dialer {
     pub(super) config: EtcdConfig,
-    options: ConnectOptions,
 }
 
 impl fmt::Debug for Dialer {
@@ -76,7 +75,7 @@ impl fmt::Debug for Dialer {
 
 impl Dialer {
     pub(super) fn new(config: &EtcdConfig) -> Self {
-        Self { config: config.clone(), options: options(config) }
+        Self { config: config.clone() }
     }
 
     async fn connect(&self, url: &str, stage: &Stage) -> FaultResult<Connection> {
@@ -86,7 +85,7 @@ impl Dialer {
         if self.config.login.is_some() {
             stage.logs_in();
         }
-        let client = Client::from_channel(Channel::Tonic(channel), Some(self.options.clone()));
+        let client = Client::from_channel(Channel::Tonic(channel), Some(options(&self.config)?));
         let client = Box::pin(client).await?;
         Ok(Connection {
             client,
@@ -138,12 +137,12 @@ impl Dial for Dialer {
 }
 
 /// Who asks, and of whom.
-fn options(config: &EtcdConfig) -> ConnectOptions {
+fn options(config: &EtcdConfig) -> FaultResult<ConnectOptions> {
     let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
-    match &config.login {
-        Some((user, password)) => options.with_user(user, password.reveal()),
+    Ok(match &config.login {
+        Some((user, password)) => options.with_user(user, password.reveal()?.as_str()),
         None => options,
-    }
+    })
 }
 
 /// How to reach the server at `url`.
@@ -165,11 +164,11 @@ fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
         return Ok(endpoint);
     }
     let mut tls = match &config.tls.authority {
-        Some(pem) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem.as_bytes())),
+        Some(pem) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem.bytes()?.as_slice())),
         None => TlsOptions::new().with_native_roots(),
     };
     if let Some(identity) = &config.tls.identity {
-        let (certificate, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
+        let (certificate, key) = identity.texts()?;
         tls = tls.identity(Identity::from_pem(certificate, key));
     }
     if let Some(name) = &config.tls.server_name {

@@ -19,6 +19,8 @@ pub(super) const NO_SPACE: i32 = 3;
 pub(super) const NOT_PERMITTED: i32 = 4;
 /// The token that says who asks is too old or not known; a new one may do.
 pub(super) const STALE_TOKEN: i32 = 5;
+/// The server does not accept this user or password.
+pub(super) const LOGIN_REFUSED: i32 = 6;
 
 /// gRPC's numbers for what a call came to.
 mod code {
@@ -101,7 +103,7 @@ fn of_status(code: i32, text: String) -> Fault {
         }
         _ if text.contains("user name is empty") => Fault::new(ErrorKind::Denied, cause::no_password("")),
         _ if text.contains("authentication failed") => {
-            Fault::new(ErrorKind::Denied, cause::wrong_password(&text, ""))
+            Fault::new(ErrorKind::Denied, cause::wrong_password(&text, "")).coded(LOGIN_REFUSED)
         }
         code::PERMISSION_DENIED if text.contains("permission denied") => {
             said(ErrorKind::Denied).coded(NOT_PERMITTED)
@@ -141,7 +143,7 @@ mod tests {
             (1, "timeout expired", ErrorKind::Unavailable, 0),
             (8, "too many requests", ErrorKind::Unavailable, 0),
             (8, "mvcc: database space exceeded", ErrorKind::Unavailable, NO_SPACE),
-            (3, "authentication failed, invalid user ID or password", ErrorKind::Denied, 0),
+            (3, "authentication failed, invalid user ID or password", ErrorKind::Denied, LOGIN_REFUSED),
             (7, "something else", ErrorKind::Denied, 0),
             (7, "permission denied", ErrorKind::Denied, NOT_PERMITTED),
             (3, "revision of auth store is old", ErrorKind::Unavailable, STALE_TOKEN),

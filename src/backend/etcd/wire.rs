@@ -9,7 +9,7 @@ use etcd_client::{GetOptions, GetResponse, Txn, TxnResponse};
 
 use super::config::EtcdConfig;
 use super::dial::{Connection, Dialer};
-use super::fault::{LEASE_GONE, STALE_TOKEN};
+use super::fault::{LEASE_GONE, LOGIN_REFUSED, STALE_TOKEN};
 use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::fault::{Fault, FaultResult, Retry};
@@ -121,6 +121,8 @@ impl Wire {
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
     {
+        // This connection was let in before: the password has become another one, which a new connection reads.
+        let spent = |fault: Fault| Fault::spent(fault.reason);
         let attempt = |connection: Arc<Connection>| {
             let asked = request(Connection::clone(&connection));
             let request = &request;
@@ -128,11 +130,11 @@ impl Wire {
                 let mut answer = asked.await.map_err(Fault::from);
                 if answer.as_ref().is_err_and(|fault| fault.code == STALE_TOKEN) {
                     // What was refused for an old token is sent again with a new one.
-                    let refreshed = connection.client.refresh_token().await.map_err(Fault::from);
-                    refreshed.map_err(|fault| fault.helped_by(Retry::OtherConnection))?;
+                    connection.client.refresh_token().await.map_err(Fault::from).map_err(spent)?;
                     answer = request(Connection::clone(&connection)).await.map_err(Fault::from);
                 }
                 match answer {
+                    Err(fault) if fault.code == LOGIN_REFUSED => Err(spent(fault)),
                     Err(fault) if fault.code == STALE_TOKEN => Err(fault.helped_by(Retry::OtherConnection)),
                     Err(fault) if fault.is_spent() => Err(fault),
                     // Whatever else the server says, it says to the request.

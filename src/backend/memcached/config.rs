@@ -120,7 +120,7 @@ mod tests {
         }
         let config = parse(&["memcached://u:p%40@h"]).expect("valid");
         assert_eq!(config.user.as_deref(), Some("u"));
-        assert_eq!(config.password.map(|password| password.reveal().to_owned()), Some("p@".to_owned()));
+        assert_eq!(config.password, Some(Secret::new("p@")));
     }
 
     #[test]

@@ -76,7 +76,7 @@ async fn log_in(config: &MemcachedConfig, connection: &Connection) -> FaultResul
         }
         other => return Err(super::fault::nonsense(&format!("{other:?}"))),
     }
-    let login = format!("{user} {}", password.reveal());
+    let login = format!("{user} {}", password.reveal()?);
     let request = format!("set dlock 0 0 {}\r\n{login}\r\n", login.len());
     for reply in connection.exchange(request.into_bytes(), 1).await? {
         reply.line()?;

@@ -135,7 +135,7 @@ async fn master_by(config: &RedisConfig, host: &HostPort, master: &str) -> Fault
     let connection = to_host(config, host).await?;
     let question = Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]);
     let asked = ask(&connection, std::slice::from_ref(&question)).await;
-    let replies = match (asked, login(config)) {
+    let replies = match (asked, login(config)?) {
         (Err(fault), Some(login)) if fault.kind == ErrorKind::Denied => {
             let refused = |fault: Fault| match fault.kind {
                 ErrorKind::Denied => refused_login().at(host),
@@ -161,17 +161,17 @@ async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection>
 }
 
 /// Says who this is, if anybody.
-fn login(config: &RedisConfig) -> Option<Call> {
-    let password = config.password.as_ref()?;
-    let user = config.user.as_deref().into_iter();
-    let words = ["AUTH"].into_iter().chain(user).chain([password.reveal()]);
-    Some(Call::Command(words.map(str::to_owned).collect()))
+fn login(config: &RedisConfig) -> FaultResult<Option<Call>> {
+    let Some(password) = &config.password else { return Ok(None) };
+    let (user, password) = (config.user.as_deref().into_iter(), password.reveal()?);
+    let words = ["AUTH"].into_iter().chain(user).chain([password.as_str()]);
+    Ok(Some(Call::Command(words.map(str::to_owned).collect())))
 }
 
 /// Says who this is and chooses the database. Waited for, because what follows a refused login would be done as
 /// the default user, and after a refused choice in database 0.
 async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Connection> {
-    let mut steps: Vec<Call> = login(config).into_iter().collect();
+    let mut steps: Vec<Call> = login(config)?.into_iter().collect();
     if config.database != 0 {
         steps.push(Call::command(["SELECT", &config.database.to_string()]));
     }

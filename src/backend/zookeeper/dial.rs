@@ -8,11 +8,15 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
-use zookeeper_client::{Client, Error as ZkError, SessionState, TlsOptions};
+use zookeeper_client::{
+    Client, Error as ZkError, SessionState, StateWatcher, TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity,
+    TlsOptions,
+};
 
 use super::config::ZkConfig;
 use super::handshake::complaint;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 use crate::net::tcp::STAGGER;
@@ -22,6 +26,9 @@ const ATTEMPTS: usize = 8;
 /// How long it may take to begin a session, at first and at most: a server that is just starting may take a connection and then
 /// forget it.
 const BEGINNING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+
+/// How often certificates are read again while there is no connection.
+const REREAD: Duration = Duration::from_millis(500);
 
 /// How long a session that only asks may take to begin.
 pub(super) const PROBE: Duration = Duration::from_secs(3);
@@ -173,34 +180,53 @@ impl Dialer {
             .with_connection_timeout(silence(self.ttl, servers.len()))
             .with_fail_eagerly();
         if let Some((user, password)) = &self.config.user {
-            connector = connector.with_auth("digest", format!("{user}:{}", password.reveal()).as_bytes());
+            let login = format!("{user}:{}", password.reveal()?);
+            connector = connector.with_auth("digest", login.as_bytes());
         }
         let servers = servers.join(",");
-        match self.tls_options()? {
-            None => Ok(connector.connect(&servers).await?),
-            Some(tls) => Ok(connector.with_tls(tls).secure_connect(&servers).await?),
-        }
-    }
-
-    fn tls_options(&self) -> FaultResult<Option<TlsOptions>> {
-        let Some(tls) = &self.config.tls else { return Ok(None) };
+        let Some(tls) = &self.config.tls else { return Ok(connector.connect(&servers).await?) };
         // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
         // have chosen already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let bad = |what: &str| Fault::new(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
-        let text = |pem: &crate::net::credentials::Pem| String::from_utf8(pem.as_bytes().to_vec());
-        let mut options = TlsOptions::new();
-        if let Some(authority) = &tls.authority {
-            let pem = text(authority).map_err(|_| bad("CA certificate"))?;
-            options = options.with_pem_ca(&pem).map_err(|_| bad("CA certificate"))?;
-        }
-        if let Some(identity) = &tls.identity {
-            let certificate = text(&identity.certificate).map_err(|_| bad("client certificate"))?;
-            let key = text(&identity.key).map_err(|_| bad("client key"))?;
-            options = options
-                .with_pem_identity(&certificate, &key)
-                .map_err(|_| bad("client certificate or its key"))?;
-        }
-        Ok(Some(options))
+        let shown = TlsDynamicCerts::new(certificates(tls)?);
+        let options = TlsOptions::new().with_certs(shown.clone());
+        let client = connector.with_tls(options).secure_connect(&servers).await?;
+        tokio::spawn(keep_fresh(client.state_watcher(), tls.clone(), shown));
+        Ok(client)
     }
+}
+
+/// Reads the certificates again while the session has no connection, until it is over: it goes on over a new one.
+async fn keep_fresh(mut watcher: StateWatcher, tls: Tls, shown: TlsDynamicCerts) {
+    let mut state = watcher.state();
+    while !state.is_terminated() {
+        if state == SessionState::Disconnected {
+            // A file that cannot be read now is read with the next look.
+            if let Ok(certificates) = certificates(&tls) {
+                shown.update(certificates);
+            }
+            state = timeout(REREAD, watcher.changed()).await.unwrap_or(state);
+        } else {
+            state = watcher.changed().await;
+        }
+    }
+}
+
+/// Whom this client believes, and what it shows.
+fn certificates(tls: &Tls) -> FaultResult<TlsCerts> {
+    let bad = |what: &str| Fault::new(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
+    let text = |bytes: Vec<u8>, what: &str| String::from_utf8(bytes).map_err(|_| bad(what));
+    let mut certificates = TlsCerts::builder();
+    if let Some(authority) = &tls.authority {
+        let pem = text(authority.bytes()?.into_owned(), "CA certificate")?;
+        certificates = certificates.with_ca(TlsCa::from_pem(&pem).map_err(|_| bad("CA certificate"))?);
+    }
+    if let Some(identity) = &tls.identity {
+        let (certificate, key) = identity.texts()?;
+        let (certificate, key) = (text(certificate, "client certificate")?, text(key, "client key")?);
+        let identity = TlsIdentity::from_pem(&certificate, &key);
+        certificates =
+            certificates.with_identity(identity.map_err(|_| bad("client certificate or its key"))?);
+    }
+    certificates.build().map_err(|_| bad("CA certificate"))
 }

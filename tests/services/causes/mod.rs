@@ -3,6 +3,7 @@
 //! Each test walks one line of the table over all services against real servers, and prints it (`--nocapture`). Where two fail alike
 //! they say it in the same words with the same code; a cell that cannot be is said with its reason.
 
+mod exchanged;
 mod login;
 pub(crate) mod ports;
 mod reach;

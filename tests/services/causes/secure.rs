@@ -35,6 +35,8 @@ pub(crate) fn folder() -> &'static Path {
         let by_ca = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days 2";
         openssl(&folder, &format!("{by_ca} -extfile unnamed -out unnamed.pem"));
         openssl(&folder, &format!("{by_ca} -out first.pem"));
+        let by_other = "x509 -req -in server.csr -CA other.pem -CAkey other.key -CAcreateserial -days 2";
+        openssl(&folder, &format!("{by_other} -extfile extensions -out by-other.pem"));
         let own = "req -x509 -key server.key -days 2 -subj /CN=own -addext subjectAltName=IP:127.0.0.1";
         openssl(&folder, &format!("{own} -out authority.pem"));
         for name in ["server", "expired", "misnamed", "unnamed", "first", "authority"] {
@@ -59,7 +61,7 @@ pub(crate) fn file(name: &str) -> String {
 
 /// A server of `kind` that shows `certificate` and wants one of its clients if `clients`; and its address for whoever
 /// encrypts.
-fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
+pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
     let (pem, key, ca) = (file(&format!("{certificate}.pem")), file("server.key"), file("ca.pem"));
     match kind {
         Kind::File => unreachable!("a directory speaks to nobody"),
@@ -89,7 +91,7 @@ fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
         Kind::Postgres => {
             let server = tls_postgres(&pem, &key, &ca);
             if clients {
-                admit(&server, "hostssl all ci 127.0.0.1/32 cert");
+                admit(&server, "hostssl all ci 127.0.0.1/32 trust clientcert=verify-ca");
             }
             Scene::at(format!("postgres://ci@127.0.0.1:{}/postgres", server.port()), server)
         }
@@ -108,7 +110,7 @@ fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
 }
 
 /// An etcd of which nothing is waited for but its port.
-fn etcd(pem: &str, key: &str, clients: Option<&String>) -> Server {
+pub(super) fn etcd(pem: &str, key: &str, clients: Option<&String>) -> Server {
     let (port, peer) = (free_port(), free_port());
     let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
     let mut words: Vec<String> = vec!["--data-dir".into(), "data".into(), "--unsafe-no-fsync".into()];

@@ -167,7 +167,7 @@ impl MysqlConfig {
         let user = user.ok_or("no user is named; write mysql://USER@HOST/DATABASE, or give --user")?;
         let password = options.password.clone().or(address.password.take());
         let password = password
-            .or_else(|| said("password").map(Secret::new))
+            .or_else(|| said("password").map(|_| around.said.password()))
             .or_else(|| (around.variable)("MYSQL_PWD").map(Secret::new));
         let places = address.places(around)?;
         let (mode, authority, identity) = encryption(&options.tls, &address, around.said)?;
@@ -336,10 +336,9 @@ fn usual(places: &[MysqlPlace], password: bool) -> MysqlTls {
 }
 
 fn pem(path: &Path) -> Result<Pem, String> {
-    let text = std::fs::read(path).map_err(|error| {
-        format!("{}, which the address or an option file names, cannot be read: {error}", path.display())
-    })?;
-    Ok(Pem::new(text))
+    let read = |path: &Path| std::fs::read(path).map_err(|error| format!("cannot be read: {error}"));
+    let named = |why| format!("{}, which the address or an option file names, {why}", path.display());
+    Pem::in_file(path, read).map_err(named)
 }
 
 #[cfg(test)]

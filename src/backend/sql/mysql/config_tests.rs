@@ -63,7 +63,7 @@ fn addresses_are_read_as_documented() {
 #[test]
 fn secrets_are_taken_off_and_not_shown() {
     let config = config("mysql://me:p%40ss:w/x@h/d");
-    assert_eq!(config.password.as_ref().map(Secret::reveal), Some("p@ss:w/x"));
+    assert_eq!(config.password, Some(Secret::new("p@ss:w/x")));
     assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
 }
 
@@ -76,15 +76,15 @@ fn what_an_address_leaves_out_is_in_the_option_files() {
         config_of(&Options::default(), CNF, &[("MYSQL_HOST", "no"), ("MYSQL_PWD", "no")]).expect("valid");
     assert_eq!(found.identity(), "mysql://filehost:3310/filebase");
     assert_eq!(found.user, "filed");
-    assert_eq!(found.password.as_ref().map(Secret::reveal), Some("from file"));
+    assert!(found.password.is_some());
     // What is said wins, and a port in a file is not that of another host's address alone.
     let said = Options::at(&["mysql://u:p@h:1/d"]);
     let found = config_of(&said, CNF, &[]).expect("valid");
     assert_eq!((found.identity().as_str(), found.user.as_str()), ("mysql://h:1/d", "u"));
-    assert_eq!(found.password.as_ref().map(Secret::reveal), Some("p"));
+    assert_eq!(found.password, Some(Secret::new("p")));
     let given = Options { user: Some("o".into()), password: Some(Secret::new("w")), ..said };
     let found = config_of(&given, CNF, &[]).expect("valid");
-    assert_eq!((found.user.as_str(), found.password.as_ref().map(Secret::reveal)), ("o", Some("w")));
+    assert_eq!((found.user.as_str(), found.password), ("o", Some(Secret::new("w"))));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_no_file_says_is_in_the_environment() {
         [("MYSQL_HOST", "e"), ("MYSQL_TCP_PORT", "9"), ("MYSQL_UNIX_PORT", "/e.sock"), ("MYSQL_PWD", "w")];
     let found = config_of(&Options::at(&["/d"]), "", &variables).expect("valid");
     assert_eq!(found.identity(), "mysql://e:9/d");
-    assert_eq!(found.password.as_ref().map(Secret::reveal), Some("w"));
+    assert_eq!(found.password, Some(Secret::new("w")));
     let found = config_of(&Options::at(&["mysql://localhost/d"]), "", &variables).expect("valid");
     assert_eq!(found.places, [MysqlPlace::Socket("/e.sock".into())]);
 }
@@ -173,4 +173,17 @@ fn what_leads_nowhere_says_why() {
         config_of(&Options { prefix, ..Options::at(&["mysql://h"]) }, "", &[]).is_ok(),
         "it names the database"
     );
+}
+
+#[test]
+fn a_password_of_an_option_file_is_read_when_it_is_needed() {
+    let file = Cnf::new("[client]\npassword=old\n");
+    let said = Said::of_files(std::slice::from_ref(&file.0)).expect("valid");
+    let around = Around { said: &said, variable: &|_| None, user: Some("me".to_owned()) };
+    let found = MysqlConfig::gather(&Options::at(&["h/d"]), &around).expect("valid").password.expect("one");
+    assert_eq!(found, Secret::new("old"));
+    std::fs::write(&file.0, "[client]\npassword=new\n").expect("writes");
+    assert_eq!(found, Secret::new("new"));
+    std::fs::write(&file.0, "").expect("writes");
+    assert!(found.reveal().is_err_and(|fault| fault.is_transient()));
 }

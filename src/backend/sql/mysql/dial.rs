@@ -73,7 +73,7 @@ impl Dialer {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let place = &self.config.places[server];
-        let options = self.options(place);
+        let options = self.options(place)?;
         let connected = tokio::select! {
             biased;
             connected = options.connect() => connected,
@@ -138,7 +138,7 @@ impl Dialer {
         Ok(connection)
     }
 
-    fn options(&self, place: &MysqlPlace) -> MySqlConnectOptions {
+    fn options(&self, place: &MysqlPlace) -> FaultResult<MySqlConnectOptions> {
         let config = &self.config;
         // Nothing is set that would cost an exchange; no statement depends on it.
         let mut options = MySqlConnectOptions::new()
@@ -170,18 +170,17 @@ impl Dialer {
         if let Some(database) = &config.database {
             options = options.database(database);
         }
-        if let Some(password) = config.password.as_ref().map(Secret::reveal) {
-            options = options.password(password);
+        if let Some(password) = config.password.as_ref().map(Secret::reveal).transpose()? {
+            options = options.password(&password);
         }
         if let Some(authority) = &config.authority {
-            options = options.ssl_ca_from_pem(authority.as_bytes().to_vec());
+            options = options.ssl_ca_from_pem(authority.bytes()?.into_owned());
         }
         if let Some(identity) = &config.identity {
-            options = options
-                .ssl_client_cert_from_pem(identity.certificate.as_bytes())
-                .ssl_client_key_from_pem(identity.key.as_bytes());
+            let (certificate, key) = identity.texts()?;
+            options = options.ssl_client_cert_from_pem(certificate).ssl_client_key_from_pem(key);
         }
-        options
+        Ok(options)
     }
 }
 

@@ -8,6 +8,8 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::net::credentials::Secret;
+
 /// The groups of a file that are for us. Those for clients of every kind, and those of the `mysql` client, which is
 /// the one that people know their settings by.
 const GROUPS: [&str; 6] = ["client", "client-server", "client-mariadb", "mysql", "mariadb", "mariadb-client"];
@@ -20,7 +22,11 @@ const SYSTEM: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
 /// Options and their values: the last one said counts. Names have dashes, not underscores.
 #[derive(Default, Debug)]
-pub(super) struct Said(BTreeMap<String, String>);
+pub(super) struct Said {
+    options: BTreeMap<String, String>,
+    /// The files that were read first.
+    files: Vec<PathBuf>,
+}
 
 impl Said {
     /// What the system's files and those of the user with this home say. A file that is not there says nothing.
@@ -34,7 +40,7 @@ impl Said {
 
     /// What these files say, one after the other.
     pub(super) fn of_files(files: &[PathBuf]) -> Result<Self, String> {
-        let mut said = Self::default();
+        let mut said = Self { files: files.to_vec(), ..Self::default() };
         for file in files {
             said.read(file, 0)?;
         }
@@ -43,7 +49,17 @@ impl Said {
 
     /// The value of `option`; one that is there without a value is empty.
     pub(super) fn get(&self, option: &str) -> Option<&str> {
-        self.0.get(option).map(String::as_str)
+        self.options.get(option).map(String::as_str)
+    }
+
+    /// The password, which is read again whenever it is needed.
+    pub(super) fn password(&self) -> Secret {
+        let files = self.files.clone();
+        Secret::read_by(move || {
+            let said = Self::of_files(&files)?;
+            let password = said.get("password").filter(|password| !password.is_empty());
+            password.map(str::to_owned).ok_or_else(|| "the option files have no password any more".to_owned())
+        })
     }
 
     fn read(&mut self, path: &Path, depth: u32) -> Result<(), String> {
@@ -99,7 +115,7 @@ impl Said {
         let (name, value) = line.split_once('=').map_or((line, None), |(name, value)| (name, Some(value)));
         let name = name.trim_end().replace('_', "-");
         let name = name.strip_prefix("loose-").unwrap_or(&name);
-        self.0.insert(name.to_owned(), value.map(value_of).unwrap_or_default());
+        self.options.insert(name.to_owned(), value.map(value_of).unwrap_or_default());
     }
 }
 

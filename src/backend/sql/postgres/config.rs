@@ -328,8 +328,7 @@ fn look_up_passwords(
         // libpq looks for the usual sockets under this name.
         let usual = SOCKETS.contains(&place.host.as_str());
         let host = if usual { "localhost" } else { place.host.as_str() };
-        let mut lines = passwords.lines.iter();
-        place.password = lines.find_map(|line| line.password(host, place.port, database, user));
+        place.password = passwords.password(host, place.port, database, user);
     }
     passwords.skipped
 }

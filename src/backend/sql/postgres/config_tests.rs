@@ -50,7 +50,7 @@ fn what_is_left_out_comes_from_the_variables_of_libpq() {
     let config = parsed(&[], &around);
     assert_eq!((config.identity().as_str(), config.user.as_str()), ("postgres://a:1,b:2/d", "u"));
     assert_eq!(config.mode, PgMode::Disable);
-    assert_eq!(config.places[1].password.as_ref().map(Secret::reveal), Some("p"));
+    assert_eq!(config.places[1].password, Some(Secret::new("p")));
     let config = parsed(&["postgres://x@h:9/e?sslmode=require"], &around);
     assert_eq!((config.identity().as_str(), config.user.as_str()), ("postgres://h:9/e", "x"));
     assert_eq!(config.mode, PgMode::Require);
@@ -86,7 +86,7 @@ fn addresses_options_and_services_are_taken_or_refused() {
 #[test]
 fn a_login_is_taken_off_and_stays_secret() {
     let config = parsed(&["postgres://me:p%40ss@h/d"], &alone());
-    assert_eq!(config.places[0].password.as_ref().map(Secret::reveal), Some("p@ss"));
+    assert_eq!(config.places[0].password, Some(Secret::new("p@ss")));
     assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
     let given = Options { user: Some("you".into()), ..Options::at(&["postgres://me@h"]) };
     assert_eq!(PgConfig::within(&given, &alone()).expect("valid").user, "you");
@@ -113,7 +113,7 @@ fn settings_of_libpq_are_obeyed_taken_or_refused() {
     assert_eq!(config("requiressl=1").expect("old").mode, PgMode::Require);
     assert_eq!(config("channel_binding=require").expect("obeyed").binding, ChannelBinding::Require);
     let password = config("password=s%20p").expect("obeyed").places[0].password.clone();
-    assert_eq!(password.as_ref().map(Secret::reveal), Some("s p"));
+    assert_eq!(password, Some(Secret::new("s p")));
     for (settings, part) in [
         ("target_session_attrs=read-only", "target_session_attrs asks for something that dlock does not do"),
         ("gssencmode=require", "set it to disable or prefer"),

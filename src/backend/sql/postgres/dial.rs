@@ -72,7 +72,7 @@ async fn greet(
     wanted.user(&config.user).dbname(&config.database).application_name("dlock");
     wanted.channel_binding(config.binding);
     if let Some(password) = &place.password {
-        wanted.password(password.reveal());
+        wanted.password(password.reveal()?.as_str());
     }
     let mark_option = mark.as_ref().map(|mark| format!("-c {MARK}={mark}"));
     let startup: Vec<&str> = mark_option.as_deref().into_iter().chain(config.options.as_deref()).collect();

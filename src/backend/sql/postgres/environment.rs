@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use crate::backend::sql::login::login_name;
 use crate::net::address::without_line_end;
@@ -37,10 +37,7 @@ impl Environment {
             return read(Path::new(&path), variable).map(Some);
         }
         let Some(home) = &self.home else { return Ok(None) };
-        match fs::read(home.join(".postgresql").join(usual)) {
-            Ok(text) => Ok(Some(Pem::new(text))),
-            Err(_) => Ok(None),
-        }
+        Ok(Pem::in_file(&home.join(".postgresql").join(usual), text_of).ok())
     }
 
     /// The password file, `named` or the usual one, of which nothing is taken if others may read it, as libpq has it.
@@ -50,10 +47,35 @@ impl Environment {
         let Some(path) = named.map(PathBuf::from).or_else(usual) else {
             return Passwords::default();
         };
-        let Ok(meta) = fs::metadata(&path) else { return Passwords::default() };
-        let skipped = |why: &str| Passwords {
-            lines: Vec::new(),
+        Passwords::of(&path)
+    }
+}
+
+/// The text of a PEM file, which `whose` names.
+pub(super) fn read(path: &Path, whose: &str) -> Result<Pem, String> {
+    Pem::in_file(path, text_of).map_err(|why| format!("{whose}: {} {why}", path.display()))
+}
+
+fn text_of(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot be read: {error}"))
+}
+
+/// What a password file says.
+#[derive(Default)]
+pub(super) struct Passwords {
+    path: PathBuf,
+    lines: Vec<Line>,
+    /// Why it was not looked into.
+    pub(super) skipped: Option<String>,
+}
+
+impl Passwords {
+    /// What the file at `path` says.
+    fn of(path: &Path) -> Self {
+        let Ok(meta) = fs::metadata(path) else { return Self::default() };
+        let skipped = |why: &str| Self {
             skipped: Some(format!("the password file {} was ignored: {why}", path.display())),
+            ..Self::default()
         };
         if !meta.is_file() {
             return skipped("it is not a plain file");
@@ -61,35 +83,38 @@ impl Environment {
         if meta.mode().trailing_zeros() < 6 {
             return skipped("others may access it (chmod 600 makes it private)");
         }
-        let Ok(text) = fs::read_to_string(&path) else { return skipped("it cannot be read") };
+        let Ok(text) = fs::read_to_string(path) else { return skipped("it cannot be read") };
         let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(Line::parse);
-        Passwords { lines: lines.collect(), skipped: None }
+        let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+        Self { path, lines: lines.collect(), skipped: None }
+    }
+
+    /// The password that the first fitting line has; it is read again whenever it is needed.
+    pub(super) fn password(&self, host: &str, port: u16, database: &str, user: &str) -> Option<Secret> {
+        let found = move |passwords: &Self, asked: &[String; 3]| {
+            let [host, database, user] = asked;
+            passwords.lines.iter().find_map(|line| line.password(host, port, database, user))
+        };
+        let asked = [host, database, user].map(str::to_owned);
+        found(self, &asked)?;
+        let path = self.path.clone();
+        Some(Secret::read_by(move || {
+            let found = found(&Self::of(&path), &asked);
+            found.ok_or_else(|| {
+                format!("the password file {} has no password for this server now", path.display())
+            })
+        }))
     }
 }
 
-/// The text of a PEM file, which `whose` names.
-pub(super) fn read(path: &Path, whose: &str) -> Result<Pem, String> {
-    fs::read(path)
-        .map(Pem::new)
-        .map_err(|error| format!("{whose}: {} cannot be read: {error}", path.display()))
-}
-
-/// What a password file says.
-#[derive(Default, Debug)]
-pub(super) struct Passwords {
-    pub(super) lines: Vec<Line>,
-    /// Why it was not looked into.
-    pub(super) skipped: Option<String>,
-}
-
 /// One line of a password file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Line {
+#[cfg_attr(test, derive(PartialEq, Eq, Debug))]
+struct Line {
     host: String,
     port: String,
     database: String,
     user: String,
-    password: Secret,
+    password: String,
 }
 
 impl Line {
@@ -106,11 +131,11 @@ impl Line {
             }
         }
         let [host, port, database, user, password] = <[String; 5]>::try_from(fields).ok()?;
-        Some(Self { host, port, database, user, password: Secret::new(password) })
+        Some(Self { host, port, database, user, password })
     }
 
     /// The password, if the line is about that.
-    pub(super) fn password(&self, host: &str, port: u16, database: &str, user: &str) -> Option<Secret> {
+    fn password(&self, host: &str, port: u16, database: &str, user: &str) -> Option<String> {
         let fits = |pattern: &str, text: &str| pattern == "*" || pattern == text;
         let all = fits(&self.host, host)
             && fits(&self.port, &port.to_string())
@@ -128,7 +153,7 @@ mod tests {
     fn lines_are_read_as_libpq_reads_them() {
         let line = Line::parse(r"h:5432:*:me:pa\:ss:w\\").expect("a line");
         let found = line.password("h", 5432, "any", "me").expect("fits");
-        assert_eq!(found.reveal(), r"pa:ss:w\");
+        assert_eq!(found, r"pa:ss:w\");
         assert_eq!(line.password("h", 5433, "any", "me"), None);
         assert_eq!(line.password("h", 5432, "any", "you"), None);
         assert_eq!(Line::parse("h:5432:x"), None);
