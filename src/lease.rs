@@ -157,8 +157,9 @@ impl LeaseKeeper {
             Err(error) => {
                 let now = self.clock.now();
                 self.next = if waits && !error.is_transient() {
-                    // The last one tells whether the place is lost.
-                    (now + self.pause_after_refusal()).min(self.ends_at().max(now + times.ttl / 30))
+                    let next = now + self.pause_after_refusal();
+                    // One at the end tells whether the place is lost.
+                    if now < self.ends_at() { next.min(self.ends_at()) } else { next }
                 } else {
                     now + times.ttl / 30
                 };
