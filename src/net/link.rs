@@ -354,6 +354,11 @@ impl<D: Dial> Link<D> {
         self.set_aside(connection).is_some_and(|turn| self.pass_over(turn))
     }
 
+    /// Closes `connection`, on which nothing is under way, until a request needs one again.
+    pub fn close(&self, connection: &Arc<D::Connection>) {
+        self.open().retain(|_, open| !Arc::ptr_eq(&open.connection, connection));
+    }
+
     /// Keeps `connection` from use until nothing is left unanswered on it. Then it is used again if there is no other one to its server
     /// and no other server, or closed. Returns the turn at which it was opened, if it was in use.
     fn set_aside(&self, connection: &Arc<D::Connection>) -> Option<usize> {

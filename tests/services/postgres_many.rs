@@ -40,6 +40,39 @@ fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
     env.assert_free("x");
 }
 
+/// One that serves ten at a time.
+fn small() -> Postgres {
+    postgres::start_with(&["max_connections=10", "superuser_reserved_connections=0", "max_wal_senders=0"])
+}
+
+#[test]
+fn waiters_leave_connections_to_others_where_few_are_left() {
+    let server = small();
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x", "--ttl", "6s", "-q"]);
+    let run =
+        || env.start(&mut env.run(["-q", "--name", "x", "--ttl", "6s", "--", "sh", "-c", "echo >> done"]));
+    let waiters: Vec<_> = (0..15).map(|_| run()).collect();
+    // As many as there are connections have come, and each has had a renewal.
+    let_pass(Duration::from_secs(5));
+    for _ in 0..10 {
+        // That fails where nobody is let in.
+        let clients = server.sql("SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL");
+        assert!(clients.parse::<u32>().is_ok_and(|clients| clients <= 10), "{clients}");
+        let_pass(Duration::from_millis(200));
+    }
+    env.await_waiters("x", waiters.len());
+    server.restart();
+    let_pass(Duration::from_secs(7));
+    assert!(is_alive(holder.command()), "a restart ended the command");
+    assert_eq!(holder.release().code(), Some(0));
+    for waiter in waiters {
+        assert_eq!(waiter.finish_within(Duration::from_secs(60)).code(), Some(0));
+    }
+    assert_eq!(env.read("done").lines().count(), 15);
+    env.assert_free("x");
+}
+
 /// A pooler that gives each transaction whichever of two connections is free.
 pub(super) fn pooler(server: &Postgres) -> Server {
     let (folder, port) = (shared_folder("pgbouncer"), free_port());

@@ -1,5 +1,6 @@
 //! One client's end of a claim.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,10 +16,14 @@ use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, Source, patience};
 use crate::lock::{ClaimId, ClaimState, LockName, Mode, Moment, Request, Result};
 use crate::net::fault::FaultResult;
+use crate::net::rank::NEXT;
 use crate::net::request::Patience;
 
 /// How often a claim is renewed in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;
+
+/// The longest ttl of a waiter that does without a connection between its renewals: it hears a third of this later that it holds.
+const PARKS: Duration = Duration::from_secs(30);
 
 /// How a claim finds out how it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +113,7 @@ impl SqlClaim {
         let (now, renew_at) = (self.service.clock.now(), self.renew_at());
         let tells = asked && session.can_notify();
         // Claims that share a connection would wake each other.
+        view.parked = false;
         view.sleeps = now < renew_at
             && self.service.claims.load(Ordering::Relaxed) == 1
             && view.ahead().is_some_and(|(ahead, _)| session.can_sleep(ahead));
@@ -122,6 +128,23 @@ impl SqlClaim {
             .then(|| Armed { session: Arc::clone(session), notified: answer.notified });
     }
 
+    /// Gives the session of `answer` up until the next renewal, if the server has few left and the claim is not among the next ones.
+    fn parks(&self, answer: &Answer) -> bool {
+        let mut view = self.view();
+        let set = answer.sets.iter().rev().nth(self.names.len());
+        let left = set.and_then(|set| set.first()?.first()?.as_deref()?.parse::<u32>().ok());
+        let (Some(left), Some(distance)) = (left, view.distance()) else { return false };
+        let is_alone = self.service.claims.load(Ordering::Relaxed) == 1;
+        let may = self.waits() && self.ttl <= PARKS && is_alone && answer.session.can_notify();
+        if !may || distance <= NEXT.max(left) {
+            return false;
+        }
+        (view.parked, view.armed, view.poll_at) = (true, None, Moment::NEVER);
+        drop(view);
+        self.service.close(&answer.session);
+        true
+    }
+
     /// When its next renewal is due, if each is confirmed.
     fn renew_at(&self) -> Moment {
         self.publisher.proof() + self.ttl / RENEWALS_PER_TTL
@@ -132,16 +155,24 @@ impl SqlClaim {
         self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
+    /// Whether there is a session that is to tell.
+    fn is_told(&self) -> bool {
+        self.view().armed.as_ref().is_some_and(|armed| armed.session.is_open())
+    }
+
     /// Finds out how the claim stands, and has the server tell of what comes after.
     async fn find_out(&self, how: Look, listen: bool, deadline: Moment) -> FaultResult<()> {
         let asked = AtomicBool::new(false);
+        let counts = listen && self.waits() && (how == Look::Renew || !self.is_told());
         let batch = |session: &Arc<dyn Session>| {
             let ask = listen && session.can_notify() && !self.is_armed(session);
             asked.store(ask, Ordering::Relaxed);
+            let mut steps = self.steps();
+            steps.counts = counts;
             match how {
-                Look::Renew => self.steps().renew(self.mode, self.ttl, self.holds(), ask),
-                Look::Read if !ask => self.steps().read(self.mode),
-                Look::Read | Look::Step => self.steps().look(self.mode, ask),
+                Look::Renew => steps.renew(self.mode, self.ttl, self.holds(), ask),
+                Look::Read if !ask => steps.read(self.mode),
+                Look::Read | Look::Step => steps.look(self.mode, ask),
             }
         };
         let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
@@ -161,7 +192,7 @@ impl SqlClaim {
             positions = Standing::all(&answer.sets, self.names.len())?;
         }
         self.take(positions);
-        if listen {
+        if listen && !(counts && self.parks(&answer)) {
             self.arm(&answer, notified);
         }
         self.collect(deadline).await?;
@@ -248,9 +279,13 @@ impl Source for SqlClaim {
             crowd: if alone { crowd } else { 0 },
             length,
         });
-        let notified = view.armed.clone();
-        let notified = notified
-            .map(|armed| async move { armed.session.notified_after(armed.notified, wait.as_ref()).await });
+        let armed = view.armed.clone();
+        let notified = view.follows().then_some(async move {
+            match armed {
+                Some(armed) => armed.session.notified_after(armed.notified, wait.as_ref()).await,
+                None => pending().await,
+            }
+        });
         (notified, view.look_at.min(view.poll_at))
     }
 
@@ -286,7 +321,7 @@ impl Claim for SqlClaim {
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let begin = self.service.clock.now();
         if !self.publisher.has_ended() {
-            let listens = self.view().armed.is_some();
+            let listens = self.view().follows();
             let renewed = self.find_out(Look::Renew, listens, deadline).await;
             renewed?;
             if !self.publisher.has_ended() {

@@ -125,6 +125,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// How such a server tells that it is one.
     fn manner(&self) -> &'static Manner;
 
+    /// Says in one value how many connections the server has left, if those are few, else NULL; empty where a waiter that has no
+    /// connection would be taken for gone.
+    fn few_left(&self) -> &'static str {
+        ""
+    }
+
     /// Opens a session with the server of that number, which must take writes; one attempt. `Fault::spent` says
     /// that another may be tried.
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>>;

@@ -94,6 +94,11 @@ impl Sessions {
         self.link.connects_as(rank);
     }
 
+    /// Closes `session` until a request needs one again.
+    pub(super) fn close(&self, session: &Arc<dyn Session>) {
+        self.link.close(session);
+    }
+
     /// As [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.link.opened() > 0

@@ -30,6 +30,8 @@ pub(super) struct Steps<'a> {
     /// As a literal.
     claim: String,
     id: ClaimId,
+    /// Whether it is asked besides whether the server has few connections left, before the rows of the locks.
+    pub(super) counts: bool,
 }
 
 /// The kind of a queue: claims of different kinds do not mix.
@@ -57,7 +59,7 @@ pub(super) fn forget(dialect: &dyn Dialect, name: &LockName) -> String {
 impl<'a> Steps<'a> {
     pub(super) fn new(dialect: &'a dyn Dialect, names: &[LockName], id: ClaimId) -> Self {
         let locks = in_order(names).iter().map(|name| dialect.text(name)).collect();
-        Self { dialect, locks, claim: dialect.text(&id.to_string()), id }
+        Self { dialect, locks, claim: dialect.text(&id.to_string()), id, counts: false }
     }
 
     /// Begins, and locks and cleans the queues.
@@ -240,6 +242,9 @@ impl<'a> Steps<'a> {
             Mode::Shared => "AND p.mode <> 'shared' ORDER BY p.seq DESC LIMIT 1",
         };
         let first_end = if slots(mode) > 0 { "ORDER BY p.lease_until LIMIT 1" } else { last };
+        if self.counts {
+            sql.push_str(self.dialect.few_left());
+        }
         for lock in &self.locks {
             let ahead = |what: &str, rest: &str| {
                 format!("(SELECT {what} FROM {claims} p WHERE p.name = {lock} AND p.seq < m.seq {rest})")

@@ -28,6 +28,8 @@ pub(super) struct View {
     /// Whether it is to sleep until the claim ahead has gone.
     pub(super) sleeps: bool,
     pub(super) armed: Option<Armed>,
+    /// Whether it has no connection until its next renewal.
+    pub(super) parked: bool,
 }
 
 impl View {
@@ -40,6 +42,7 @@ impl View {
             poll_at: Moment::NEVER,
             sleeps: false,
             armed: None,
+            parked: false,
         }
     }
 
@@ -101,6 +104,21 @@ impl View {
             // The first one of those who wait.
             Mode::Slots(slots) if waits.ahead() <= slots.get() => None,
             _ => waits.behind.map(|behind| (behind, waits.ahead())),
+        }
+    }
+
+    /// Whether news of it come in time: a session tells, or none needs to.
+    pub(super) fn follows(&self) -> bool {
+        self.armed.is_some() || self.parked
+    }
+
+    /// How many claims must end before it is the next one, as far as it is known; a shared one may be let in with all others.
+    pub(super) fn distance(&self) -> Option<u32> {
+        let ahead = self.positions.iter().map(Standing::ahead).max()?;
+        match self.mode {
+            Mode::Exclusive => Some(ahead),
+            Mode::Slots(slots) => Some(ahead.saturating_sub(slots.get() - 1)),
+            Mode::Shared => None,
         }
     }
 

@@ -38,6 +38,11 @@ const HELD_UP: &str = "SELECT CASE WHEN a.wait_event = 'SyncRep' THEN 'commits w
      AND a.wait_event_type <> 'Client' AND b.application_name IS DISTINCT FROM 'dlock' AND (a.wait_event_type <> 'Lock' OR b.pid IS NOT NULL) \
      ORDER BY a.wait_event = 'SyncRep' DESC, b.pid IS NULL, a.query_start LIMIT 1;";
 
+/// Whether a process serves a client is not shown to everybody; whether it is in a database is.
+const FEW_LEFT: &str = "SELECT CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
+     (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS spare FROM (SELECT current_setting('max_connections')::int AS most, \
+     current_setting('superuser_reserved_connections')::int + COALESCE(current_setting('reserved_connections', true)::int, 0) AS reserved) s) n;";
+
 /// A literal that means the same whatever `standard_conforming_strings` says.
 fn text(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
@@ -84,6 +89,10 @@ impl Dialect for Postgres {
 
     fn manner(&self) -> &'static Manner {
         &MANNER
+    }
+
+    fn few_left(&self) -> &'static str {
+        FEW_LEFT
     }
 
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
