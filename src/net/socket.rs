@@ -15,7 +15,7 @@ pub const PROBED_EVERY: Duration = Duration::from_secs(2);
 /// For how long a connection may be silent in all: no answer to probes, or to what was sent.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Has the kernel break the connection of `socket` once its other end has acknowledged nothing for [`SILENT`], also where nothing is
+/// Has the kernel break the connection of `socket` once its other end has acknowledged nothing for 10 s, also where nothing is
 /// sent; and has it send at once what is written, since a request is one small write.
 pub fn tend(socket: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
