@@ -32,7 +32,7 @@ pub async fn of(
     let claim = match backend.enter(&request, deadline).await {
         Ok(claim) => claim,
         Err(error) => {
-            if error.is_unanswered() {
+            if error.is_unanswered() && backend.has_connected() {
                 drop(backend.withdraw(&request, deadline).await);
             }
             return Err(error);

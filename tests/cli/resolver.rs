@@ -1,9 +1,10 @@
-//! A resolver that does not answer.
+//! A resolver that does not answer, and hosts that refuse.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::support::TestEnv;
+use crate::support::bounds::within;
 
 /// How long the system asks for the address of a host before it says that there is none, in seconds.
 const SILENCE: u64 = 40;
@@ -16,6 +17,16 @@ const ENDPOINTS: [&str; 6] = [
     "mysql://root@none.example:3306/locks",
     "postgres://postgres@none.example:5432/locks",
     "memcached://none.example:11211",
+];
+
+/// Addresses where no program listens.
+const REFUSING: [&str; 6] = [
+    "http://127.0.0.1:1",
+    "redis://127.0.0.1:1",
+    "zk://127.0.0.1:1",
+    "mysql://root@127.0.0.1:1/locks",
+    "postgres://postgres@127.0.0.1:1/locks",
+    "memcached://127.0.0.1:1",
 ];
 
 /// What runs `sh -c SCRIPT` in a network without an answer to any question.
@@ -45,4 +56,14 @@ fn a_resolver_that_does_not_answer_holds_nobody_up() {
     assert_eq!(ended.text(), "69\n".repeat(ENDPOINTS.len() * 4));
     assert!(ended.took < Duration::from_secs(SILENCE - 10), "{:?}", ended.took);
     assert!(!env.exists("started"));
+}
+
+#[test]
+fn doctor_answers_at_once_where_every_endpoint_refuses() {
+    let env = TestEnv::new();
+    for endpoint in REFUSING {
+        let ended = env.finish(&mut env.dlock(["doctor", "--endpoint", endpoint]));
+        assert_eq!(ended.code(), Some(69), "{endpoint}: {}", ended.err);
+        within(ended.took, Duration::from_secs(1));
+    }
 }
