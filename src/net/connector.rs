@@ -12,7 +12,9 @@ use super::address::HostPort;
 use super::cause;
 use super::credentials::Tls;
 use super::fault::{Fault, FaultResult, Retry};
+use super::socket::is_scarce;
 use super::{tcp, tls};
+use crate::lock::{ErrorKind, Reason};
 
 /// A byte stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -24,12 +26,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// certificates that cannot be used. Dropping the future closes the connection.
 pub async fn connect(at: &HostPort, tls: Option<&Tls>) -> FaultResult<Box<dyn Stream>> {
     let stream = tcp::connect(&at.host, at.port).await;
-    let stream = stream.map_err(|error| Fault::spent(cause::unreached(at, &error)))?;
+    let stream = stream.map_err(|error| unmade(cause::unreached(at, &error), &error))?;
     let Some(tls) = tls else { return Ok(Box::new(stream)) };
     match encrypt(tls, &at.host, stream).await {
         Ok(encrypted) => Ok(Box::new(encrypted)),
         Err(fault) => Err(fault.at(at)),
     }
+}
+
+/// What it means that no connection was made, for this `reason`. What this host lacks for one it lacks for the next, too.
+pub fn unmade(reason: Reason, error: &io::Error) -> Fault {
+    if is_scarce(error) { Fault::new(ErrorKind::System, reason) } else { Fault::spent(reason) }
 }
 
 /// Why a connection broke: a server refuses a client's certificate only after the client believes it is connected.
@@ -43,4 +50,22 @@ async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> FaultResult<Tls
     let name = tls::server_name(wanted, host)?;
     let connector = TlsConnector::from(Arc::new(tls::client(wanted)?));
     connector.connect(name, stream).await.map_err(|error| tls::failure(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_host_lacks_is_no_fault_of_the_service() {
+        let kind = |number| {
+            let error = io::Error::from_raw_os_error(number);
+            unmade(cause::unreached(&"h:1", &error), &error).kind
+        };
+        // EMFILE, ENFILE, ENOMEM; ECONNREFUSED.
+        assert_eq!(
+            [24, 23, 12, 111].map(kind),
+            [ErrorKind::System, ErrorKind::System, ErrorKind::System, ErrorKind::Unavailable]
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use std::{fs, io};
 
-use rustix::io::{FdFlags, fcntl_getfd};
+use rustix::io::{Errno, FdFlags, fcntl_getfd};
 use rustix::net::{ipproto, sockopt};
 
 /// After how long a silent connection is probed.
@@ -24,6 +24,12 @@ pub fn tend(socket: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_user_timeout(&socket, u32::try_from(SILENT.as_millis()).unwrap_or(u32::MAX))?;
     sockopt::set_socket_keepalive(&socket, true)?;
     Ok(())
+}
+
+/// Whether this host has no descriptor or memory for a connection.
+pub fn is_scarce(error: &io::Error) -> bool {
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
 }
 
 /// As [`tend`], for the sockets that a client library opened and keeps to itself: all of this process that a command does not inherit.

@@ -16,6 +16,7 @@ use tonic::transport::Endpoint;
 use super::config::{EtcdConfig, MANNER, place};
 use super::fault;
 use crate::lock::ErrorKind;
+use crate::net::connector::unmade;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 use crate::net::{cause, socket};
@@ -186,6 +187,8 @@ fn unreached(error: &tonic::transport::Error) -> Fault {
     while let Some(source) = reason.source() {
         reason = source;
     }
-    let said = reason.downcast_ref::<std::io::Error>().map(cause::said);
-    Fault::spent(said.unwrap_or_else(|| reason.to_string().into()))
+    match reason.downcast_ref::<std::io::Error>() {
+        Some(error) => unmade(cause::said(error), error),
+        None => Fault::spent(reason.to_string()),
+    }
 }

@@ -13,7 +13,7 @@ use super::script::Call;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::address::HostPort;
 use crate::net::cause::{self, Manner};
-use crate::net::connector;
+use crate::net::connector::{self, unmade};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 
@@ -77,7 +77,7 @@ impl Dialer {
             (None, Topology::Socket(path)) => {
                 let peer = format!("unix:{}", path.display());
                 let stream = UnixStream::connect(path).await;
-                let stream = stream.map_err(|error| Fault::spent(cause::unreached(&peer, &error)))?;
+                let stream = stream.map_err(|error| unmade(cause::unreached(&peer, &error), &error))?;
                 Connection::over(Box::new(stream), peer)
             }
             (None, Topology::Sentinel { sentinels, master }) => {

@@ -6,6 +6,7 @@ use sqlx::mysql::MySqlDatabaseError;
 use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
 use crate::lock::ErrorKind;
 use crate::net::cause;
+use crate::net::connector::unmade;
 use crate::net::fault::Fault;
 use crate::net::tls;
 
@@ -104,7 +105,7 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
 /// A server refuses a client's certificate only after the client believes it is connected.
 fn of_stream(error: &std::io::Error) -> Fault {
     // Who it was is added by whoever knows.
-    tls::refusal(error).unwrap_or_else(|| Fault::spent(cause::explained(error)))
+    tls::refusal(error).unwrap_or_else(|| unmade(cause::explained(error), error))
 }
 
 #[cfg(test)]

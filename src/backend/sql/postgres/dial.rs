@@ -15,6 +15,7 @@ use super::session::{MARK, PgSession};
 use super::tls::Encryption;
 use crate::backend::sql::dialect::Session;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::connector::unmade;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
 use crate::net::{cause, tcp};
@@ -154,5 +155,5 @@ fn unreached(error: &io::Error) -> Refusal {
         return Refusal::Fault(Fault::new(ErrorKind::Denied, cause::said(error)));
     }
     // Who it was is added by whoever knows.
-    Refusal::Fault(Fault::spent(cause::explained(error)))
+    Refusal::Fault(unmade(cause::explained(error), error))
 }
