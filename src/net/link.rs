@@ -6,15 +6,15 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as Gate, Notify, OwnedSemaphorePermit as Room, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use super::fault::{Fault, FaultResult};
 use super::rank::{Rank, Rest};
+pub use super::stage::Stage;
 use crate::clock::Clock;
 use crate::lock::ErrorKind;
 
@@ -73,30 +73,6 @@ pub trait Dial: fmt::Debug + Send + Sync + 'static {
     fn look(&self) -> impl Future<Output = Option<Fault>> + Send;
 }
 
-/// How far an attempt to connect has come.
-#[derive(Default, Debug)]
-pub struct Stage {
-    connected: AtomicBool,
-    login: OnceLock<Instant>,
-}
-
-impl Stage {
-    /// There is a connection, and the server may go on with the attempt although its client has gone.
-    pub fn connected(&self) {
-        self.connected.store(true, Ordering::Relaxed);
-    }
-
-    /// The login is sent.
-    pub fn logs_in(&self) {
-        self.login.get_or_init(Instant::now);
-    }
-
-    /// For how long the login has been under way, if it was sent.
-    pub(super) fn login(&self) -> Option<Duration> {
-        self.login.get().map(Instant::elapsed)
-    }
-}
-
 type Connections<D> = HashMap<<D as Dial>::Node, Open<<D as Dial>::Connection>>;
 type Rooms<D> = HashMap<(<D as Dial>::Node, usize), Arc<Semaphore>>;
 
@@ -149,7 +125,7 @@ struct Attempt<T> {
 
 impl<T> Drop for Attempt<T> {
     fn drop(&mut self) {
-        if !self.stage.connected.load(Ordering::Relaxed) {
+        if !self.stage.is_connected() {
             self.task.abort();
         }
     }
@@ -229,7 +205,7 @@ impl<D: Dial> Link<D> {
         if self.dial.is_usable(&connection).await {
             return Some(connection);
         }
-        self.set_aside(&connection);
+        self.set_aside(&connection, false);
         None
     }
 
@@ -351,7 +327,12 @@ impl<D: Dial> Link<D> {
 
     /// Makes the next request open another connection, to the next server if there are several. Says whether that is news.
     pub fn give_up(&self, connection: &Arc<D::Connection>) -> bool {
-        self.set_aside(connection).is_some_and(|turn| self.pass_over(turn))
+        self.set_aside(connection, false).is_some_and(|turn| self.pass_over(turn))
+    }
+
+    /// The same of one that is late with an answer: when it has come, it may be used again.
+    pub(super) fn leave_unanswered(&self, connection: &Arc<D::Connection>) -> bool {
+        self.set_aside(connection, true).is_some_and(|turn| self.pass_over(turn))
     }
 
     /// Closes `connection`, on which nothing is under way, until a request needs one again.
@@ -359,9 +340,9 @@ impl<D: Dial> Link<D> {
         self.open().retain(|_, open| !Arc::ptr_eq(&open.connection, connection));
     }
 
-    /// Keeps `connection` from use until nothing is left unanswered on it. Then it is used again if there is no other one to its server
-    /// and no other server, or closed. Returns the turn at which it was opened, if it was in use.
-    fn set_aside(&self, connection: &Arc<D::Connection>) -> Option<usize> {
+    /// Keeps `connection` from use until nothing is left unanswered on it. Then it is closed, or used again if it was only `late` and there
+    /// is no other one to its server and no other server. Returns the turn at which it was opened, if it was in use.
+    fn set_aside(&self, connection: &Arc<D::Connection>, late: bool) -> Option<usize> {
         let mut open = self.open();
         let found = open.iter().find(|(_, open)| Arc::ptr_eq(&open.connection, connection));
         let node = found.map(|(node, _)| node.clone())?;
@@ -372,7 +353,7 @@ impl<D: Dial> Link<D> {
         let (dial, open, returned) =
             (Arc::clone(&self.dial), Arc::clone(&self.open), Arc::clone(&self.returned));
         tokio::spawn(async move {
-            let is_of_use = dial.settled(&aside.connection).await && dial.servers(&node) == 1;
+            let is_of_use = dial.settled(&aside.connection).await && late && dial.servers(&node) == 1;
             if is_of_use {
                 locked(&open).entry(node).or_insert(aside);
                 returned.notify_waiters();

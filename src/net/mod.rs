@@ -11,5 +11,6 @@ pub mod pipeline;
 pub mod rank;
 pub mod request;
 pub mod socket;
+pub mod stage;
 pub mod tcp;
 pub mod tls;

@@ -120,7 +120,7 @@ impl<D: Dial> Link<D> {
         let silent = match progress.current {
             Some(connection) => {
                 // Whatever holds it up, another connection need not wait for it.
-                self.give_up(&connection);
+                self.leave_unanswered(&connection);
                 cause::silent(&self.dial.peer(&connection))
             }
             None => match self.login() {
@@ -280,7 +280,7 @@ impl<D: Dial> Link<D> {
                 Err(Failure { fault, connected: true, silent: false })
             }
             None => {
-                let is_news = self.give_up(&connection);
+                let is_news = self.leave_unanswered(&connection);
                 Err(self.late(given, is_news, &self.dial.peer(&connection), true))
             }
         }
@@ -307,7 +307,7 @@ impl<D: Dial> Link<D> {
         if let Some(answer) = self.by(half, &mut asked).await {
             return answer;
         }
-        self.give_up(connection);
+        self.leave_unanswered(connection);
         let beside = async { request(self.connection(node).await?).await };
         tokio::select! {
             biased;

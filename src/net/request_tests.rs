@@ -361,6 +361,20 @@ async fn what_has_to_be_removed_does_not_rely_on_one_old_connection() {
     assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 3), "others wait for the answer");
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_a_connection_that_was_late_is_used_again() {
+    for (late, opened) in [(true, 1), (false, 2)] {
+        let one = link::<false>(1, &[Next::Works], None);
+        let connection = one.connection(&0).await.expect("it works");
+        one.dial.unanswered.store(true, Ordering::Relaxed);
+        one.dial.answers.add_permits(1);
+        assert!(if late { one.leave_unanswered(&connection) } else { one.give_up(&connection) });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(one.connection(&0).await.is_ok());
+        assert_eq!(one.opened(), opened, "late: {late}");
+    }
+}
+
 /// How often a client of that rank connects in thirty seconds in which it asks all the time.
 async fn dials_in_a_lease(rank: Rank, next: Next) -> usize {
     let one = link::<false>(1, &[Next::Works, next], None);
