@@ -321,7 +321,7 @@ impl<D: Dial> Link<D> {
         self.rooms(node, self.server(node)).available_permits() > 0
     }
 
-    fn found(&self) -> MutexGuard<'_, Option<Fault>> {
+    pub(super) fn found(&self) -> MutexGuard<'_, Option<Fault>> {
         locked(&self.found)
     }
 

@@ -265,6 +265,7 @@ impl<D: Dial> Link<D> {
         match self.by(until, self.asked(node, &connection, half, request)).await {
             Some(Ok(answer)) => {
                 self.answered.store(true, Ordering::Relaxed);
+                *self.found() = None;
                 if self.clock.now().since(begun) <= ONE_OF_SEVERAL {
                     self.slow.store(0, Ordering::Relaxed);
                 }

@@ -375,6 +375,14 @@ async fn only_a_connection_that_was_late_is_used_again() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn why_a_request_was_held_up_is_forgotten_with_the_next_answer() {
+    let one = link::<false>(1, &[Next::Works], None);
+    *one.found() = Some(Fault::unavailable("the tables are locked"));
+    assert_eq!(call(&one, 4, Patience::Once, &[Next::Works]).await.0, Ok(0));
+    assert_eq!(*one.found(), None);
+}
+
 /// How often a client of that rank connects in thirty seconds in which it asks all the time.
 async fn dials_in_a_lease(rank: Rank, next: Next) -> usize {
     let one = link::<false>(1, &[Next::Works, next], None);
