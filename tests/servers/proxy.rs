@@ -17,6 +17,9 @@ pub(crate) enum Conduct {
     Mute,
     /// Passes everything on until a client says this, in one piece; is mute from then on.
     MuteFrom(&'static str),
+    /// Passes everything on until a client says this, in one piece; loses that and closes its connection, and passes everything
+    /// on from then on.
+    LoseOnce(&'static str),
     /// Closes connections as soon as they are made, and those that there are.
     Refuse,
 }
@@ -154,6 +157,11 @@ fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to:
             let mut conduct = state.conduct.lock().expect("not poisoned");
             if upwards && matches!(*conduct, Conduct::MuteFrom(word) if says(&buffer[..got], word)) {
                 *conduct = Conduct::Mute;
+            }
+            if upwards && matches!(*conduct, Conduct::LoseOnce(word) if says(&buffer[..got], word)) {
+                *conduct = Conduct::Pass;
+                let _ = from.shutdown(Shutdown::Both);
+                break;
             }
             while state.holds_up(*conduct, number, upwards) {
                 conduct = state.changed.wait(conduct).expect("not poisoned");

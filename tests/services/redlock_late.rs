@@ -128,3 +128,22 @@ fn a_release_that_is_answered_too_late_is_done() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     past.assert_free("answerless");
 }
+
+/// One node's connection breaks with the release on its way: the majority of the others is no reason to leave the key there.
+#[test]
+fn a_release_that_one_node_did_not_hear_is_said_again() {
+    let nodes = &site::shared_nodes().0[..3];
+    let way = Proxy::to(nodes[0].port());
+    let over = format!("redis://127.0.0.1:{},{}", way.port(), redis::addresses(&nodes[1..]));
+    let over = env_at(&over);
+    for round in 0..30 {
+        let name = format!("unheard-release-{round}");
+        let holder = over.held(&["-q", "--ttl", "60s", "--name", &name]);
+        way.set(Conduct::LoseOnce("release"));
+        let ended = holder.release();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        assert_eq!(way.conduct(), Conduct::Pass, "no release came by");
+        let key = format!("dlock:{name}");
+        assert_eq!(redis::raw(nodes[0].port(), &["EXISTS", &key]), ":0\r\n", "round {round}");
+    }
+}

@@ -16,6 +16,7 @@ use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
 use crate::backend::redis::connection::any_notified;
 use crate::lock::{ClaimState, Error, ErrorKind, Moment, Request, Result};
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 
 /// How long claims that come at the same moment may take to find out which of them goes first, before the answer is that each has to
 /// wait.
@@ -180,7 +181,8 @@ impl Claim for RedlockClaim {
         let core = &self.core;
         core.publisher.begin_leaving();
         self.follower.abort();
-        let question = Question { straggle: Duration::ZERO, ..Question::by(deadline) };
+        // What one node did not hear would keep its key there until the ttl.
+        let question = Question { patience: Patience::Deadline, ..Question::by(deadline) };
         core.nodes.majority_of(question, vec![core.keys.release(core.id, succeeded)]).await?;
         core.publisher.leave();
         Ok(())

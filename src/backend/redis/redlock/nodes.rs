@@ -46,11 +46,13 @@ pub(super) struct Question {
     pub(super) straggle: Duration,
     /// Whether the nodes are to tell from then on of changes of the keys that are read.
     pub(super) listens: bool,
+    /// How long each node is tried.
+    pub(super) patience: Patience,
 }
 
 impl Question {
     pub(super) fn by(deadline: Moment) -> Self {
-        Self { deadline, give_up_at: deadline, straggle: STRAGGLE, listens: false }
+        Self { deadline, give_up_at: deadline, straggle: STRAGGLE, listens: false, patience: Patience::Once }
     }
 }
 
@@ -256,7 +258,7 @@ async fn ask(
         all.push(Call::command(["INFO", "server"]));
         all
     };
-    let answer = node.call(None, question.deadline, Patience::Once, all).await?;
+    let answer = node.call(None, question.deadline, question.patience, all).await?;
     let mut replies = answer.replies;
     let is_error = |reply: &&Value| matches!(reply, Value::ServerError(_));
     if let Some(Value::ServerError(error)) = replies.iter().find(is_error) {
