@@ -37,7 +37,7 @@ impl Page {
             Self::Recipes => whole_page(&mut out, &title, include_str!("text/recipes.md")),
             Self::Service(service) => service_page(&mut out, &title, service),
         }
-        roff::fold(&out)
+        out
     }
 }
 

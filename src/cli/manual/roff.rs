@@ -9,9 +9,6 @@ use std::fmt::Write as _;
 /// Why writing cannot fail.
 pub(super) const INFALLIBLE: &str = "writing to a String cannot fail";
 
-/// The longest line of a page: that of the source, which formatters fill as they like.
-const LONGEST: usize = 78;
-
 /// Makes a part of a page.
 pub(super) type Part = (&'static str, fn(&mut String));
 
@@ -89,50 +86,6 @@ fn unasked(line: &str) -> String {
     if request { format!("\\&{line}") } else { line.to_owned() }
 }
 
-/// The page with its lines of text filled anew, none longer than [`LONGEST`] where a space allows that. What is typed stays as
-/// it is.
-pub(super) fn fold(page: &str) -> String {
-    let mut out = String::with_capacity(page.len() + page.len() / 8);
-    let mut typed = false;
-    let mut text: Vec<&str> = Vec::new();
-    // The line after it is a term.
-    let mut term = false;
-    for line in page.lines() {
-        let request = line.starts_with('.');
-        if request || typed || term {
-            fill(&mut out, &std::mem::take(&mut text));
-            if line == ".br" && out.ends_with(".br\n") {
-                continue;
-            }
-            writeln!(out, "{line}").expect(INFALLIBLE);
-            typed = if request { line == ".nf" || (typed && line != ".fi") } else { typed };
-            term = line == ".TP";
-        } else {
-            text.extend(line.split(' ').filter(|word| !word.is_empty()));
-        }
-    }
-    fill(&mut out, &text);
-    out
-}
-
-/// Writes `words` as lines of text.
-fn fill(out: &mut String, words: &[&str]) {
-    let mut line = String::new();
-    for word in words {
-        if !line.is_empty() && line.len() + 1 + word.len() > LONGEST {
-            writeln!(out, "{}", unasked(&line)).expect(INFALLIBLE);
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() {
-        writeln!(out, "{}", unasked(&line)).expect(INFALLIBLE);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,18 +96,14 @@ mod tests {
         let mut page = String::new();
         sections(&mut page, text, &[("part", |out| out.push_str(".PP\nMade.\n"))]);
         assert_eq!(
-            fold(&page),
-            ".SH \"ONE TWO\"\nA \\fB\\-b\\fR of \\fIC\\fR.\n.PP\n.RS 4\n.nf\n\\&.x  \\-y\n\n\\&'z\n.fi\n.RE\n.TP\n\\fBT t\\fR\n\
-             Means this.\n.PP\nMade.\n.PP\nEnd.\n"
+            page,
+            ".SH \"ONE TWO\"\nA \\fB\\-b\\fR of\n\\fIC\\fR.\n.PP\n.RS 4\n.nf\n\\&.x  \\-y\n\n\\&'z\n.fi\n.RE\n.TP\n\\fBT t\\fR\n\
+             Means\nthis.\n.PP\nMade.\n.PP\nEnd.\n"
         );
     }
 
     #[test]
     fn text_is_never_a_request() {
         assert_eq!(escape(".so x\n'y\n-n \\fB"), "\\&.so x\n\\&'y\n\\-n \\efB");
-        let words = format!("{} .so {}", "x".repeat(LONGEST - 2), "y".repeat(LONGEST));
-        let folded = fold(&words);
-        assert!(folded.lines().all(|line| !line.starts_with('.')), "{folded}");
-        assert_eq!(folded.lines().count(), 3);
     }
 }
