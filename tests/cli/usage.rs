@@ -216,3 +216,19 @@ fn completions_and_man_pages_are_those_in_the_repository() {
         assert_eq!(kept.unwrap_or_default(), fresh.text(), "completions/{file} is stale");
     }
 }
+
+/// The short help is what people use, on one screen; the long one has everything.
+#[test]
+fn short_help_shows_a_dozen_options_and_the_long_one_all() {
+    let env = TestEnv::new();
+    let shown = |word| env.finish(&mut env.dlock(["run", word])).silently(0).text();
+    let (short, long) = (shown("-h"), shown("--help"));
+    for option in ["--name", "--try", "--wait", "--slots", "--ttl", "--backend", "--once-per", "--quiet"] {
+        assert!(short.contains(option) && long.contains(option), "{option}\n{short}");
+    }
+    for option in ["--cacert", "--zk-layout", "--metrics-file", "--log-format", "--no-nest"] {
+        assert!(!short.contains(option) && long.contains(option), "{option}\n{short}");
+    }
+    let options = short.lines().filter(|line| line.trim_start().starts_with('-')).count();
+    assert!((10..=18).contains(&options), "{options}\n{short}");
+}

@@ -35,13 +35,13 @@ pub struct AcquireArgs {
     #[command(flatten)]
     pub lock: LockArgs,
     /// Take the place of older waiters that also said so; they exit as busy
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub supersede: bool,
     /// Make a second claim even inside a hold of this lock, as acquire always does
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_nest: bool,
     /// A text that others see in status
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, hide_short_help = true)]
     pub label: Option<OsString>,
     /// What every subcommand takes.
     #[command(flatten)]

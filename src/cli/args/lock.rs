@@ -17,7 +17,7 @@ pub struct LockArgs {
     #[arg(short, long)]
     pub shared: bool,
     /// Hold alone, which is the default
-    #[arg(short = 'x', long)]
+    #[arg(short = 'x', long, hide_short_help = true)]
     pub exclusive: bool,
     /// Hold together with up to N-1 others that also ask for N slots
     #[arg(long, value_name = "N", allow_hyphen_values = true)]

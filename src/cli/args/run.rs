@@ -28,43 +28,43 @@ pub struct RunArgs {
     #[command(flatten)]
     pub lock: LockArgs,
     /// Stop the command with SIGNAL first, by name or number [default: TERM]
-    #[arg(long, value_name = "SIGNAL", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIGNAL", allow_hyphen_values = true, hide_short_help = true)]
     pub signal: Option<OsString>,
     /// Stop the command after DURATION under the lock [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub max_run: Option<OsString>,
     /// Keep the lock for DURATION at least, also when the command ends sooner [default: 0]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, hide_short_help = true)]
     pub hold_at_least: Option<OsString>,
     /// Skip (exit 0) if a run that acquired the lock within the last DURATION succeeded [default: off]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub once_per: Option<OsString>,
     /// Take the place of older waiters that also said so; they exit as busy
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub supersede: bool,
     /// As --supersede, and have a holder that also said so stop its command; it exits 76
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub replace: bool,
     /// Hold until every descendant of the command has ended, not just the command
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub whole_tree: bool,
     /// Make a second claim even inside a hold of this lock
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_nest: bool,
     /// Tell systemd READY=1 when the command starts, not when the command says so
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub notify_ready: bool,
     /// Run STRING with /bin/sh instead of a command and its arguments
     #[arg(short = 'c', long = "command", value_name = "STRING", allow_hyphen_values = true, value_hint = ValueHint::CommandString)]
     pub shell_command: Option<OsString>,
     /// A text that others see in status
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, hide_short_help = true)]
     pub label: Option<OsString>,
     /// Write a JSON object on how it went to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub report: Option<OsString>,
     /// Write the same to FILE as Prometheus text, for the node exporter's textfile collector
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub metrics_file: Option<OsString>,
     /// What every subcommand takes.
     #[command(flatten)]
