@@ -128,18 +128,15 @@ impl Etcd {
         asked(self.ctl(words), words)
     }
 
-    /// etcd's own proxy in front of this.
-    pub(crate) fn grpc_proxy(&self) -> Server {
+    /// etcd's own proxy in front of this, with further words on its command line.
+    pub(crate) fn grpc_proxy(&self, more: &[&str]) -> Server {
         let port = free_port();
-        let words = [
-            "grpc-proxy".to_owned(),
-            "start".to_owned(),
-            format!("--endpoints={}", self.endpoint()),
-            format!("--listen-addr=127.0.0.1:{port}"),
-        ];
+        let own = [format!("--endpoints={}", self.endpoint()), format!("--listen-addr=127.0.0.1:{port}")];
+        let more = more.iter().map(|word| (*word).to_owned());
+        let words: Vec<String> = own.into_iter().chain(more).collect();
         Server::start(shared_folder("grpc-proxy"), port, move || {
             let mut command = dying_with_us("etcd");
-            command.args(&words);
+            command.args(["grpc-proxy", "start"]).args(&words);
             command
         })
     }

@@ -8,10 +8,10 @@ use crate::servers::etcd::Etcd;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, process};
 
-/// A server, its proxy, and clients of that.
-fn proxied() -> (Etcd, Server, TestEnv) {
+/// A server, its proxy with further words, and clients of that.
+fn proxied(more: &[&str]) -> (Etcd, Server, TestEnv) {
     let etcd = Etcd::start();
-    let proxy = etcd.grpc_proxy();
+    let proxy = etcd.grpc_proxy(more);
     let env = env(format!("http://127.0.0.1:{}", proxy.port()));
     (etcd, proxy, env)
 }
@@ -37,7 +37,7 @@ fn behind_the_grpc_proxy_leases_are_kept_and_doctor_says_what_it_changes() {
     if !available() {
         return;
     }
-    let (_etcd, _proxy, env) = proxied();
+    let (_etcd, _proxy, env) = proxied(&[]);
     assert_leases_are_kept(&env, "6s", Duration::from_secs(8));
     // The proxy answers a keep-alive when it has sent one itself, a third of the lease later.
     assert_leases_are_kept(&env, "12s", Duration::from_secs(14));
@@ -52,10 +52,21 @@ fn behind_the_grpc_proxy_a_killed_holder_is_gone_with_its_lease() {
     if !available() {
         return;
     }
-    let (_etcd, _proxy, env) = proxied();
+    let (_etcd, _proxy, env) = proxied(&[]);
     let holder = env.held(&["--name", "x", "--ttl", "5s"]);
     let_pass(Duration::from_secs(2));
     process::kill_at_once(&[holder.running.pid(), holder.running.keeper()]);
     holder.running.finish();
     until_true("the lease is over", || env.holders("x") == 0);
+}
+
+#[test]
+fn a_grpc_proxy_that_shows_the_servers_in_its_place_is_known_all_the_same() {
+    if !available() {
+        return;
+    }
+    let (_etcd, _proxy, env) = proxied(&["--advertise-client-url="]);
+    assert_leases_are_kept(&env, "6s", Duration::from_secs(8));
+    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
+    assert!(looked.contains("grpc-proxy"), "{looked}");
 }

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, MemberListResponse, TlsOptions};
+use etcd_client::{Certificate, Channel, Client, ConnectOptions, Identity, TlsOptions};
 use tokio::sync::OnceCell;
-use tonic::Code;
-use tonic::transport::Endpoint;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{self, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
 
 use super::config::{EtcdConfig, MANNER, place};
 use super::fault;
@@ -30,6 +33,9 @@ const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_sec
 /// How many probes of a silent connection go unanswered before the kernel breaks it.
 const PROBES: u32 = 2;
 
+/// With these something answers that is not etcd, or not alone.
+const REFUSALS: [Code; 3] = [Code::Unimplemented, Code::PermissionDenied, Code::Unauthenticated];
+
 /// How many connections this process has made.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
@@ -39,28 +45,32 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) number: u64,
     place: Arc<str>,
+    channel: transport::Channel,
     proxied: Arc<OnceCell<bool>>,
 }
 
 impl Connection {
-    /// Whether it leads to etcd's grpc-proxy; asked once. A user who may not ask takes it for a server.
-    pub(super) async fn is_proxied(&self) -> Result<bool, etcd_client::Error> {
+    /// Whether it leads to etcd's grpc-proxy, as far as anybody may know; asked once. A server says that it is well to every client. The
+    /// proxy has no such service, and does not pass the question on.
+    pub(super) async fn is_proxied(&self) -> Result<bool, Status> {
         let ask = Box::pin(async {
-            match self.client.clone().member_list().await {
-                Ok(answer) => Ok(is_of_proxy(&answer)),
-                Err(etcd_client::Error::GRpcStatus(status)) if status.code() == Code::PermissionDenied => {
-                    Ok(false)
-                }
-                Err(error) => Err(error),
+            match health(self.channel.clone()).await {
+                Ok(()) => Ok(false),
+                // What is true of a proxy is safe with a server too.
+                Err(status) if REFUSALS.contains(&status.code()) => Ok(true),
+                Err(status) => Err(status),
             }
         });
         self.proxied.get_or_try_init(|| ask).await.copied()
     }
 }
 
-/// Whether a grpc-proxy answers: it lists itself, without a number.
-pub(super) fn is_of_proxy(answer: &MemberListResponse) -> bool {
-    answer.members().iter().any(|member| member.id() == 0)
+/// Asks the server over `channel` whether it is well, which takes no login and no right.
+async fn health(channel: transport::Channel) -> Result<(), Status> {
+    let mut grpc = Grpc::new(channel);
+    grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
+    grpc.unary(Request::new(()), path, ProstCodec::<(), ()>::default()).await.map(|_| ())
 }
 
 /// Connects to the servers of one cluster.
@@ -86,12 +96,13 @@ impl Dialer {
         if self.config.login.is_some() {
             stage.logs_in();
         }
-        let client = Client::from_channel(Channel::Tonic(channel), Some(options(&self.config)?));
+        let client = Client::from_channel(Channel::Tonic(channel.clone()), Some(options(&self.config)?));
         let client = Box::pin(client).await?;
         Ok(Connection {
             client,
             number: MADE.fetch_add(1, Ordering::Relaxed),
             place: place(url).into(),
+            channel,
             proxied: Arc::default(),
         })
     }

@@ -140,7 +140,7 @@ impl Attempt<'_> {
     }
 
     async fn check_ttl(&self) -> FaultResult<()> {
-        let ask = |c: Connection| async move { c.is_proxied().await };
+        let ask = |c: Connection| async move { Ok(c.is_proxied().await?) };
         if self.request.ttl >= LEAST_BEHIND_PROXY || !self.wire.call(self.deadline, ask).await? {
             return Ok(());
         }

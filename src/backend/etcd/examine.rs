@@ -2,7 +2,7 @@
 
 use etcd_client::{AlarmAction, AlarmType, GetOptions};
 
-use super::dial::is_of_proxy;
+use super::dial::Connection;
 use super::keys::Layout;
 use super::wire::Wire;
 use crate::backend::Examination;
@@ -100,7 +100,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> F
         .call(deadline, |mut c| async move { c.client.alarm(AlarmAction::Get, AlarmType::None, None).await })
         .await;
     let members = wire.call(deadline, |mut c| async move { c.client.member_list().await }).await;
-    let is_proxied = members.as_ref().is_ok_and(is_of_proxy);
+    let is_proxied = wire.call(deadline, |c: Connection| async move { Ok(c.is_proxied().await?) }).await?;
     let facts = Facts {
         version: status.version().to_owned(),
         has_leader: status.leader() != 0,
