@@ -20,6 +20,8 @@ pub(crate) enum Conduct {
     /// Passes everything on until a client says this, in one piece; loses that and closes its connection, and passes everything
     /// on from then on.
     LoseOnce(&'static str),
+    /// Passes everything on, and closes a connection over which a client of Redis sends one of these commands.
+    HangUpAt(&'static [&'static str]),
     /// Closes connections as soon as they are made, and those that there are.
     Refuse,
 }
@@ -145,6 +147,12 @@ fn says(bytes: &[u8], word: &str) -> bool {
     [word, &digits].into_iter().any(|text| bytes.windows(text.len()).any(|part| part == text.as_bytes()))
 }
 
+/// Whether `bytes` have a part of a request of Redis that is one of `words`.
+fn has_one_of(bytes: &[u8], words: &[&str]) -> bool {
+    let parts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    parts.into_iter().any(|part| bytes.windows(part.len()).any(|window| window == part.as_bytes()))
+}
+
 /// `upwards` is to the server.
 fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to: &TcpStream) {
     let mut from = from.try_clone().expect("a descriptor");
@@ -160,6 +168,10 @@ fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to:
             }
             if upwards && matches!(*conduct, Conduct::LoseOnce(word) if says(&buffer[..got], word)) {
                 *conduct = Conduct::Pass;
+                let _ = from.shutdown(Shutdown::Both);
+                break;
+            }
+            if upwards && matches!(*conduct, Conduct::HangUpAt(words) if has_one_of(&buffer[..got], words)) {
                 let _ = from.shutdown(Shutdown::Both);
                 break;
             }

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::redis_many::{cluster, env_at};
+use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
+use crate::support::wait::let_pass;
 use crate::support::{TestEnv, within};
 
 fn env_on(server: &Server) -> TestEnv {
@@ -30,21 +32,30 @@ fn doctor(env: &TestEnv) -> String {
     env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()
 }
 
+/// A waiter hears within a second that the lock is free, also after it has renewed, and a holder that its key is gone.
+#[track_caller]
+fn looks_every_half_second(env: &TestEnv, server: &Server) {
+    let ttl = Duration::from_secs(3);
+    let holder = env.held(&["--name", "x"]);
+    let mut waiter = env.hold(&["--name", "x", "-q", "--ttl", "3s"]);
+    env.await_waiters("x", 1);
+    let_pass(ttl / 2);
+    let begun = Instant::now();
+    holder.release().silently(0);
+    waiter.await_start();
+    within(begun.elapsed(), Duration::from_secs(1));
+    let_pass(ttl / 2);
+    assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
+    let begun = Instant::now();
+    assert_eq!(waiter.running.finish().code(), Some(76));
+    within(begun.elapsed(), Duration::from_millis(1500));
+}
+
 #[test]
 fn a_server_that_reports_no_changes_is_looked_at_every_half_second() {
     for server in [without(&["HELLO"]), without(&["CLIENT"]), refusing(&["client|caching"])] {
         let env = env_on(&server);
-        let holder = env.held(&["--name", "x"]);
-        let mut waiter = env.hold(&["--name", "x", "-q"]);
-        env.await_waiters("x", 1);
-        let begun = Instant::now();
-        holder.release().silently(0);
-        waiter.await_start();
-        within(begun.elapsed(), Duration::from_secs(1));
-        assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
-        let begun = Instant::now();
-        assert_eq!(waiter.running.finish().code(), Some(76));
-        within(begun.elapsed(), Duration::from_millis(1500));
+        looks_every_half_second(&env, &server);
         let told = doctor(&env);
         assert!(told.contains("every 500 ms"), "{told}");
     }
@@ -79,6 +90,39 @@ fn a_command_that_is_missing_is_named_without_the_script() {
     let server = without(&["SCAN"]);
     let env = env_on(&server);
     env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["no command SCAN"]);
+}
+
+#[test]
+fn a_proxy_that_hangs_up_on_what_it_does_not_know_is_asked_for_less_or_named() {
+    let server = without(&[]);
+    let proxy = Proxy::to(server.port());
+    // As twemproxy.
+    proxy.set(Conduct::HangUpAt(&["HELLO", "CLIENT", "INFO", "SCAN", "SELECT", "ROLE", "CONFIG"]));
+    let endpoint = format!("redis://127.0.0.1:{}", proxy.port());
+    let env = env_at(endpoint.clone());
+    looks_every_half_second(&env, &server);
+    let told = doctor(&env);
+    assert!(told.contains("every 500 ms") && told.contains("INFO"), "{told}");
+    assert!(told.contains("does not let this user use SCAN"), "{told}");
+    env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["SCAN", "proxy"]);
+    let other = env_at(format!("{endpoint}/1"));
+    other.finish(&mut other.run(["--try", "--name", "x", "--", "true"])).failed(69, &["SELECT", "proxy"]);
+}
+
+#[test]
+fn several_names_that_a_proxy_keeps_on_different_servers_are_refused() {
+    let servers = [without(&[]), without(&[])];
+    let proxy = redis::spread([servers[0].port(), servers[1].port()]);
+    let env = env_at(format!("redis://127.0.0.1:{proxy}"));
+    looks_every_half_second(&env, &servers[1]);
+    let mut spread = env.run(["--name", "a", "--name", "b", "--", "sh", "-c", "echo ran"]);
+    assert_eq!(env.finish(&mut spread).failed(64, &["proxy", "different servers"]).text(), "");
+    env.assert_free("a");
+    env.assert_free("b");
+    let together = ["--name", "aa", "--name", "ba"];
+    let holder = env.held(&together);
+    env.assert_busy("ba");
+    holder.release().silently(0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use super::client::{Client, To};
+use super::client::{Client, OPTIN, To};
 use super::connection::Connection;
 use super::fault;
 use super::keys::LockKeys;
@@ -35,6 +35,8 @@ struct View {
     rows: Vec<Row>,
     /// When time alone may have changed something.
     look_at: Moment,
+    /// The server tells of no changes.
+    is_deaf: bool,
     /// Over which connection changes are told, and how often it had told when the state was read.
     told: Option<(Arc<Connection>, u64)>,
 }
@@ -62,7 +64,7 @@ impl RedisClaim {
             mode: request.mode,
             ttl: request.ttl,
             publisher: Publisher::new(service.clock, entered),
-            view: Mutex::new(View { rows: Vec::new(), look_at: Moment::NEVER, told: None }),
+            view: Mutex::new(View { rows: Vec::new(), look_at: Moment::NEVER, is_deaf: false, told: None }),
         };
         claim.take(rows);
         claim
@@ -85,7 +87,8 @@ impl RedisClaim {
         let now = self.service.clock.now();
         let mut view = self.view();
         if !self.publisher.is_over() {
-            view.look_at = due(now, rows.iter().filter_map(|row| row.horizon).min());
+            let at = due(now, rows.iter().filter_map(|row| row.horizon).min());
+            view.look_at = if view.is_deaf { at.min(now + POLL) } else { at };
             self.publisher.publish(self.state(&rows));
             view.rows = rows;
         }
@@ -137,11 +140,7 @@ impl RedisClaim {
         let deadline = self.service.clock.now() + patience(self.ttl);
         let arming = self.arming();
         let steps = |connection: &Connection| {
-            let mut steps = Vec::new();
-            if connection.can_notify.get().is_none() {
-                steps.push(Call::command(["HELLO", "3"]));
-                steps.push(Call::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]));
-            }
+            let mut steps = self.service.listening(connection, OPTIN);
             steps.push(self.step("look", &[]));
             if connection.can_notify.get() != Some(&false) {
                 steps.extend(arming.iter().cloned());
@@ -161,20 +160,17 @@ impl RedisClaim {
                 row.gone = Some(FLUSHED.to_owned());
             }
         }
+        let armed = &answer.replies[asked + 1..];
+        let tells = answer.connection.tells() && !answer.detour && !is_refused(armed);
+        self.view().is_deaf = !tells;
         self.take(rows);
         if self.publisher.has_ended() {
             self.withdraw_rest().await;
             return Ok(());
         }
-        let armed = &answer.replies[asked + 1..];
-        let tells = answer.connection.tells() && !answer.detour && !is_refused(armed);
         // The state, or what is to be watched, may have become another while it was read: then it is read again.
         let agrees = self.arming().len() == arming.len() && self.agrees(armed);
-        let mut view = self.view();
-        if !tells {
-            view.look_at = view.look_at.min(self.service.clock.now() + POLL);
-        }
-        view.told = (!tells || agrees).then_some((answer.connection, answer.told));
+        self.view().told = (!tells || agrees).then_some((answer.connection, answer.told));
         Ok(())
     }
 

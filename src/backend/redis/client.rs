@@ -11,7 +11,7 @@ use super::cluster::{self, Redirection};
 use super::config::RedisConfig;
 use super::connection::Connection;
 use super::dial::Dialer;
-use super::fault;
+use super::fault::{self, HUNG_UP};
 use super::script::Call;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
@@ -34,7 +34,14 @@ pub(super) struct Client {
     link: Link<Dialer>,
     /// A server has EVAL and not EVALSHA.
     sends_whole: AtomicBool,
+    /// The connection was closed at [`HELLO`], and none has been since.
+    hung_up: AtomicBool,
 }
+
+/// Asks for the protocol in which a server tells of changed keys.
+const HELLO: &str = "HELLO";
+/// Has the server tell of those keys that it is asked to, but not of what this client does itself.
+pub(super) const OPTIN: [&str; 5] = ["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
 
 /// Replies, and who gave them.
 pub(super) struct Answer {
@@ -118,7 +125,7 @@ impl Route<'_> {
 impl Client {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
         let link = Link::new(Dialer::new(config.clone()), clock);
-        Self { config, clock, link, sends_whole: AtomicBool::new(false) }
+        Self { config, clock, link, sends_whole: AtomicBool::default(), hung_up: AtomicBool::default() }
     }
 
     /// One to the same service that shares no connection with this one.
@@ -139,6 +146,22 @@ impl Client {
     /// The connection to whoever has `slot`.
     pub(super) async fn connection(&self, slot: Option<u16>) -> FaultResult<Arc<Connection>> {
         self.link.connection(&self.link.dial.route(slot)).await
+    }
+
+    /// What has the server tell of changed keys over `connection`, by `tracking`; nothing if it was asked before. Where the last connection
+    /// was closed at this question, another one does without.
+    pub(super) fn listening<const N: usize>(
+        &self,
+        connection: &Connection,
+        tracking: [&str; N],
+    ) -> Vec<Call> {
+        if self.hung_up.load(Ordering::Relaxed) {
+            connection.answered(None, None);
+        }
+        if connection.can_notify.get().is_some() {
+            return Vec::new();
+        }
+        vec![Call::command([HELLO, "3"]), Call::command(tracking)]
     }
 
     /// Has `steps` done by whoever has `slot`, by `deadline`. An error among the replies is an error, except of
@@ -217,9 +240,15 @@ impl Client {
         asking: bool,
         strict: bool,
     ) -> Result<Vec<Value>, Setback> {
+        let Some(verb) = steps.first().map(Call::verb) else { return Ok(Vec::new()) };
         for whole in [self.sends_whole.load(Ordering::Relaxed), true] {
             let (bytes, replies) = packed(steps, asking, whole);
-            let replies = connection.exchange(bytes, replies).await;
+            let replies = connection.exchange(bytes, replies).await.map_err(|fault| {
+                if fault.code == HUNG_UP {
+                    self.hung_up.store(verb == HELLO, Ordering::Relaxed);
+                }
+                fault::unanswered(fault, verb)
+            });
             if let Some(replies) = self.sorted(connection, steps, asking, strict, replies)? {
                 return Ok(replies);
             }

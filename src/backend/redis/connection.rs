@@ -11,7 +11,8 @@ use redis::{PushKind, Value, ValueCodec};
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
 
-use super::fault;
+use super::fault::{self, HUNG_UP};
+use crate::lock::ErrorKind;
 use crate::net::connector::{Stream, breach};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::pipeline::{Pipeline, Protocol};
@@ -121,18 +122,24 @@ impl Protocol for Resp {
     fn ends(&self, reply: &Value, is_last: bool) -> Option<Fault> {
         let Value::ServerError(error) = reply else { return None };
         // It closes the connection of a client that it does not know if the next request is long.
-        (!is_last && fault::is_unknown(error)).then(|| fault::of(error))
+        let is_refused = !is_last && fault::is_unknown(error);
+        let fault = fault::of(error);
+        (is_refused || fault.kind == ErrorKind::Full).then_some(fault)
     }
 
-    fn unasked(&self, _: Value) -> Option<Fault> {
-        None
+    fn unasked(&self, reply: Value) -> Option<Fault> {
+        // It has no room for another client, and hangs up.
+        if let Value::ServerError(error) = reply { Some(fault::of(&error)) } else { None }
     }
 
     fn closed(why: &'static str) -> Fault {
-        Fault::spent(why)
+        Fault::spent(why).coded(HUNG_UP)
     }
 
     fn broken(error: &io::Error) -> Fault {
-        breach(error)
+        use io::ErrorKind as E;
+        let fault = breach(error);
+        let is_closed = matches!(error.kind(), E::ConnectionReset | E::BrokenPipe | E::UnexpectedEof);
+        if is_closed && fault.is_transient() { fault.coded(HUNG_UP) } else { fault }
     }
 }

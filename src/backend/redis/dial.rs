@@ -21,7 +21,8 @@ use crate::net::link::{Dial, Stage};
 const MANNER: Manner = Manner {
     service: "Redis",
     encryption: "does it want rediss://?",
-    hello: b"PING\r\n",
+    // Proxies do not read lines of words.
+    hello: b"*1\r\n$4\r\nPING\r\n",
     is_own: |answer| matches!(answer, [b'+' | b'-', ..]),
 };
 
@@ -199,7 +200,9 @@ async fn ask(connection: &Connection, steps: &[Call]) -> FaultResult<Vec<Value>>
     for step in steps {
         step.pack(true, &mut bytes);
     }
-    let replies = connection.exchange(bytes, steps.len()).await?;
+    let verb = steps.first().map_or("", Call::verb);
+    let replies = connection.exchange(bytes, steps.len()).await;
+    let replies = replies.map_err(|fault| fault::unanswered(fault, verb).at(&connection.peer()))?;
     for (step, reply) in steps.iter().zip(&replies) {
         if let Value::ServerError(error) = reply
             && !matches!(step, Call::Command(words) if words == &["ROLE"])

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::client::{Client, To};
+use super::client::{Client, OPTIN, To};
 use super::config::Topology;
 use super::connection::Connection;
 use super::dial::text;
@@ -31,7 +31,7 @@ struct Facts {
     /// Why not every node of a cluster can be asked.
     incomplete: Option<String>,
     /// Which commands it does not have, or not for this user.
-    missing: Option<Vec<&'static str>>,
+    missing: Option<Vec<String>>,
     /// How many keys the database has, if most of those looked at are not dlock's.
     shared_with: Option<u64>,
 }
@@ -39,27 +39,43 @@ struct Facts {
 /// So many keys that are not dlock's are no accident.
 const MANY: usize = 100;
 
-/// What scripts, `list` and `status` need, as it is sent for a key that is not there; what they make, the last one removes.
-const NEEDED: &[(&str, &str)] = &[
-    ("EVAL", "return,0"),
-    ("TIME", ""),
-    ("SCAN", "0,COUNT,1"),
-    ("GET", "KEY"),
-    ("SET", "KEY,-,XX"),
-    ("DUMP", "KEY"),
-    ("EXISTS", "KEY"),
-    ("PTTL", "KEY"),
-    ("PEXPIRE", "KEY,1"),
-    ("HGET", "KEY,-"),
-    ("HMGET", "KEY,-"),
-    ("ZADD", "KEY,XX,1,-"),
-    ("ZRANGE", "KEY,0,0"),
-    ("ZRANK", "KEY,-"),
-    ("ZREM", "KEY,-"),
-    ("HSET", "KEY,-,-"),
-    ("HSETNX", "KEY,-,-"),
-    ("DEL", "KEY"),
+/// What scripts need, each with words for a key that is not there; what they make, the last one removes.
+const NEEDED: [&str; 16] = [
+    "TIME",
+    "GET,KEY",
+    "SET,KEY,-,XX",
+    "DUMP,KEY",
+    "EXISTS,KEY",
+    "PTTL,KEY",
+    "PEXPIRE,KEY,1",
+    "HGET,KEY,-",
+    "HMGET,KEY,-",
+    "ZADD,KEY,XX,1,-",
+    "ZRANGE,KEY,0,0",
+    "ZRANK,KEY,-",
+    "ZREM,KEY,-",
+    "HSET,KEY,-,-",
+    "HSETNX,KEY,-,-",
+    "DEL,KEY",
 ];
+
+/// Tries each of them as scripts do, for which a proxy need not know it, and names those that are refused.
+const PROBE: &str = r#"
+if redis.replicate_commands then redis.replicate_commands() end
+local missing = {}
+for _, probe in ipairs(ARGV) do
+  local words = {}
+  for word in probe:gmatch("[^,]+") do
+    table.insert(words, word == "KEY" and KEYS[1] or word)
+  end
+  local reply = redis.pcall(unpack(words))
+  local refusal = type(reply) == "table" and reply.err or ""
+  if refusal:find("Unknown Redis command", 1, true) or refusal:find("can't run this command", 1, true) then
+    table.insert(missing, words[1])
+  end
+end
+return missing
+"#;
 
 const RISKS: &[Rule<Facts>] = &[
     Rule::always(
@@ -125,43 +141,32 @@ const RISKS: &[Rule<Facts>] = &[
 ];
 
 pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<Examination> {
-    let ask = |words: &'static [&'static str]| {
-        service.call(None, deadline, Patience::Once, move |_: &Connection| {
-            vec![Call::Command(words.iter().map(|word| (*word).to_owned()).collect())]
-        })
-    };
-    let answer = ask(&["INFO"]).await?;
+    let info = reply(service, None, deadline, Call::command(["INFO"])).await?;
     let begun = service.clock.now();
-    let ping = ask(&["PING"]).await?;
+    reply(service, None, deadline, Call::command(["PING"])).await?;
     let round_trip = service.clock.now().since(begun);
-    if let Some(Value::ServerError(error)) = ping.replies.first()
-        && !fault::is_missing(error, "")
-    {
-        return Err(fault::of(error));
-    }
-    let (info, is_secretive) = match answer.replies.first() {
-        Some(Value::ServerError(error)) if fault::is_missing(error, "") => (Properties::default(), true),
-        Some(Value::ServerError(error)) => return Err(fault::of(error)),
-        Some(reply) => (properties(reply), false),
-        None => return Err(fault::nonsense("no reply")),
-    };
     // A user without this right finds out here and not by slow hand-overs.
-    let listening = |_: &Connection| {
-        let tracking = Call::command(["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"]);
-        vec![Call::command(["HELLO", "3"]), tracking, Call::command(["CLIENT", "CACHING", "YES"])]
+    let listening = |connection: &Connection| {
+        let mut steps = service.listening(connection, OPTIN);
+        if !steps.is_empty() {
+            steps.push(Call::command(["CLIENT", "CACHING", "YES"]));
+        }
+        steps
     };
-    let listening = service.call(None, deadline, Patience::Once, listening).await?;
-    let [hello, tracking, caching] = [0, 1, 2].map(|n| listening.replies.get(n));
-    listening.connection.answered(hello, tracking);
+    let answer = service.call(None, deadline, Patience::Once, listening).await?;
+    let [hello, tracking, caching] = [0, 1, 2].map(|n| answer.replies.get(n));
+    answer.connection.answered(hello, tracking);
     let (config, peer) = (&service.config, answer.connection.peer());
     // Where the master or the nodes of a cluster are, sentinels and other nodes tell.
     let is_open = config.password.is_some()
         && config.tls.is_none()
         && !matches!(config.topology, Topology::Socket(_))
         && !stays_here_at(peer);
+    let is_secretive = info.is_none();
+    let info = info.as_ref().map(properties).unwrap_or_default();
     let facts = Facts {
         is_secretive,
-        notifies: listening.connection.tells() && caching == Some(&Value::Okay),
+        notifies: answer.connection.tells() && caching == Some(&Value::Okay),
         fails_over: matches!(config.topology, Topology::Sentinel { .. } | Topology::Cluster(_)),
         open_password: config.open_password().or_else(|| is_open.then(|| peer.to_owned())),
         missing: missing(service, deadline).await.ok(),
@@ -179,23 +184,43 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
     })
 }
 
-/// Which of the commands in [`NEEDED`] are missing.
-async fn missing(service: &Client, deadline: Moment) -> FaultResult<Vec<&'static str>> {
+/// Which commands are missing.
+async fn missing(service: &Client, deadline: Moment) -> FaultResult<Vec<String>> {
     let naming = Naming { prefix: service.config.prefix.clone(), group: "" };
     let keys =
         naming.of(&format!("dlock-doctor-{}", std::process::id()).parse().map_err(fault::nonsense)?)?;
     let key = keys.counters();
-    let call = |(command, rest): &(&str, &str)| {
-        let rest = rest.split(',').filter(|word| !word.is_empty());
-        let rest = rest.map(|word| if word == "KEY" { key.clone() } else { word.to_owned() });
-        Call::Command(std::iter::once((*command).to_owned()).chain(rest).collect())
+    let probe = ["EVAL", PROBE, "1", &key].into_iter().chain(NEEDED).map(str::to_owned).collect();
+    let mut missing = match reply(service, Some(keys.slot), deadline, Call::Command(probe)).await? {
+        None => vec!["EVAL".to_owned()],
+        Some(Value::Array(missing)) => missing.iter().filter_map(text).collect(),
+        Some(_) => return Err(fault::nonsense("no list of commands")),
     };
-    let steps = |_: &Connection| NEEDED.iter().map(call).collect();
-    let replies = service.call(Some(keys.slot), deadline, Patience::Once, steps).await?.replies;
-    let is_missing =
-        |reply: &Value| matches!(reply, Value::ServerError(error) if fault::is_missing(error, ""));
-    let pairs = NEEDED.iter().zip(&replies).filter(|(_, reply)| is_missing(reply));
-    Ok(pairs.map(|((command, _), _)| *command).collect())
+    let scan = Call::command(["SCAN", "0", "COUNT", "1"]);
+    if reply(service, None, deadline, scan).await?.is_none() {
+        missing.push("SCAN".to_owned());
+    }
+    Ok(missing)
+}
+
+/// The reply to `step`; `None` if the server, or a proxy before it, has no such command, or not for this user. It goes out
+/// alone: a proxy may hang up on what it does not know.
+async fn reply(
+    service: &Client,
+    slot: Option<u16>,
+    deadline: Moment,
+    step: Call,
+) -> FaultResult<Option<Value>> {
+    let steps = move |_: &Connection| vec![step.clone()];
+    match service.call(slot, deadline, Patience::Once, steps).await {
+        Err(fault) if fault.code == fault::HUNG_UP && service.has_connected() => Ok(None),
+        Err(fault) => Err(fault),
+        Ok(mut answer) => match answer.replies.pop() {
+            Some(Value::ServerError(error)) if fault::is_missing(&error, "") => Ok(None),
+            Some(Value::ServerError(error)) => Err(fault::of(&error)),
+            reply => Ok(reply),
+        },
+    }
 }
 
 /// How many keys the database has, if many of the first ones are of other programs.

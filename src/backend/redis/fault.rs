@@ -11,6 +11,9 @@ use crate::net::fault::{Fault, Retry};
 /// The backend's name.
 pub(super) const NAME: &str = "redis";
 
+/// The number of a failure where the connection ended before the answer came.
+pub(super) const HUNG_UP: i32 = 1;
+
 /// A reply that is not what was asked for.
 pub(super) fn nonsense(what: impl fmt::Display) -> Fault {
     let fault = Fault::nonsense(what);
@@ -26,8 +29,19 @@ pub(super) fn is_unknown(error: &ServerError) -> bool {
 /// Whether the server has no `command`, in lower case, or not for this user. With an empty one: of whatever command.
 pub(super) fn is_missing(error: &ServerError, command: &str) -> bool {
     let details = error.details().unwrap_or_default().to_lowercase();
-    let is_refused = error.code() == "NOPERM" || details.starts_with("unknown command");
-    is_refused && details.split(['\'', '`']).nth(1).is_some_and(|name| name.starts_with(command))
+    // The latter is how Envoy says it.
+    let is_unknown = details.starts_with("unknown command") || error.code() == "unsupported";
+    (error.code() == "NOPERM" || is_unknown)
+        && details.split(['\'', '`']).nth(1).is_some_and(|name| name.starts_with(command))
+}
+
+/// What it means that the connection ended before `command` was answered, as `fault` says: proxies hang up on what they do not know.
+pub(super) fn unanswered(fault: Fault, command: &str) -> Fault {
+    if fault.code != HUNG_UP {
+        return fault;
+    }
+    let reason = Reason::from(format!("the connection was closed instead of an answer to {command}"));
+    Fault { reason: reason.asking("does a proxy before the server not know that command?"), ..fault }
 }
 
 /// What is missing of a server that says `details` of an unknown command.
@@ -67,6 +81,7 @@ pub(super) fn of(error: &ServerError) -> Fault {
         {
             lacking(details)
         }
+        "unsupported" if details.starts_with("command") => lacking(details),
         "ERR" if details.contains("user executing the script") => Fault::new(
             ErrorKind::Denied,
             cause::no_right(details, "\"dlock doctor\" names the commands that this user lacks"),
@@ -76,7 +91,8 @@ pub(super) fn of(error: &ServerError) -> Fault {
             cause::no_database(details, ", or raise databases in its configuration"),
         ),
         "ERR" if details.contains("max number of clients") => {
-            Fault::new(ErrorKind::Full, cause::full("connection", details, "raise maxclients or wait"))
+            let reason = cause::full("connection", details, "raise maxclients or wait");
+            Fault::new(ErrorKind::Full, reason).helped_by(Retry::OtherConnection)
         }
         "OOM" => Fault::unavailable(cause::full("memory", "maxmemory", "raise the limit or wait")),
         "LOADING" => Fault::unavailable("it is still loading its data; it can be used when that is done"),
@@ -133,6 +149,7 @@ mod tests {
         for (line, part) in [
             ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "runs no scripts"),
             ("ERR unknown command `SCAN`, with args beginning with: `0`", "no command SCAN"),
+            ("unsupported command 'scan'", "no command SCAN"),
             ("ERR Unknown Redis command called from script script: 936f54, on @user_script:21.", "renamed"),
             ("MISCONF Errors writing to the AOF file script: 936f54, on @user_script:21.", "MISCONF"),
         ] {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::client::Client;
 use super::connection::{Connection, any_notified};
 use super::queues::Queues;
-use super::script::Call;
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
@@ -37,13 +36,9 @@ pub(super) async fn tracking(
     slot: Option<u16>,
     deadline: Moment,
 ) -> FaultResult<(Arc<Connection>, u64)> {
-    let connection = service.connection(slot).await?;
-    if connection.can_notify.get().is_none() {
-        let steps =
-            |_: &Connection| vec![Call::command(["HELLO", "3"]), Call::command(["CLIENT", "TRACKING", "ON"])];
-        let answer = service.call(slot, deadline, Patience::Once, steps).await?;
-        answer.connection.answered(answer.replies.first(), answer.replies.get(1));
-    }
+    let steps = |connection: &Connection| service.listening(connection, ["CLIENT", "TRACKING", "ON"]);
+    let answer = service.call(slot, deadline, Patience::Once, steps).await?;
+    answer.connection.answered(answer.replies.first(), answer.replies.get(1));
     // A cluster may have sent the question elsewhere meanwhile: what counts is who answers now.
     let connection = service.connection(slot).await?;
     let notified = connection.notified_count();

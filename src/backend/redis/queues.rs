@@ -29,6 +29,10 @@ pub(super) const QUEUES_AT_ONCE: usize = 64;
 /// How several names come to lie in one slot.
 const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
 
+/// How several names come to lie on one server behind a proxy.
+const ONE_SERVER: &str =
+    "take one name at a time, or use --prefix, give them the same {tag} and let the proxy go by it";
+
 /// How many numbers are tried behind a name to have it lie in certain slots; of all slots one name in 16384 lies in each.
 const MOST_NUMBERS: u32 = 300_000;
 
@@ -121,7 +125,21 @@ impl Queues {
         let steps = |_: &Connection| vec![step.clone()];
         let answer = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
         let rows = entered_rows(answer.replies.first().unwrap_or(&Value::Nil), &names, request)?;
+        self.refuse_spread(request, deadline).await?;
         Ok(RedisClaim::new(&self.service, names, request, rows, answer.sent))
+    }
+
+    /// Errors: the claim of `request`, which has entered, is not found by its other names. A proxy went by the first one, and has another
+    /// server for these.
+    async fn refuse_spread(&self, request: &Request, deadline: Moment) -> FaultResult<()> {
+        for name in request.names.iter().skip(1) {
+            if self.record(name, request.id, Patience::Once, deadline).await?.is_none() {
+                self.withdraw(request, deadline).await?;
+                let reason = Reason::from("a proxy keeps these locks on different servers");
+                return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));
+            }
+        }
+        Ok(())
     }
 
     /// As [`crate::backend::Backend::withdraw`].

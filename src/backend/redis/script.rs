@@ -50,6 +50,14 @@ impl Call {
         Self::Command(words.map(str::to_owned).to_vec())
     }
 
+    /// The command as it is sent.
+    pub(super) fn verb(&self) -> &str {
+        match self {
+            Self::Command(words) => words.first().map_or("", String::as_str),
+            Self::Script { .. } => "EVAL",
+        }
+    }
+
     /// Whether it ends claims, so that others may stand otherwise after it.
     pub(super) fn frees(&self) -> bool {
         let Self::Script { arguments, .. } = self else { return false };
