@@ -32,9 +32,13 @@ pub struct ProcessTable {
     directory: Directory,
     /// What the last look found, by pid, and room for more.
     found: Vec<Process>,
+    /// Positions in `found`, by the pids of the parents.
+    by_parent: Vec<u32>,
+    /// Which of `found` are members.
+    is_member: Vec<bool>,
     /// Positions in `found` of the members, parents before their children.
     members: Vec<u32>,
-    /// The members that the look before found.
+    /// The members that the look before found, by pid.
     before: Vec<Process>,
     /// Those that the last look could not tell from members.
     suspects: Pids,
@@ -51,33 +55,36 @@ impl ProcessTable {
             Ok(proc) => proc,
             Err(hidden) => return Ok(Err(hidden)),
         };
-        let (found, members, before) = (room_for()?, room_for()?, room_for()?);
-        Ok(Ok(Self::empty(Directory::new(proc)?, found, members, before)))
+        Ok(Ok(Self {
+            directory: Directory::new(proc)?,
+            found: room_for()?,
+            by_parent: room_for()?,
+            is_member: room_for()?,
+            members: room_for()?,
+            before: room_for()?,
+            suspects: Pids::default(),
+            denied: false,
+        }))
     }
 
     /// That of a process just forked, made of its copy of its parent's: a directory that two share has one position for both,
     /// and the room was copied.
     ///
     /// Errors: as for [`ProcessTable::open`].
-    pub fn again(self) -> io::Result<Result<Self, Hidden>> {
-        let Self { directory, mut found, mut members, mut before, .. } = self;
-        let proc = match proved(|| openat(&directory.proc, c".", directory_flags(), Mode::empty()))? {
+    pub fn again(mut self) -> io::Result<Result<Self, Hidden>> {
+        let proc = match proved(|| openat(&self.directory.proc, c".", directory_flags(), Mode::empty()))? {
             Ok(proc) => proc,
             Err(hidden) => return Ok(Err(hidden)),
         };
-        found.clear();
-        members.clear();
-        before.clear();
-        Ok(Ok(Self::empty(Directory::new(proc)?, found, members, before)))
-    }
-
-    fn empty(directory: Directory, found: Vec<Process>, members: Vec<u32>, before: Vec<Process>) -> Self {
-        Self { directory, found, members, before, suspects: Pids::default(), denied: false }
+        self.found.clear();
+        self.members.clear();
+        self.before.clear();
+        Ok(Ok(Self { directory: Directory::new(proc)?, suspects: Pids::default(), denied: false, ..self }))
     }
 
     /// Whether the last look found somebody whom the look before it had not.
     pub fn has_found_more(&self) -> bool {
-        self.members().any(|member| !self.before.iter().any(|before| before.is(&member)))
+        self.members().any(|member| !is_among(&self.before, member))
     }
 
     /// Whom the last look found is nobody that the next one need know.
@@ -152,7 +159,7 @@ impl ProcessTable {
         let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
         let suspects = Cell::new(Pids::default());
         let complete = self.find(except, |directory, process, before| {
-            if root == Some(process.pid) || before.iter().any(|member| process.is(member)) {
+            if root == Some(process.pid) || is_among(before, process) {
                 return Ok(true);
             }
             if process.born < since? {
@@ -185,7 +192,7 @@ impl ProcessTable {
     /// Looks for those whom the last look found and their living descendants, but for `except` and theirs. Whether all was
     /// seen.
     pub fn find_again(&mut self, except: &[i32]) -> bool {
-        self.find(except, |_, process, before| Ok(before.iter().any(|member| process.is(member))))
+        self.find(except, |_, process, before| Ok(is_among(before, process)))
     }
 
     /// Looks for those that `is_first` picks, given whom the last look found, and all living descendants of those, but for
@@ -198,31 +205,39 @@ impl ProcessTable {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
         before.extend(self.members().take(before.capacity()));
+        before.sort_unstable_by_key(|p| p.pid);
         self.found.clear();
         self.members.clear();
         let read = self.read_all();
         self.found.sort_unstable_by_key(|p| p.pid);
+        self.is_member.clear();
+        self.is_member.resize(self.found.len(), false);
+        self.by_parent.clear();
+        self.by_parent.extend((0..).zip(&self.found).map(|(at, _)| at));
+        let found = &self.found;
+        self.by_parent.sort_unstable_by_key(|at| found[index(*at)].parent);
         // A table that does not show this process shows nothing.
-        let mut complete = read && self.position(own_pid()).is_some();
-        for (at, process) in (0..).zip(&self.found) {
-            match is_first(&self.directory, *process, &before) {
-                Ok(true) if !except.contains(&process.pid) => self.members.push(at),
-                Ok(_) => {}
+        let own = own_pid();
+        let mut complete = read && found.binary_search_by_key(&own, |p| p.pid).is_ok();
+        for at in 0..self.found.len() {
+            match is_first(&self.directory, self.found[at], &before) {
+                Ok(true) => self.add(at, except),
+                Ok(false) => {}
                 Err(_) => complete = false,
             }
         }
-        // Generation by generation: whose parent is in the last one. There is room: members are among the found, and
+        // The members become more meanwhile: the children of each come behind it. There is room: members are among the found, and
         // each is there once.
-        let mut last = 0..self.members.len();
-        while !last.is_empty() {
-            for (at, process) in (0..).zip(&self.found) {
-                let Some(parent) = self.position(process.parent) else { continue };
-                let is_next = self.members[last.clone()].contains(&parent);
-                if is_next && !except.contains(&process.pid) && !self.members.contains(&at) {
-                    self.members.push(at);
-                }
+        let mut next = 0;
+        while let Some(at) = self.members.get(next) {
+            let pid = self.found[index(*at)].pid;
+            let parent_of = |at: &u32| self.found[index(*at)].parent;
+            let first = self.by_parent.partition_point(|at| parent_of(at) < pid);
+            let end = self.by_parent.partition_point(|at| parent_of(at) <= pid);
+            for child in first..end {
+                self.add(index(self.by_parent[child]), except);
             }
-            last = last.end..self.members.len();
+            next += 1;
         }
         if !complete {
             self.keep(&before, except);
@@ -231,10 +246,12 @@ impl ProcessTable {
         complete
     }
 
-    /// Where `pid` is among the found.
-    fn position(&self, pid: i32) -> Option<u32> {
-        let at = self.found.binary_search_by_key(&pid, |p| p.pid).ok()?;
-        u32::try_from(at).ok()
+    /// Makes the process at that position a member, unless it is one or among `except`.
+    fn add(&mut self, at: usize, except: &[i32]) {
+        if !self.is_member[at] && !except.contains(&self.found[at].pid) {
+            self.is_member[at] = true;
+            self.members.extend(u32::try_from(at));
+        }
     }
 
     /// Those of `before` that are not members now stay that, unless their number is another process's.
@@ -243,7 +260,7 @@ impl ProcessTable {
         for member in before.iter().filter(|member| !except.contains(&member.pid)) {
             let at = self.found[..seen].binary_search_by_key(&member.pid, |p| p.pid);
             let is_other = at.is_ok_and(|at| !self.found[at].is(member));
-            let is_member = self.members().any(|known| known.is(member));
+            let is_member = at.is_ok_and(|at| self.is_member[at]);
             if !is_other && !is_member && self.found.len() < self.found.capacity() {
                 self.members.extend(u32::try_from(self.found.len()));
                 self.found.push(*member);
@@ -253,7 +270,7 @@ impl ProcessTable {
 
     /// The members that the last look found, parents before their children.
     pub fn members(&self) -> impl DoubleEndedIterator<Item = Process> {
-        self.members.iter().filter_map(|at| self.found.get(usize::try_from(*at).ok()?)).copied()
+        self.members.iter().filter_map(|at| self.found.get(index(*at))).copied()
     }
 
     /// Reads every living process; whether all could be read that this one may look at.
@@ -281,6 +298,16 @@ impl ProcessTable {
     }
 }
 
+/// A position in the table, which has fewer than 2^32.
+const fn index(at: u32) -> usize {
+    at as usize
+}
+
+/// Whether `process` is one of `sorted`, which are in the order of their pids.
+fn is_among(sorted: &[Process], process: Process) -> bool {
+    sorted.binary_search_by_key(&process.pid, |p| p.pid).is_ok_and(|at| sorted[at].is(&process))
+}
+
 /// Whether `process`, which this process may not ask, may be an orphan of the adopted one: it is in the same session, and its
 /// parent is the process that such orphans come to.
 fn may_be_orphan(process: Process, descent: &Descent) -> bool {
@@ -304,120 +331,5 @@ fn directory_flags() -> OFlags {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    /// A child that is killed when it is dropped.
-    struct Child(std::process::Child);
-
-    impl Child {
-        fn start(command: &mut Command) -> Self {
-            Self(command.spawn().expect("a command"))
-        }
-
-        fn pid(&self) -> i32 {
-            i32::try_from(self.0.id()).expect("a pid")
-        }
-    }
-
-    impl Drop for Child {
-        fn drop(&mut self) {
-            self.0.kill().expect("a child");
-            self.0.wait().expect("a status");
-        }
-    }
-
-    fn table() -> ProcessTable {
-        ProcessTable::open().expect("descriptors").expect("a /proc of this namespace")
-    }
-
-    #[test]
-    fn this_process_is_found_in_its_own_table() {
-        let me = table().look(own_pid()).expect("a readable table").expect("this process");
-        assert_eq!(me.pid, own_pid());
-        assert!(!me.is_stopped() && !me.has_ended());
-        assert_eq!(table().look(i32::MAX), Ok(None));
-    }
-
-    #[test]
-    fn children_and_theirs_are_members_unless_they_are_outside() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "sleep 100 & echo $!; wait"]).stdout(std::process::Stdio::piped());
-        let mut child = Child::start(&mut shell);
-        let mut line = String::new();
-        let out = child.0.stdout.take().expect("a pipe");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a pid");
-        let (parent, grandchild) = (child.pid(), line.trim().parse().expect("a pid"));
-        let mut table = table();
-        assert!(table.find_members(&[]));
-        let pids: Vec<i32> = table.members().map(|p| p.pid).collect();
-        let at = |pid| pids.iter().position(|p| *p == pid).expect("a member");
-        assert!(at(parent) < at(grandchild));
-        table.find_members(&[parent]);
-        assert!(table.members().all(|p| p.pid != parent && p.pid != grandchild));
-        let member = table.look(grandchild).expect("readable").expect("alive");
-        let killed = table.with_handle(member, |handle| {
-            rustix::process::pidfd_send_signal(handle.expect("a handle"), rustix::process::Signal::KILL)
-        });
-        assert_eq!(killed, Ok(Some(Ok(()))));
-    }
-
-    #[test]
-    fn whom_an_incomplete_look_does_not_see_stays_a_member() {
-        let child = Child::start(Command::new("sleep").arg("100"));
-        let pid = child.pid();
-        let mut table = table();
-        let found = |table: &ProcessTable| table.members().filter(|p| p.pid == pid).count();
-        assert!(table.find_members(&[]));
-        for _ in 0..2 {
-            assert!(!table.find(&[], |_, _, _| Err(Errno::IO)));
-            assert_eq!(found(&table), 1);
-        }
-        assert!(!table.find(&[pid], |_, _, _| Err(Errno::IO)));
-        assert_eq!(found(&table), 0);
-    }
-
-    const fn descent(claim: &[u8; 32]) -> Descent {
-        Descent { claim: *claim, session: None, reaper: None }
-    }
-
-    #[test]
-    fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
-        const DESCENT: &Descent = &descent(b"0123456789abcdef0123456789abcdef");
-        let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
-        let start = |claim: &str| Child::start(Command::new("sleep").arg("100").env("DLOCK_CLAIM", claim));
-        let (carrier, stranger) = (start(claim), start(&claim.replace('0', "1")));
-        let (carrier_pid, stranger_pid) = (carrier.pid(), stranger.pid());
-        let mut table = table();
-        let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
-        // Other tests have processes that come and go, so a look may be incomplete.
-        while !table.find_adopted(None, DESCENT, &[]) {}
-        assert_eq!(found(&table), [carrier_pid]);
-        while !table.find_adopted(Some(stranger_pid), DESCENT, &[carrier_pid]) {}
-        assert_eq!(found(&table), [stranger_pid]);
-        assert!(table.has_found_more());
-        assert!(table.find_descendants(Some(stranger_pid), &[]));
-        assert_eq!(found(&table), [stranger_pid]);
-        assert!(!table.has_found_more());
-        assert!(table.find_descendants(None, &[]));
-        assert_eq!(found(&table), [0; 0]);
-    }
-
-    #[test]
-    fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
-        const DESCENT: &Descent = &descent(b"0e0e0e0e0e0e0e0eabababababababab");
-        let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
-        let mut table = table();
-        for _ in 0..5 {
-            // The kernel takes its time with so many words, and tells the parent before; and it does that twice.
-            let mut command = Command::new("sh");
-            command.args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"]).args(vec![""; 200_000]);
-            let carrier = Child::start(command.env("DLOCK_CLAIM", claim));
-            let overlooked = (0..40).find(|_| {
-                table.find_adopted(None, DESCENT, &[]) && table.members().all(|p| p.pid != carrier.pid())
-            });
-            assert_eq!(overlooked, None);
-        }
-    }
-}
+#[path = "process_table_tests.rs"]
+mod tests;

@@ -35,6 +35,10 @@ pub(crate) fn left_for(
         return TTL_OF_OTHERS + service.adds_to_ttl();
     }
     let is_late = strike.is_some_and(|strike| matches!(strike.fault, Fault::Late | Fault::Ghost));
+    // Without a queue, how many slots there are stands beside the slots, and ends with the longest of them that was seen.
+    if is_late && shape.company == Company::QueueForSlot && !service.kind.has_queue() {
+        return TTL_OF_OTHERS + service.adds_to_ttl();
+    }
     let has_left = claim.is_some_and(has_left) && !is_late;
     if is_outage(service, shape, strike) || !has_left { TTL + service.adds_to_ttl() } else { SOON }
 }

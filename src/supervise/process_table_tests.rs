@@ -1,0 +1,117 @@
+//! Looks at real processes.
+
+use super::*;
+use std::process::Command;
+
+/// A child that is killed when it is dropped.
+struct Child(std::process::Child);
+
+impl Child {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("a command"))
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).expect("a pid")
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.0.kill().expect("a child");
+        self.0.wait().expect("a status");
+    }
+}
+
+fn table() -> ProcessTable {
+    ProcessTable::open().expect("descriptors").expect("a /proc of this namespace")
+}
+
+#[test]
+fn this_process_is_found_in_its_own_table() {
+    let me = table().look(own_pid()).expect("a readable table").expect("this process");
+    assert_eq!(me.pid, own_pid());
+    assert!(!me.is_stopped() && !me.has_ended());
+    assert_eq!(table().look(i32::MAX), Ok(None));
+}
+
+#[test]
+fn children_and_theirs_are_members_unless_they_are_outside() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "sleep 100 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+    let mut child = Child::start(&mut shell);
+    let mut line = String::new();
+    let out = child.0.stdout.take().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a pid");
+    let (parent, grandchild) = (child.pid(), line.trim().parse().expect("a pid"));
+    let mut table = table();
+    assert!(table.find_members(&[]));
+    let pids: Vec<i32> = table.members().map(|p| p.pid).collect();
+    let at = |pid| pids.iter().position(|p| *p == pid).expect("a member");
+    assert!(at(parent) < at(grandchild));
+    table.find_members(&[parent]);
+    assert!(table.members().all(|p| p.pid != parent && p.pid != grandchild));
+    let member = table.look(grandchild).expect("readable").expect("alive");
+    let killed = table.with_handle(member, |handle| {
+        rustix::process::pidfd_send_signal(handle.expect("a handle"), rustix::process::Signal::KILL)
+    });
+    assert_eq!(killed, Ok(Some(Ok(()))));
+}
+
+#[test]
+fn whom_an_incomplete_look_does_not_see_stays_a_member() {
+    let child = Child::start(Command::new("sleep").arg("100"));
+    let pid = child.pid();
+    let mut table = table();
+    let found = |table: &ProcessTable| table.members().filter(|p| p.pid == pid).count();
+    assert!(table.find_members(&[]));
+    for _ in 0..2 {
+        assert!(!table.find(&[], |_, _, _| Err(Errno::IO)));
+        assert_eq!(found(&table), 1);
+    }
+    assert!(!table.find(&[pid], |_, _, _| Err(Errno::IO)));
+    assert_eq!(found(&table), 0);
+}
+
+const fn descent(claim: &[u8; 32]) -> Descent {
+    Descent { claim: *claim, session: None, reaper: None }
+}
+
+#[test]
+fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
+    const DESCENT: &Descent = &descent(b"0123456789abcdef0123456789abcdef");
+    let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
+    let start = |claim: &str| Child::start(Command::new("sleep").arg("100").env("DLOCK_CLAIM", claim));
+    let (carrier, stranger) = (start(claim), start(&claim.replace('0', "1")));
+    let (carrier_pid, stranger_pid) = (carrier.pid(), stranger.pid());
+    let mut table = table();
+    let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
+    // Other tests have processes that come and go, so a look may be incomplete.
+    while !table.find_adopted(None, DESCENT, &[]) {}
+    assert_eq!(found(&table), [carrier_pid]);
+    while !table.find_adopted(Some(stranger_pid), DESCENT, &[carrier_pid]) {}
+    assert_eq!(found(&table), [stranger_pid]);
+    assert!(table.has_found_more());
+    assert!(table.find_descendants(Some(stranger_pid), &[]));
+    assert_eq!(found(&table), [stranger_pid]);
+    assert!(!table.has_found_more());
+    assert!(table.find_descendants(None, &[]));
+    assert_eq!(found(&table), [0; 0]);
+}
+
+#[test]
+fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
+    const DESCENT: &Descent = &descent(b"0e0e0e0e0e0e0e0eabababababababab");
+    let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
+    let mut table = table();
+    for _ in 0..5 {
+        // The kernel takes its time with so many words, and tells the parent before; and it does that twice.
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"]).args(vec![""; 200_000]);
+        let carrier = Child::start(command.env("DLOCK_CLAIM", claim));
+        let overlooked = (0..40).find(|_| {
+            table.find_adopted(None, DESCENT, &[]) && table.members().all(|p| p.pid != carrier.pid())
+        });
+        assert_eq!(overlooked, None);
+    }
+}
