@@ -210,7 +210,7 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The services that `text` names: as a module, or by a literal that is a name given to `--backend`. `code` is the same
-/// without comments and literals. A file of `backend/` can name modules without `backend::` before them.
+/// without comments and literals. A file of `backend/` can name modules without `backend::` before them, and says of which feature each is.
 fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend");
     let folders = fs::read_dir(folder).expect("readable").flatten().filter(|entry| entry.path().is_dir());
@@ -222,8 +222,10 @@ fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
         })
     };
     let modules = modules.filter(|module| !CONTRACT.contains(&module.as_str()) && is_named(module));
+    let is_feature = |line: &&str| beside_them && line.starts_with("#[cfg(feature = ");
+    let said: String = text.lines().filter(|line| !is_feature(line)).collect();
     let names = SERVICES.iter().map(|service| service.name);
-    let names = names.filter(|name| text.contains(&format!("\"{name}\""))).map(str::to_owned);
+    let names = names.filter(|name| said.contains(&format!("\"{name}\""))).map(str::to_owned);
     modules.chain(names).map(|service| format!("names the service {service} outside its folder")).collect()
 }
 

@@ -3,20 +3,55 @@
 use std::fmt;
 use std::path::Path;
 
+#[cfg(feature = "etcd")]
+use super::etcd;
+#[cfg(feature = "memcached")]
+use super::memcached;
+#[cfg(feature = "redis")]
+use super::redis;
 use super::service::{Address, LOGIN, Service, ServiceOption};
-use super::{Options, etcd, file, memcached, redis, sql, zookeeper};
+#[cfg(feature = "_sql")]
+use super::sql;
+#[cfg(feature = "zk")]
+use super::zookeeper;
+use super::{Options, file};
 use crate::net::address::{after, is_directory, without_login};
 use crate::net::passwords::{has_password, may_be_quoted, without_passwords};
 
-/// The services, in the order of the help.
-pub static SERVICES: [&Service; 7] = [
+/// The services of this build, in the order of the help.
+pub static SERVICES: &[&Service] = &[
     &file::SERVICE,
+    #[cfg(feature = "etcd")]
     &etcd::SERVICE,
+    #[cfg(feature = "redis")]
     &redis::SERVICE,
+    #[cfg(feature = "zk")]
     &zookeeper::SERVICE,
+    #[cfg(feature = "mysql")]
     &sql::MYSQL,
+    #[cfg(feature = "postgres")]
     &sql::POSTGRES,
+    #[cfg(feature = "memcached")]
     &memcached::SERVICE,
+];
+
+/// A service that is a feature of the same name, which a build may leave out.
+struct Optional {
+    name: &'static str,
+    schemes: &'static [&'static str],
+}
+
+/// What people may ask for though it was left out.
+const OPTIONAL: [Optional; 6] = [
+    Optional { name: "etcd", schemes: &["http://", "https://", "etcd://"] },
+    Optional {
+        name: "redis",
+        schemes: &["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"],
+    },
+    Optional { name: "zk", schemes: &["zk://"] },
+    Optional { name: "mysql", schemes: &["mysql://", "mariadb://"] },
+    Optional { name: "postgres", schemes: &["postgres://", "postgresql://"] },
+    Optional { name: "memcached", schemes: &["memcached://", "memcacheds://"] },
 ];
 
 /// What other programs call the schemes of services, where that is not like the name.
@@ -104,7 +139,7 @@ pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static ServiceOp
 
 /// The names of all services, with `word` before the last one: `file, etcd or redis`.
 pub fn names(word: &str) -> String {
-    let names = SERVICES.map(|service| service.name);
+    let names: Vec<&str> = SERVICES.iter().map(|service| service.name).collect();
     let (last, others) = names.split_last().unwrap_or((&"", &[]));
     format!("{} {word} {last}", others.join(", "))
 }
@@ -162,6 +197,11 @@ fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, LocatorE
     // A path may contain anything.
     let addresses = endpoints.iter().filter(|endpoint| !endpoint.starts_with(['/', '.']));
     for address in addresses.flat_map(|endpoint| endpoint.split(',')).map(str::trim) {
+        refuse_left_out(
+            SERVICES,
+            |optional| optional.schemes.iter().any(|scheme| after(address, scheme).is_some()),
+            &["endpoint"],
+        )?;
         refuse_unknown_scheme(address)?;
         let Some(service) = by_scheme(address) else { continue };
         if let Some(other) = said.filter(|said| said.name != service.name) {
@@ -195,7 +235,24 @@ fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
     }
 }
 
+/// An error if `services`, those of this build, lack the one of which `is_meant` says that it is meant.
+fn refuse_left_out(
+    services: &[&Service],
+    is_meant: impl Fn(&Optional) -> bool,
+    about: &'static [&'static str],
+) -> Result<(), LocatorError> {
+    let is_here = |optional: &Optional| services.iter().any(|service| service.name == optional.name);
+    match OPTIONAL.iter().find(|optional| is_meant(optional) && !is_here(optional)) {
+        None => Ok(()),
+        Some(Optional { name, .. }) => {
+            let reason = format!("this dlock was built without {name}: build it with the feature {name}");
+            Err(LocatorError::new(about, reason))
+        }
+    }
+}
+
 fn by_name(name: &str) -> Result<&'static Service, LocatorError> {
+    refuse_left_out(SERVICES, |optional| optional.name == name, &["backend"])?;
     let found = SERVICES.iter().find(|service| service.name == name);
     found.copied().ok_or_else(|| {
         let hint = match nearest(name, SERVICES.iter().map(|service| service.name)) {
@@ -265,6 +322,20 @@ mod tests {
             let error = said(None, &[endpoint]).expect_err("refused");
             assert!(error.contains(near), "{error}");
         }
+    }
+
+    #[test]
+    fn service_that_was_left_out_is_named() {
+        let refused = |services| refuse_left_out(services, |optional| optional.name == "etcd", &["backend"]);
+        let error = refused(&SERVICES[..1]).expect_err("left out").to_string();
+        assert_eq!(error, "this dlock was built without etcd: build it with the feature etcd");
+        assert!(refused(SERVICES).is_ok());
+    }
+
+    #[test]
+    fn what_may_be_left_out_is_called_as_its_folder_says() {
+        let optional = OPTIONAL.iter().map(|optional| (optional.name, optional.schemes));
+        assert!(SERVICES[1..].iter().map(|service| (service.name, service.schemes)).eq(optional));
     }
 
     #[test]

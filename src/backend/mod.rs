@@ -39,21 +39,26 @@ pub mod claim_state;
 pub mod context;
 pub mod deadlock;
 pub mod document;
+#[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod facts;
 pub mod file;
 pub mod foreign;
 pub mod locator;
+#[cfg(feature = "memcached")]
 pub mod memcached;
 pub mod mixing;
 pub mod observe;
 pub mod options;
 pub mod record;
+#[cfg(feature = "redis")]
 pub mod redis;
 pub mod service;
+#[cfg(feature = "_sql")]
 pub mod sql;
 pub(crate) mod success;
 pub mod trial;
+#[cfg(feature = "zk")]
 pub mod zookeeper;
 
 use std::fmt::Debug;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::dialect::Dialect;
+#[cfg(feature = "mysql")]
 use super::mysql::{Mysql, MysqlConfig};
+#[cfg(feature = "postgres")]
 use super::postgres::{PgConfig, Postgres};
 use crate::backend::Options;
 
@@ -11,18 +13,22 @@ use crate::backend::Options;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SqlConfig {
     /// A MySQL or MariaDB.
+    #[cfg(feature = "mysql")]
     Mysql(MysqlConfig),
     /// A PostgreSQL.
+    #[cfg(feature = "postgres")]
     Postgres(PgConfig),
 }
 
 impl SqlConfig {
     /// Reads the connection options for MySQL or MariaDB. An error is one line without secrets.
+    #[cfg(feature = "mysql")]
     pub fn mysql(options: &Options) -> Result<Self, String> {
         MysqlConfig::parse(options).map(Self::Mysql)
     }
 
     /// Reads the connection options for PostgreSQL. An error is one line without secrets.
+    #[cfg(feature = "postgres")]
     pub fn postgres(options: &Options) -> Result<Self, String> {
         PgConfig::parse(options).map(Self::Postgres)
     }
@@ -40,7 +46,9 @@ impl SqlConfig {
 
     pub(super) fn dialect(&self) -> Arc<dyn Dialect> {
         match self {
+            #[cfg(feature = "mysql")]
             Self::Mysql(config) => Arc::new(Mysql::new(config.clone())),
+            #[cfg(feature = "postgres")]
             Self::Postgres(config) => Arc::new(Postgres::new(config.clone())),
         }
     }

@@ -66,28 +66,6 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     async fn notified_after(&self, notified: u64, wait: Option<&Wait>);
 }
 
-/// What the server has told of.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Notified {
-    /// How often it has told.
-    pub(super) count: u64,
-    given: Option<(ClaimId, Granted)>,
-}
-
-impl Notified {
-    /// Counts one more; `given` is what it says that a claim was given.
-    pub(super) fn add(&mut self, given: Option<(ClaimId, Granted)>) {
-        self.count += 1;
-        self.given = given;
-    }
-
-    /// As [`Session::given`].
-    pub(super) fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
-        let (claim, granted) = self.given.filter(|_| self.count == notified + 1)?;
-        (claim == own).then_some(granted)
-    }
-}
-
 /// What a claim sleeps for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
@@ -289,24 +267,6 @@ pub(super) fn micros(length: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_given_is_news_only_if_nothing_else_is() {
-        let (own, other) = (ClaimId::from_bytes([1; 16]), ClaimId::from_bytes([2; 16]));
-        let granted = Granted { token: crate::lock::FencingToken::new(7).expect("not zero"), slot: None };
-        let mut notified = Notified::default();
-        assert_eq!(notified.given(own, 0), None);
-        notified.add(Some((own, granted)));
-        assert_eq!(
-            (notified.given(own, 0), notified.given(other, 0), notified.given(own, 1)),
-            (Some(granted), None, None)
-        );
-        // Somebody may have asked it to leave before or after.
-        notified.add(None);
-        assert_eq!((notified.given(own, 0), notified.given(own, 1)), (None, None));
-        notified.add(Some((own, granted)));
-        assert_eq!((notified.given(own, 1), notified.given(own, 2)), (None, Some(granted)));
-    }
 
     #[test]
     fn names_come_back() {

@@ -21,6 +21,7 @@ pub(super) struct Facts {
     /// Whether it can tell this client of changes.
     pub(super) notifies: bool,
     /// Why passwords were not looked up, if they were not.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no such file for MySQL"))]
     pub(super) ignored: Option<String>,
 }
 

@@ -17,9 +17,11 @@ mod facts;
 mod fault;
 mod inspect;
 mod login;
+#[cfg(feature = "mysql")]
 mod mysql;
 mod observe;
 mod position;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod renew;
 mod sessions;
@@ -41,11 +43,14 @@ use crate::net::rank::Rank;
 use crate::net::request::Patience;
 pub use config::SqlConfig;
 use dialect::Dialect;
+#[cfg(feature = "mysql")]
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
+#[cfg(feature = "postgres")]
 pub use postgres::{PgConfig, PgMode, PgPlace};
 use sessions::Sessions;
 
 /// A MySQL or MariaDB.
+#[cfg(feature = "mysql")]
 pub static MYSQL: descriptor::Service = descriptor::Service {
     name: mysql::NAME,
     schemes: &["mysql://", "mariadb://"],
@@ -56,6 +61,7 @@ pub static MYSQL: descriptor::Service = descriptor::Service {
 };
 
 /// A PostgreSQL.
+#[cfg(feature = "postgres")]
 pub static POSTGRES: descriptor::Service = descriptor::Service {
     name: postgres::NAME,
     schemes: &["postgres://", "postgresql://"],
@@ -68,7 +74,9 @@ pub static POSTGRES: descriptor::Service = descriptor::Service {
 impl Address for SqlConfig {
     fn service(&self) -> &'static descriptor::Service {
         match self {
+            #[cfg(feature = "mysql")]
             Self::Mysql(_) => &MYSQL,
+            #[cfg(feature = "postgres")]
             Self::Postgres(_) => &POSTGRES,
         }
     }

@@ -73,7 +73,7 @@ fn with_values(arg: Arg, said: &ArgMatches) -> Arg {
         "name" | "names" | "named" | "starting_with" => Box::new(move || locks(&said).unwrap_or_default()),
         "claim" => Box::new(move || claims(&said).unwrap_or_default()),
         "profile" => Box::new(move || profiles(&said).unwrap_or_default()),
-        "backend" => Box::new(|| plain(SERVICES.map(|service| service.name))),
+        "backend" => Box::new(|| plain(SERVICES.iter().map(|service| service.name))),
         "zk_layout" => Box::new(|| plain(["curator", "kazoo"])),
         _ => match arg.get_value_hint() {
             ValueHint::CommandWithArguments => Box::new(|| plain([COMMAND])),

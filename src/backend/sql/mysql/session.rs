@@ -15,9 +15,9 @@ use tokio::time::{Instant, timeout};
 
 use super::batch::{ask, say_goodbye};
 use super::dial::Dialer;
-use super::sleep::{End, end_of, sleep};
+use super::sleep::{End, Notified, end_of, sleep};
 use super::{fault, language};
-use crate::backend::sql::dialect::{Notified, Session, Sets, Wait};
+use crate::backend::sql::dialect::{Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 use crate::net::fault::{Fault, FaultResult};
 

@@ -8,7 +8,29 @@ use super::dial::Dialer;
 use super::language;
 use crate::backend::record::granted;
 use crate::backend::sql::dialect::{Row, Sets, Wait};
-use crate::lock::Granted;
+use crate::lock::{ClaimId, Granted};
+
+/// What the server has told of.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Notified {
+    /// How often it has told.
+    pub(super) count: u64,
+    given: Option<(ClaimId, Granted)>,
+}
+
+impl Notified {
+    /// Counts one more; `given` is what it says that a claim was given.
+    pub(super) fn add(&mut self, given: Option<(ClaimId, Granted)>) {
+        self.count += 1;
+        self.given = given;
+    }
+
+    /// As [`crate::backend::sql::dialect::Session::given`].
+    pub(super) fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
+        let (claim, granted) = self.given.filter(|_| self.count == notified + 1)?;
+        (claim == own).then_some(granted)
+    }
+}
 
 /// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,5 +86,28 @@ pub(super) fn end_of(sets: &Sets) -> End {
         Some("1") => granted(sets.get(1).and_then(first).as_deref(), None).map_or(End::Free, End::Given),
         Some("2") => End::Pooled,
         _ => End::Slept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_is_news_only_if_nothing_else_is() {
+        let (own, other) = (ClaimId::from_bytes([1; 16]), ClaimId::from_bytes([2; 16]));
+        let granted = Granted { token: crate::lock::FencingToken::new(7).expect("not zero"), slot: None };
+        let mut notified = Notified::default();
+        assert_eq!(notified.given(own, 0), None);
+        notified.add(Some((own, granted)));
+        assert_eq!(
+            (notified.given(own, 0), notified.given(other, 0), notified.given(own, 1)),
+            (Some(granted), None, None)
+        );
+        // Somebody may have asked it to leave before or after.
+        notified.add(None);
+        assert_eq!((notified.given(own, 0), notified.given(own, 1)), (None, None));
+        notified.add(Some((own, granted)));
+        assert_eq!((notified.given(own, 1), notified.given(own, 2)), (None, Some(granted)));
     }
 }
