@@ -119,6 +119,17 @@ fn a_server_without_a_free_connection_is_waited_for() {
 }
 
 #[test]
+fn looks_at_a_server_without_a_free_connection_name_the_limit() {
+    let server = redis::start_with(&["--maxclients", "4"]);
+    let env = env_on(&server);
+    let taken: Vec<_> = std::iter::from_fn(|| connection(&server)).collect();
+    assert!(!taken.is_empty());
+    for words in [&["status", "x"][..], &["break", "x", "--yes"]] {
+        env.finish(&mut env.verb(words[0], &words[1..])).failed(69, &["max number of clients", "maxclients"]);
+    }
+}
+
+#[test]
 fn a_lease_that_was_renewed_after_all_is_kept_for_a_nested_run_elsewhere() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);

@@ -33,7 +33,7 @@ const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_sec
 /// How many probes of a silent connection go unanswered before the kernel breaks it.
 const PROBES: u32 = 2;
 
-/// With these something answers that is not etcd, or not alone.
+/// What a proxy answers to a health check.
 const REFUSALS: [Code; 3] = [Code::Unimplemented, Code::PermissionDenied, Code::Unauthenticated];
 
 /// How many connections this process has made.
@@ -50,8 +50,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Whether it leads to etcd's grpc-proxy, as far as anybody may know; asked once. A server says that it is well to every client. The
-    /// proxy has no such service, and does not pass the question on.
+    /// Whether it leads to etcd's grpc-proxy, as far as can be told; asked once. A server answers a health check to every client. The
+    /// proxy lacks the service, and does not pass the question on.
     pub(super) async fn is_proxied(&self) -> Result<bool, Status> {
         let ask = Box::pin(async {
             match health(self.channel.clone()).await {

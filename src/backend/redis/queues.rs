@@ -75,6 +75,15 @@ pub(super) async fn scan(
     }
 }
 
+/// Whether a claim that has entered is found by its first name, whose record is the last one, and not by all others: a proxy went by the
+/// first one, and has another server for these.
+fn is_spread(records: &[Value]) -> bool {
+    let is_there =
+        |record: &Value| matches!(record, Value::Array(fields) if fields.first().and_then(text).is_some());
+    let Some((first, others)) = records.split_last() else { return false };
+    is_there(first) && !others.iter().all(is_there)
+}
+
 impl Queues {
     /// What `command` answers, done to the claim `id` in the queues of `names`, at least one.
     async fn ask(
@@ -121,25 +130,23 @@ impl Queues {
             serde_json::to_string(&request.holder).unwrap_or_default(),
             if request.supersede { "1" } else { "0" }.to_owned(),
         ];
-        let step = on_queues("enter", &names, request.id, &more);
-        let steps = |_: &Connection| vec![step.clone()];
+        let mut steps = vec![on_queues("enter", &names, request.id, &more)];
+        let record = |keys| on_queues("record", std::slice::from_ref(keys), request.id, &[]);
+        if let [first, others @ ..] = names.as_slice()
+            && !others.is_empty()
+        {
+            // The first one last: a claim that ended meanwhile is gone from all of them.
+            steps.extend(others.iter().chain([first]).map(record));
+        }
+        let steps = |_: &Connection| steps.clone();
         let answer = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
         let rows = entered_rows(answer.replies.first().unwrap_or(&Value::Nil), &names, request)?;
-        self.refuse_spread(request, deadline).await?;
-        Ok(RedisClaim::new(&self.service, names, request, rows, answer.sent))
-    }
-
-    /// Errors: the claim of `request`, which has entered, is not found by its other names. A proxy went by the first one, and has another
-    /// server for these.
-    async fn refuse_spread(&self, request: &Request, deadline: Moment) -> FaultResult<()> {
-        for name in request.names.iter().skip(1) {
-            if self.record(name, request.id, Patience::Once, deadline).await?.is_none() {
-                self.withdraw(request, deadline).await?;
-                let reason = Reason::from("a proxy keeps these locks on different servers");
-                return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));
-            }
+        if is_spread(answer.replies.get(1..).unwrap_or_default()) {
+            self.withdraw(request, deadline).await?;
+            let reason = Reason::from("a proxy keeps these locks on different servers");
+            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));
         }
-        Ok(())
+        Ok(RedisClaim::new(&self.service, names, request, rows, answer.sent))
     }
 
     /// As [`crate::backend::Backend::withdraw`].
