@@ -53,7 +53,7 @@ pub enum Retry {
     OtherServer,
     /// The same once more: it was undone for the sake of something else.
     Again,
-    /// The same at the node that the server named.
+    /// The same at once over another connection, be it to the node that the server named.
     OtherNode,
     /// Making what the service keeps locks in.
     Making,

@@ -1,7 +1,7 @@
 //! Requests to the service, whichever server has the keys at the moment.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,9 +34,12 @@ pub(super) struct Client {
     link: Link<Dialer>,
     /// A server has EVAL and not EVALSHA.
     sends_whole: AtomicBool,
-    /// The connection was closed at [`HELLO`], and none has been since.
-    hung_up: AtomicBool,
+    /// How many connections in a row were closed instead of an answer to [`HELLO`].
+    hang_ups: AtomicU32,
 }
+
+/// Of one connection it cannot be told whether it was closed on account of [`HELLO`].
+const TELLING: u32 = 2;
 
 /// Asks for the protocol in which a server tells of changed keys.
 const HELLO: &str = "HELLO";
@@ -125,7 +128,7 @@ impl Route<'_> {
 impl Client {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
         let link = Link::new(Dialer::new(config.clone()), clock);
-        Self { config, clock, link, sends_whole: AtomicBool::default(), hung_up: AtomicBool::default() }
+        Self { config, clock, link, sends_whole: AtomicBool::default(), hang_ups: AtomicU32::default() }
     }
 
     /// One to the same service that shares no connection with this one.
@@ -148,14 +151,14 @@ impl Client {
         self.link.connection(&self.link.dial.route(slot)).await
     }
 
-    /// What has the server tell of changed keys over `connection`, by `tracking`; nothing if it was asked before. Where the last connection
-    /// was closed at this question, another one does without.
+    /// What has the server tell of changed keys over `connection`, by `tracking`; nothing if it was asked before. Where
+    /// [`TELLING`] connections in a row were closed at this question, another one does without.
     pub(super) fn listening<const N: usize>(
         &self,
         connection: &Connection,
         tracking: [&str; N],
     ) -> Vec<Call> {
-        if self.hung_up.load(Ordering::Relaxed) {
+        if self.hang_ups.load(Ordering::Relaxed) >= TELLING {
             connection.answered(None, None);
         }
         if connection.can_notify.get().is_some() {
@@ -243,11 +246,18 @@ impl Client {
         let Some(verb) = steps.first().map(Call::verb) else { return Ok(Vec::new()) };
         for whole in [self.sends_whole.load(Ordering::Relaxed), true] {
             let (bytes, replies) = packed(steps, asking, whole);
-            let replies = connection.exchange(bytes, replies).await.map_err(|fault| {
-                if fault.code == HUNG_UP {
-                    self.hung_up.store(verb == HELLO, Ordering::Relaxed);
-                }
-                fault::unanswered(fault, verb)
+            let replies = connection.exchange(bytes, replies).await;
+            let is_closed = replies.as_ref().is_err_and(|fault| fault.code == HUNG_UP);
+            let is_refusal = is_closed && verb == HELLO;
+            if is_refusal {
+                self.hang_ups.fetch_add(1, Ordering::Relaxed);
+            } else if is_closed || verb == HELLO {
+                self.hang_ups.store(0, Ordering::Relaxed);
+            }
+            let replies = replies.map_err(|fault| {
+                let fault = fault::unanswered(fault, verb);
+                // Another connection does it, in the end without this question.
+                if is_refusal { fault.helped_by(Retry::OtherNode) } else { fault }
             });
             if let Some(replies) = self.sorted(connection, steps, asking, strict, replies)? {
                 return Ok(replies);
