@@ -141,13 +141,17 @@ impl Dialer {
         }
     }
 
-    /// The attempt of that number. A later one fails without a reason where there is no other server to ask.
+    /// The attempt of that number. A later one fails without a reason where there is no other server to ask; each second one leaves a
+    /// server out, in turn, since the client might choose a silent one again and again.
     async fn attempt(&self, number: usize) -> std::result::Result<Client, Option<Fault>> {
         let mut servers = self.config.servers.clone();
         if number > 0 {
             servers.extend(self.further_addresses().await);
             if servers.len() < 2 {
                 return Err(None);
+            }
+            if number % 2 == 1 {
+                servers.remove(number / 2 % servers.len());
             }
         }
         self.connect_once(&servers).await.map_err(Some)
