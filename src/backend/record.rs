@@ -7,11 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, LockName, Mode, Request};
 
+/// The version of the form that this dlock writes and reads.
+const FORM: u32 = 1;
+
 /// The text that services keep beside an entry: one JSON object on one line.
 ///
-/// Readers take what they do not know for absent, so that newer versions can add to it.
+/// A reader takes a field that it does not know for absent, so a newer version may add fields that the older ones can do without. A
+/// change that they cannot do without raises `FORM`: they then wait for the entry as for an exclusive one, and show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
+    /// The version of its form.
+    #[serde(default = "first_form")]
+    dlock: u32,
     /// The claim's id.
     pub claim: String,
     /// The mode, as [`Mode`] writes it.
@@ -39,6 +46,7 @@ impl Record {
     pub fn of(request: &Request, ttl: Duration) -> Self {
         let names = if request.names.len() > 1 { request.names.as_slice() } else { &[] };
         Self {
+            dlock: FORM,
             claim: request.id.to_string(),
             mode: request.mode.to_string(),
             ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
@@ -65,9 +73,9 @@ impl Record {
         self.claim.parse().ok()
     }
 
-    /// The mode.
+    /// The mode, if this dlock knows it.
     pub fn mode(&self) -> Option<Mode> {
-        self.mode.parse().ok()
+        self.mode.parse().ok().filter(|_| self.dlock <= FORM)
     }
 
     /// The claim's names; `only` is the one in whose queue it was found.
@@ -95,6 +103,10 @@ impl Record {
             ..Entry::default()
         }
     }
+}
+
+fn first_form() -> u32 {
+    1
 }
 
 /// The ids of the claims under which `request` is made, as records keep them.
@@ -183,6 +195,14 @@ mod tests {
             "holder":{"host":"h","pid":4,"user":"u","command":"c"},"ancestors":["01010101010101010101010101010101"]}"#;
         let entry = Record::parse(text.as_bytes()).expect("a record").entry();
         assert_eq!((entry.ancestors, entry.related), (vec![ClaimId::from_bytes([1; 16])], Vec::new()));
+    }
+
+    #[test]
+    fn record_of_a_newer_form_has_an_unknown_mode() {
+        let text = r#"{"dlock":2,"claim":"07070707070707070707070707070707","mode":"shared","ttl_ms":3000,
+            "holder":{"host":"h","pid":4,"user":"u","command":"c"},"further":[]}"#;
+        let entry = Record::parse(text.as_bytes()).expect("a record").entry();
+        assert_eq!((entry.mode, entry.host.as_deref()), (None, Some("h")));
     }
 
     #[test]

@@ -153,3 +153,32 @@ fn a_lease_that_was_renewed_after_all_is_kept_for_a_nested_run_elsewhere() {
     env.assert_free("x");
     env.await_no_process();
 }
+
+/// An entry that only a newer dlock understands, in the midst of the queue.
+#[test]
+fn entry_of_a_newer_form_is_waited_for_and_shown() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let ask = |words: &[&str]| redis::raw(server.port(), words);
+    let holder = env.held(&["-q", "--name", "x"]);
+    let keys = ask(&["KEYS", "*x*"]);
+    let key = |part: &str| keys.lines().find(|key| key.contains(part)).expect("a key").to_owned();
+    let newer = "7".repeat(32);
+    let claim = key(holder.claim()).replace(holder.claim(), &newer);
+    let record = format!(
+        r#"{{"dlock":2,"claim":"{newer}","mode":"upgradable","ttl_ms":4000,"holder":{{"host":"h9","pid":4,"user":"u","command":"c"}}}}"#
+    );
+    let entry = ["HSET", &claim, "mode", "upgradable", "about", &record, "since", "1", "supersede", "0"];
+    assert_eq!(ask(&entry), ":4\r\n");
+    assert_eq!(ask(&["ZADD", &key("queue"), "1000", &newer]), ":1\r\n");
+    assert_eq!(ask(&["PEXPIRE", &claim, "4000"]), ":1\r\n");
+    let mut waiter = env.hold(&["-q", "--name", "x"]);
+    env.await_waiters("x", 2);
+    let shown = env.status("x")["waiters"][0].clone();
+    assert_eq!((&shown["host"], &shown["mode"]), (&"h9".into(), &serde_json::Value::Null), "{shown}");
+    holder.release().silently(0);
+    assert!(!waiter.has_started(), "it waits");
+    waiter.await_start();
+    assert_eq!(ask(&["EXISTS", &claim]), ":0\r\n");
+    waiter.release().silently(0);
+}

@@ -53,7 +53,7 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
     loop {
         // Everybody who ever entered drew a number before the item became what is read here.
         let arrival = store.arrive(&own.name, &empty, EMPTY_LIFE, deadline).await?;
-        let mut known = match understand(Some(arrival.item))? {
+        let mut known = match understand(Some(arrival.item)) {
             LockItem::Queue(known) => known,
             LockItem::Foreign(item) => return Ok(Entered::Behind(item)),
             LockItem::Nothing => continue,
@@ -91,7 +91,7 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
         let sent = queues.clock.now();
         let replaced = queues.put(&own.name, &known.version, &known.document, deadline).await?;
         if replaced.done {
-            let after = match understand(replaced.item)? {
+            let after = match understand(replaced.item) {
                 LockItem::Queue(after) if after.document.find(id).is_some() => Some(after),
                 _ => None,
             };

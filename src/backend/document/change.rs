@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::client::Queues;
 use super::queue::{Content, Document};
 use super::{Item, Replaced, Version};
-use crate::lock::{ErrorKind, LockName, Moment};
+use crate::lock::{LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
@@ -42,16 +42,12 @@ pub(super) struct Changed<T> {
     pub(super) after: LockItem,
 }
 
-/// Understands an item. Errors: `Unsupported` for what a newer dlock wrote.
-pub(super) fn understand(item: Option<Item>) -> FaultResult<LockItem> {
-    let Some(item) = item else { return Ok(LockItem::Nothing) };
+/// Understands an item.
+pub(super) fn understand(item: Option<Item>) -> LockItem {
+    let Some(item) = item else { return LockItem::Nothing };
     match Content::parse(&item.bytes) {
-        Content::Queue(document) => Ok(LockItem::Queue(Known { document, version: item.version })),
-        Content::Foreign => Ok(LockItem::Foreign(item)),
-        Content::Newer => Err(Fault::new(
-            ErrorKind::Unsupported,
-            "a newer dlock wrote the queue, in a form that this one cannot read; update dlock here",
-        )),
+        Content::Queue(document) => LockItem::Queue(Known { document, version: item.version }),
+        Content::Foreign => LockItem::Foreign(item),
     }
 }
 
@@ -64,7 +60,7 @@ pub(super) fn wall_clock() -> u64 {
 impl Queues {
     /// Reads the queue of `name`.
     pub(super) async fn look(&self, name: &LockName, deadline: Moment) -> FaultResult<LockItem> {
-        understand(self.store.read(name, deadline).await?)
+        Ok(understand(self.store.read(name, deadline).await?))
     }
 
     /// Replaces the queue by `document`, which is removed when it is empty: foreign clients can have the key then.
@@ -126,7 +122,7 @@ impl Queues {
                 Edit::Write(said) => said,
             };
             let replaced = self.put(name, &known.version, &document, deadline).await?;
-            found = understand(replaced.item)?;
+            found = understand(replaced.item);
             if replaced.done {
                 return Ok(Changed { said: Some(said), after: found });
             }

@@ -147,7 +147,7 @@ impl Shared {
             let mut tidied = known.document.clone();
             if self.tidy(&mut tidied) && tidied.find(self.own.request.id).is_some() {
                 let replaced = self.queues.put(&self.own.name, &known.version, &tidied, deadline).await?;
-                found = understand(replaced.item)?;
+                found = understand(replaced.item);
             }
         }
         self.settle(found, deadline).await;

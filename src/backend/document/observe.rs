@@ -32,7 +32,7 @@ impl Watched for WatchedQueue {
         let now = self.queues.clock.now();
         let document: Option<Document> = match item.as_ref().map(|item| Content::parse(&item.bytes)) {
             Some(Content::Queue(document)) => Some(document),
-            Some(Content::Foreign | Content::Newer) | None => None,
+            Some(Content::Foreign) | None => None,
         };
         self.watch.look(document.as_ref(), now);
         let watch = Some((&self.watch, now));

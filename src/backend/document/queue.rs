@@ -77,10 +77,8 @@ pub struct Held {
 pub enum Content {
     /// A queue.
     Queue(Document),
-    /// Another program has it, and holds the lock by having it.
+    /// Another program has it, or a dlock that writes another form, and holds the lock by having it.
     Foreign,
-    /// A newer dlock wrote it in a form that this one cannot read.
-    Newer,
 }
 
 /// Why a claim cannot enter: what to say of the claim in the way.
@@ -90,21 +88,13 @@ pub struct Mismatch(pub String);
 impl Content {
     /// Understands the bytes of an item.
     pub fn parse(bytes: &[u8]) -> Self {
-        #[derive(Deserialize)]
-        struct Form {
-            dlock: u32,
-        }
         // Arrays would be taken for objects without their names.
         if bytes.first() != Some(&b'{') {
             return Self::Foreign;
         }
         match serde_json::from_slice::<Document>(bytes) {
             Ok(document) if document.dlock == FORM => Self::Queue(document),
-            _ => match serde_json::from_slice::<Form>(bytes) {
-                // Not readable in a form that is known: better waited for than overwritten.
-                Ok(Form { dlock }) if dlock >= FORM => Self::Newer,
-                _ => Self::Foreign,
-            },
+            _ => Self::Foreign,
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn status_of(
     let Some(item) = item else { return LockStatus::empty(name) };
     match Content::parse(&item.bytes) {
         Content::Queue(document) => status(name, &document, watch),
-        Content::Foreign | Content::Newer => {
+        Content::Foreign => {
             let entry = foreign_entry(identity_of(name, item), store.called(name));
             LockStatus::of(name, vec![entry], Vec::new())
         }

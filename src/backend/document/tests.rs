@@ -279,11 +279,11 @@ async fn an_item_that_was_made_anew_is_another_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_newer_dlock_wrote_is_not_touched() {
+async fn a_queue_of_a_newer_form_is_waited_for() {
     let scene = Scene::new();
     scene.fake.write("a", b"{\"dlock\":2,\"queue\":[]}");
-    let error = scene.enter(1).await.expect_err("refused");
-    assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+    let claim = scene.enter(1).await.expect("waits");
+    assert!(matches!(state(&claim).await, ClaimState::Waiting { .. }));
     assert!(scene.fake.has("a"));
 }
 

@@ -82,12 +82,13 @@ local function grant(n, who, mode, used)
   end
 end
 
--- Whether a waiter of that mode may hold beside the holds in front of it, so many of that mode.
+-- Whether a waiter of that mode may hold beside the holds in front of it, so many of that mode. One of a mode that only a newer dlock
+-- knows is granted by that one.
 local function may_hold(mode, value, holds, mode_of_holds)
   if mode == 'exclusive' then return holds == 0 and not value end
   if value and value ~= proof(mode) then return false end
   if mode == 'shared' then return holds == 0 or mode_of_holds == 'shared' end
-  return holds < tonumber(string.sub(mode, 7))
+  return is_slots(mode) and holds < tonumber(string.sub(mode, 7))
 end
 
 -- Takes out who is gone at the front of the queue, gives what is free in order of arrival, and tells the first who
