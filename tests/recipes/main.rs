@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
 mod hosts;
+mod kit;
 mod page;
 mod runners;
 mod scripts;
