@@ -36,10 +36,11 @@ fn defaults() -> Vec<(String, String)> {
 fn start_job(place: &RecipeEnv, step: &str, inputs: &[(&str, &str)]) -> Running {
     let step = place.env.write("step.sh", step);
     let action = in_checkout(".github/actions/dlock");
+    let recipe = place.recipe("github-action");
     let mut command = place.command("node");
     command.arg(in_checkout("tests/recipes/worker.js"));
     command.arg(action.join(field(ACTION, "main:"))).arg(step).arg(action.join(field(ACTION, "post:")));
-    command.envs(defaults()).env("INPUT_NAME", "deploy").envs(inputs.iter().copied());
+    command.envs(defaults()).env("INPUT_NAME", field(&recipe, "name:")).envs(inputs.iter().copied());
     place.env.start(&mut command)
 }
 

@@ -9,6 +9,8 @@ mod runners;
 mod scripts;
 mod ssh;
 
+#[path = "../servers/mod.rs"]
+mod servers;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -173,6 +173,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 fn each_recipe_is_run_by_a_test() {
     let tests = [
         include_str!("hosts.rs"),
+        include_str!("kit.rs"),
         include_str!("runners.rs"),
         include_str!("scripts.rs"),
         include_str!("ssh.rs"),

@@ -1,10 +1,13 @@
 //! What runs the jobs of a pipeline, and how it cancels them.
 
+use std::os::unix::fs::symlink;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::page::{RecipeEnv, ends_within, field, signal_group};
+use crate::servers::redis;
 use crate::support::process;
 use crate::support::scripts::Tree;
 use crate::support::{Running, until};
@@ -154,9 +157,27 @@ fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
     let grace = words.iter().skip_while(|word| *word != "--grace").nth(1).expect("a grace period");
     assert!(grace.trim_end_matches('s').parse::<u64>().expect("seconds") < period);
     place.endless("report");
+    let server = redis::start_with(&["--maxmemory-policy", "noeviction", "--requirepass", "right"]);
+    // As kubelet mounts a secret: behind two links, readable by all.
+    std::fs::create_dir_all(place.env.path("secret/..1")).expect("a folder");
+    place.env.write("secret/..1/password", "right\n");
+    for (target, name) in [("..1", "secret/..data"), ("..data/password", "secret/password")] {
+        symlink(target, place.env.path(name)).expect("a link");
+    }
+    let mounted = field(&recipe, "mountPath:");
+    let of_service = |command: &mut Command| {
+        for variable in ["DLOCK_ENDPOINT", "DLOCK_PASSWORD_FILE"] {
+            let (_, rest) = recipe.split_once(&format!("name: {variable}\n")).expect("in its environment");
+            let value =
+                rest.lines().next().and_then(|line| line.trim().strip_prefix("value: ")).expect("a value");
+            let value = value.replace("redis://locks.example.com", &redis::address(&server));
+            command.env(variable, value.replace(mounted, &place.env.path("secret").display().to_string()));
+        }
+    };
     // A container's runtime gives process 1 a session.
     let mut container = place.command("unshare");
     container.args(ALONE).arg("setsid").args(&words);
+    of_service(&mut container);
     let running = place.env.start(&mut container);
     place.await_up("report", 1);
     place.env.finish(&mut container).failed(75, &["report"]);
@@ -165,5 +186,8 @@ fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
     });
     process::signal(first, Signal::TERM);
     assert_eq!(running.finish_within(Duration::from_secs(period)).code(), Some(128 + 15));
-    place.assert_over("report");
+    place.env.await_no_process();
+    let mut look = place.command("dlock");
+    of_service(look.args(["status", "report", "--exit-code"]));
+    place.env.finish(&mut look).silently(0);
 }
