@@ -3,6 +3,8 @@
 //! It reads text, not syntax trees: comments and literals are blanked first, and what a file's trailing test
 //! module does is its own affair.
 
+#[path = "architecture/build.rs"]
+mod build;
 #[path = "architecture/checker_tests.rs"]
 mod checker_tests;
 #[path = "architecture/circles.rs"]
