@@ -5,6 +5,7 @@
 mod hosts;
 mod kit;
 mod page;
+mod readme;
 mod runners;
 mod scripts;
 mod ssh;
