@@ -72,7 +72,8 @@ pub fn main(words: Vec<OsString>) -> ! {
 /// A defect of dlock is one line and exit status 70, also in the keeper: the front then ends the command.
 fn defect(info: &std::panic::PanicHookInfo<'_>) {
     let at = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
-    let what = info.payload_as_str().unwrap_or("panic");
+    let (text, payload) = (info.payload().downcast_ref::<String>(), info.payload());
+    let what = text.map(String::as_str).or(payload.downcast_ref().copied()).unwrap_or("panic");
     let message = Message::failed(format!("this is a defect in dlock: {what}{at}; please report it"));
     Printer::new(Verbosity::Normal, LogFormat::Human).print(&message);
     let _unread = writer::messages().finish(Limit::Brief);

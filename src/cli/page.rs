@@ -11,10 +11,36 @@ pub enum Page {
     Main,
     /// `dlock-SUBCOMMAND(1)`.
     Subcommand(Subcommand),
-    /// `dlock-recipes(7)`.
-    Recipes,
+    /// About something that concerns several commands.
+    Topic(Topic),
     /// `dlock-SERVICE(7)`.
     Service(&'static Service),
+}
+
+/// What a page is about that is neither a command nor a service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Topic {
+    /// Files and environment: `dlock-config(5)`.
+    Config,
+    /// JSON and metrics: `dlock-formats(5)`.
+    Formats,
+    /// Signals, terminals and processes: `dlock-signals(7)`.
+    Signals,
+    /// `dlock-recipes(7)`.
+    Recipes,
+}
+
+impl Topic {
+    const ALL: [Self; 4] = [Self::Config, Self::Formats, Self::Signals, Self::Recipes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Formats => "formats",
+            Self::Signals => "signals",
+            Self::Recipes => "recipes",
+        }
+    }
 }
 
 impl Page {
@@ -22,7 +48,8 @@ impl Page {
     pub fn all() -> impl Iterator<Item = Self> {
         let subcommands = Subcommand::ALL.into_iter().map(Self::Subcommand);
         let services = SERVICES.iter().copied().map(Self::Service);
-        std::iter::once(Self::Main).chain(subcommands).chain([Self::Recipes]).chain(services)
+        let topics = Topic::ALL.into_iter().map(Self::Topic);
+        std::iter::once(Self::Main).chain(subcommands).chain(topics).chain(services)
     }
 
     /// What `dlock man` calls it.
@@ -30,7 +57,7 @@ impl Page {
         match self {
             Self::Main => "dlock",
             Self::Subcommand(subcommand) => subcommand.name(),
-            Self::Recipes => "recipes",
+            Self::Topic(topic) => topic.name(),
             Self::Service(service) => service.name,
         }
     }
@@ -44,7 +71,7 @@ impl Page {
     pub fn title(self) -> String {
         match self {
             Self::Main => "dlock".to_owned(),
-            Self::Subcommand(_) | Self::Recipes | Self::Service(_) => format!("dlock-{}", self.name()),
+            Self::Subcommand(_) | Self::Topic(_) | Self::Service(_) => format!("dlock-{}", self.name()),
         }
     }
 
@@ -52,7 +79,8 @@ impl Page {
     pub fn section(self) -> &'static str {
         match self {
             Self::Main | Self::Subcommand(_) => "1",
-            Self::Recipes | Self::Service(_) => "7",
+            Self::Topic(Topic::Config | Topic::Formats) => "5",
+            Self::Topic(_) | Self::Service(_) => "7",
         }
     }
 

@@ -19,9 +19,9 @@ use crate::net::rank::Rank;
 /// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;
 /// memcached takes a longer time for a date.
-const LONGEST_LIFE: Duration = Duration::from_hours(30 * 24);
+const LONGEST_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Some less, since an item is kept a little longer than the ttl.
-const LONGEST_TTL: Duration = Duration::from_hours(29 * 24);
+const LONGEST_TTL: Duration = Duration::from_secs(29 * 24 * 3600);
 /// How often an item may be gone at once that was made just now.
 const VANISHINGS: usize = 5;
 

@@ -83,7 +83,7 @@ pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult
     let facts = Facts {
         voters,
         shortest: granted(ensemble, Duration::from_millis(100)).await?,
-        longest: granted(ensemble, Duration::from_hours(24)).await?,
+        longest: granted(ensemble, Duration::from_secs(24 * 3600)).await?,
         has_user: ensemble.config.user.is_some(),
         open_password: ensemble.config.open_password().map(str::to_owned),
         ..if ensemble.config.tls.is_none() { ask(ensemble).await } else { Facts::default() }

@@ -22,25 +22,25 @@ Examples:
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Lock")]
 pub struct AcquireArgs {
-    /// The process that the lock is held for: released when it ends, and it is ended if the lock is lost. In a script: $$
+    /// Hold the lock for process PID: release it when PID exits, kill PID if the lock is lost. In a script: $$
     #[arg(help_heading = "Claim", long, value_name = "PID", allow_hyphen_values = true)]
     pub for_pid: Option<OsString>,
-    /// Hold for one ttl without any process; dlock renew gives it another, dlock release ends it
+    /// Hold a lease of one TTL without a process; see dlock renew and dlock release
     #[arg(help_heading = "Claim", long)]
     pub detach: bool,
-    /// How the claim is printed: sh (export lines for eval), env (KEY=VALUE lines) or json [default: sh]
+    /// Print the claim as sh (export lines for eval), env (KEY=VALUE lines) or json [default: sh]
     #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = ["sh", "env", "json"], hide_possible_values = true)]
     pub format: Option<String>,
     /// Which lock, and how.
     #[command(flatten)]
     pub lock: LockArgs,
-    /// Take the place of older waiters that also said so; they exit as busy
+    /// Replace older waiters that also passed --supersede; they exit as busy
     #[arg(long, hide_short_help = true)]
     pub supersede: bool,
-    /// Make a second claim even inside a hold of this lock, as acquire always does
+    /// Queue separately, even inside a run that already holds the lock, as acquire always does
     #[arg(long, hide_short_help = true)]
     pub no_nest: bool,
-    /// A text that others see in status
+    /// Show TEXT to others in status and messages
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, hide_short_help = true)]
     pub label: Option<OsString>,
     /// What every subcommand takes.
@@ -64,7 +64,7 @@ pub(super) fn as_acquired(command: Command) -> Command {
 /// `dlock release` and `dlock renew`.
 #[derive(Args, Debug)]
 pub struct ClaimArgs {
-    /// The claim, as acquire printed it; its first digits are enough, at least eight [default: DLOCK_CLAIM]
+    /// The claim that acquire printed; the first digits are enough, at least eight [default: DLOCK_CLAIM]
     #[arg(value_name = "CLAIM")]
     pub claim: Option<OsString>,
     /// A lock of the claim, or several of them [default: DLOCK_NAMES]

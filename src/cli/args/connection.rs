@@ -15,50 +15,49 @@ pub struct ConnectionArgs {
     /// The kind of lock service.
     #[arg(long, value_name = "BACKEND", help = backend_help())]
     pub backend: Option<OsString>,
-    /// Where the service is, several times or as a comma list; for file the lock directory [default: the
-    /// service's usual port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID]
+    /// Connect to URL; repeatable or comma-separated. For file, the lock directory [default: the service's usual
+    /// port on this host; /var/lib/dlock for root, else /var/tmp/dlock-UID]
     /// [env: DLOCK_ENDPOINT]
     #[arg(long, value_name = "URL", value_hint = ValueHint::DirPath)]
     pub endpoint: Vec<OsString>,
-    /// Key prefix; may be empty [default: the backend's own]
+    /// Begin keys or paths with PREFIX, which may be empty [default: the backend's own]
     /// [env: DLOCK_PREFIX]
     #[arg(long, value_name = "PREFIX", hide_short_help = true)]
     pub prefix: Option<OsString>,
-    /// The user to log in as [env: DLOCK_USER]
+    /// Log in as USER [env: DLOCK_USER]
     #[arg(long, value_name = "USER", hide_short_help = true)]
     pub user: Option<OsString>,
-    /// A file with the password in its first line; or the password in the environment [env:
-    /// DLOCK_PASSWORD_FILE, DLOCK_PASSWORD]
+    /// Read the password from the first line of FILE [env: DLOCK_PASSWORD_FILE; the password itself: DLOCK_PASSWORD]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub password_file: Option<OsString>,
-    /// CA certificates to trust (PEM) [default: the system's] [env: DLOCK_CACERT]
+    /// Trust the CA certificates in FILE (PEM) [default: the system's] [env: DLOCK_CACERT]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub cacert: Option<OsString>,
-    /// The PEM file of the certificate to show to the server [env: DLOCK_CERT]
+    /// Present the client certificate in FILE (PEM) [env: DLOCK_CERT]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub cert: Option<OsString>,
-    /// The PEM file of that certificate's key [env: DLOCK_KEY]
+    /// Read the private key of the client certificate from FILE (PEM) [env: DLOCK_KEY]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub key: Option<OsString>,
-    /// The name that the server's certificate must have [default: that of the address]
+    /// Expect NAME in the server's certificate [default: the host in the endpoint]
     /// [env: DLOCK_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub tls_server_name: Option<OsString>,
-    /// How ZooKeeper nodes are named: curator or kazoo [default: curator] [env: DLOCK_ZK_LAYOUT]
+    /// Name ZooKeeper nodes as curator or kazoo does [default: curator] [env: DLOCK_ZK_LAYOUT]
     #[arg(help_heading = "ZooKeeper", long, value_name = "LAYOUT", hide_short_help = true)]
     pub zk_layout: Option<OsString>,
-    /// The longest ttl on several independent Redis servers, each of which does not vote for that long after a restart;
-    /// the same for all users of a lock [default: 60s] [env: DLOCK_MAX_TTL]
+    /// Redlock: limit the TTL; a restarted server abstains for DURATION. The same for all users of a lock
+    /// [default: 60s] [env: DLOCK_MAX_TTL]
     #[arg(help_heading = "Redlock", long, value_name = "DURATION", hide_short_help = true)]
     pub max_ttl: Option<OsString>,
-    /// The configuration file to use instead of the user's own [default: $XDG_CONFIG_HOME/dlock/config.toml]
+    /// Read FILE instead of the user's configuration [default: $XDG_CONFIG_HOME/dlock/config.toml]
     /// [env: DLOCK_CONFIG]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub config: Option<OsString>,
-    /// The profile of the configuration files to use [env: DLOCK_PROFILE]
+    /// Use PROFILE from the configuration files [env: DLOCK_PROFILE]
     #[arg(long, value_name = "PROFILE", hide_short_help = true)]
     pub profile: Option<OsString>,
-    /// Use a lock directory on a network file system, where locks may not hold between hosts
+    /// Accept a lock directory on a network file system, where locks may not work between hosts
     #[arg(help_heading = "Lock files", long, hide_short_help = true)]
     pub allow_network_fs: bool,
 }
@@ -66,7 +65,7 @@ pub struct ConnectionArgs {
 fn backend_help() -> String {
     let names = locator::names("or");
     format!(
-        "The kind of lock service: {names} [default: what the endpoint says, else file] [env: DLOCK_BACKEND]"
+        "Use this kind of lock service: {names} [default: by the scheme of the endpoint, else file] [env: DLOCK_BACKEND]"
     )
 }
 
@@ -74,13 +73,13 @@ fn backend_help() -> String {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Messages")]
 pub struct MessageArgs {
-    /// Do not report waiting and busy locks, only other failures
+    /// Print failures and warnings only, and not that the lock is busy
     #[arg(short, long)]
     pub quiet: bool,
     /// Report each step
     #[arg(short, long)]
     pub verbose: bool,
-    /// How messages are written: human or json, one object a line [default: human] [env: DLOCK_LOG_FORMAT]
+    /// Write messages as text (human) or as one JSON object a line (json) [default: human] [env: DLOCK_LOG_FORMAT]
     #[arg(long, value_name = "FORMAT", value_parser = ["human", "json"], hide_possible_values = true, hide_short_help = true)]
     pub log_format: Option<String>,
 }

@@ -18,10 +18,10 @@ Examples:
 /// `dlock elect`.
 #[derive(Args, Debug)]
 pub struct ElectArgs {
-    /// What others see of the leader, as dlock leader prints it [default: the host's name]
+    /// Publish TEXT as the value of the leader [default: the host's name]
     #[arg(help_heading = "Election", long, value_name = "TEXT", allow_hyphen_values = true)]
     pub value: Option<OsString>,
-    /// Stand again, at the end of the queue, when a term has ended; until a signal ends dlock
+    /// Campaign again after each term, until a signal ends dlock
     #[arg(help_heading = "Election", long)]
     pub forever: bool,
     /// What it has in common with run.
@@ -61,10 +61,10 @@ pub struct LeaderArgs {
     /// Which election.
     #[command(flatten)]
     pub election: NameArgs,
-    /// Go on, and print a line for each change of the leader or its value, until interrupted
+    /// Print a line for each change of the leader or its value, until interrupted
     #[arg(long)]
     pub follow: bool,
-    /// Print the leader's whole entry as a JSON object, null if nobody leads
+    /// Print the leader's whole entry as a JSON object, null if there is no leader
     #[arg(long)]
     pub json: bool,
     /// What every subcommand takes.

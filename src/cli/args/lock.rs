@@ -10,31 +10,31 @@ use clap::Args;
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Lock")]
 pub struct LockArgs {
-    /// The lock. Several names are acquired together, all or none
+    /// Acquire the lock NAME; several names are acquired together, all or none
     #[arg(long, value_name = "NAME")]
     pub name: Vec<OsString>,
-    /// Hold together with other shared holders
+    /// Take a shared lock
     #[arg(short, long)]
     pub shared: bool,
-    /// Hold alone, which is the default
+    /// Take an exclusive lock, the default
     #[arg(short = 'x', long, hide_short_help = true)]
     pub exclusive: bool,
-    /// Hold together with up to N-1 others that also ask for N slots
+    /// Allow N holders at once; all users of the lock must pass the same N
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub slots: Option<OsString>,
-    /// Do not wait: give up at once if the lock is not free
+    /// Do not wait; exit if the lock is busy
     #[arg(short = 'n', long = "try")]
     pub try_once: bool,
-    /// Give up after DURATION [default: never; but a service that does not answer ends the wait after 60s]
+    /// Give up after DURATION [default: wait indefinitely; 60s if the service never answers]
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     pub wait: Option<OsString>,
-    /// The exit status when the lock was not acquired, 0 to 255 [default: 75]
+    /// Exit with STATUS (0 to 255) if the lock was not acquired [default: 75]
     #[arg(short = 'E', long, value_name = "STATUS", allow_hyphen_values = true)]
     pub busy_exit_code: Option<OsString>,
-    /// The length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
+    /// Set the length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub ttl: Option<OsString>,
-    /// The time between SIGTERM and SIGKILL when the command is ended; at most a sixth of the ttl if the lease runs out
+    /// Wait DURATION between SIGTERM and SIGKILL when stopping the command; at most TTL/6 if the lease is expiring
     /// [default: 5s] [env: DLOCK_GRACE]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub grace: Option<OsString>,

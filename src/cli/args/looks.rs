@@ -18,7 +18,7 @@ pub struct StatusArgs {
     /// Print a JSON object, one a line for each name
     #[arg(long, conflicts_with = "wide")]
     pub json: bool,
-    /// Show also token, time to live and the whole claim, and cut nothing
+    /// Show also the token, the TTL and the whole claim, and cut nothing
     #[arg(long)]
     pub wide: bool,
     /// Exit 75 if one of the locks is held or waited for, 0 if all are free
@@ -63,17 +63,16 @@ pub struct BreakArgs {
     /// Which lock.
     #[command(flatten)]
     pub lock: NameArgs,
-    /// The claim to end, as status shows it; its first digits are enough, at least eight [default: the only one there is]
+    /// Remove the claim ID, as status shows it; the first digits are enough, at least eight [default: the only one there is]
     #[arg(long, value_name = "ID")]
     pub claim: Option<OsString>,
-    /// End every claim on the lock, waiters first
+    /// Remove every claim on the lock, waiters first
     #[arg(long)]
     pub all: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Remove the entry at once instead of asking its holder to end; two commands may overlap. Entries of other programs
-    /// need it
+    /// Remove the entry without waiting for its holder; two commands may overlap. Entries of other programs need it
     #[arg(long)]
     pub force: bool,
     /// What every subcommand takes.
@@ -87,7 +86,7 @@ pub struct DoctorArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
-    /// Print the statements that make a database's tables, and connect to nothing
+    /// Print the SQL statements that create the tables, without connecting
     #[arg(long, conflicts_with = "json")]
     pub schema: bool,
     /// What every subcommand takes.

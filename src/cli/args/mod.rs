@@ -47,29 +47,29 @@ impl Subcommand {
                     "dlock elect [OPTIONS] --name NAME [--value TEXT] [--forever] [--] COMMAND [ARG]...",
                 ),
             Self::Proclaim => with::<ProclaimArgs>(empty)
-                .about("Change the value of the leader, from inside its command")
+                .about("Change the leader's value, from inside its command")
                 .override_usage("dlock proclaim VALUE"),
             Self::Leader => elect::of_election(with::<LeaderArgs>(empty))
-                .about("Show the leader of an election and what it proclaims")
+                .about("Show the current leader and its value")
                 .override_usage("dlock leader NAME [--follow] [--json]"),
             Self::Acquire => acquire::as_acquired(with::<AcquireArgs>(empty))
-                .about("Take a lock for a script that runs already, and print the claim")
+                .about("Acquire a lock for a running script, and print the claim")
                 .after_help(acquire::EXAMPLES)
                 .override_usage(
                     "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)",
                 ),
-            Self::Release => with::<ClaimArgs>(empty).about("Give back a lock that acquire has taken"),
-            Self::Renew => with::<ClaimArgs>(empty).about("Give a lease of acquire --detach another ttl"),
+            Self::Release => with::<ClaimArgs>(empty).about("Release a lock taken with acquire"),
+            Self::Renew => with::<ClaimArgs>(empty).about("Renew a detached lease"),
             Self::Status => with::<StatusArgs>(empty).about("Show who holds and waits for locks, in order"),
             Self::List => with::<ListArgs>(empty).about("List the locks that have holders or waiters"),
             Self::Watch => with::<WatchArgs>(empty)
                 .about("Show a lock's queue after each change, until interrupted")
                 .override_usage("dlock watch NAME [--json]"),
             Self::Break => with::<BreakArgs>(empty)
-                .about("End a hold or a wait of somebody else")
+                .about("Stop a holder or remove a waiter")
                 .override_usage("dlock break NAME [--claim ID | --all] [--yes] [--force]"),
             Self::Doctor => {
-                with::<DoctorArgs>(empty).about("Explain the configuration and look for what can cost a lock")
+                with::<DoctorArgs>(empty).about("Show the effective configuration and check the lock service")
             }
             Self::Completions => with::<CompletionsArgs>(empty).about("Print the completions for a shell"),
             Self::Man => with::<ManArgs>(empty).about("Show a manual page"),
@@ -107,10 +107,10 @@ pub struct CompletionsArgs {
 /// `dlock man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The subcommand or lock service whose page is shown, or recipes [default: the main page]
+    /// A subcommand, a lock service or a topic [default: the main page]
     #[arg(value_name = "COMMAND|SERVICE", value_parser = pages())]
     pub page: Option<String>,
-    /// Write all pages into this directory instead
+    /// Write all pages into DIR
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<OsString>,
 }

@@ -27,43 +27,43 @@ pub struct RunArgs {
     /// Which lock, and how.
     #[command(flatten)]
     pub lock: LockArgs,
-    /// Stop the command with SIGNAL first, by name or number [default: TERM]
+    /// Send SIGNAL first, a name or a number, when dlock stops the command [default: TERM]
     #[arg(long, value_name = "SIGNAL", allow_hyphen_values = true, hide_short_help = true)]
     pub signal: Option<OsString>,
-    /// Stop the command after DURATION under the lock [default: never]
+    /// Stop the command after it has held the lock for DURATION [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub max_run: Option<OsString>,
-    /// Keep the lock for DURATION at least, also when the command ends sooner [default: 0]
+    /// Hold the lock for at least DURATION, even if the command exits sooner [default: 0]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, hide_short_help = true)]
     pub hold_at_least: Option<OsString>,
     /// Skip (exit 0) if a run that acquired the lock within the last DURATION succeeded [default: off]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub once_per: Option<OsString>,
-    /// Take the place of older waiters that also said so; they exit as busy
+    /// Replace older waiters that also passed --supersede; they exit as busy
     #[arg(long, hide_short_help = true)]
     pub supersede: bool,
-    /// As --supersede, and have a holder that also said so stop its command; it exits 76
+    /// Like --supersede, but also stop a holder that passed --replace; it exits 76
     #[arg(long, hide_short_help = true)]
     pub replace: bool,
-    /// Hold until every descendant of the command has ended, not just the command
+    /// Hold the lock until every descendant of the command has exited
     #[arg(long, hide_short_help = true)]
     pub whole_tree: bool,
-    /// Make a second claim even inside a hold of this lock
+    /// Queue separately, even inside a run that already holds the lock
     #[arg(long, hide_short_help = true)]
     pub no_nest: bool,
-    /// Tell systemd READY=1 when the command starts, not when the command says so
+    /// Send READY=1 to systemd when the command starts
     #[arg(long, hide_short_help = true)]
     pub notify_ready: bool,
     /// Run STRING with /bin/sh instead of a command and its arguments
     #[arg(short = 'c', long = "command", value_name = "STRING", allow_hyphen_values = true, value_hint = ValueHint::CommandString)]
     pub shell_command: Option<OsString>,
-    /// A text that others see in status
+    /// Show TEXT to others in status and messages
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, hide_short_help = true)]
     pub label: Option<OsString>,
-    /// Write a JSON object on how it went to FILE
+    /// Write a JSON report of the run to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub report: Option<OsString>,
-    /// Write the same to FILE as Prometheus text, for the node exporter's textfile collector
+    /// Write Prometheus metrics to FILE, for node_exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub metrics_file: Option<OsString>,
     /// What every subcommand takes.

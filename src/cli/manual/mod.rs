@@ -1,8 +1,8 @@
 //! The manual pages, and `dlock man`.
 //!
 //! The options of a page are those of [`super::args`], the rest is Markdown: of a subcommand in `text/`, of a lock service
-//! in its own folder; `roff.rs` says which part of Markdown that is. The recipes are in `text/`, too; `tests/recipes` runs each of
-//! them.
+//! in its own folder; `roff.rs` says which part of Markdown that is. The pages about a topic are in `text/`, too; `tests/recipes` runs
+//! each recipe.
 
 mod pager;
 mod roff;
@@ -10,17 +10,18 @@ mod roff;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use clap::{Args as _, Command};
 use clap_mangen::Man;
 
-use super::args::{self, Subcommand};
+use super::args::{self, ConnectionArgs, Subcommand};
 use super::exit_code::{ExitCode, Failure};
-use super::page::Page;
+use super::page::{Page, Topic};
 use crate::backend::service::Service;
 pub use pager::show;
 use roff::INFALLIBLE;
 
 /// When the pages were last changed in what they say.
-const DATE: &str = "2026-11-23";
+const DATE: &str = "2026-11-27";
 
 impl Page {
     /// Its text in roff.
@@ -34,7 +35,7 @@ impl Page {
         match self {
             Self::Main => subcommand_page(&mut out, &title, None),
             Self::Subcommand(subcommand) => subcommand_page(&mut out, &title, Some(subcommand)),
-            Self::Recipes => whole_page(&mut out, &title, include_str!("text/recipes.md")),
+            Self::Topic(topic) => whole_page(&mut out, &title, topic_text(topic)),
             Self::Service(service) => service_page(&mut out, &title, service),
         }
         out
@@ -60,11 +61,31 @@ fn subcommand_page(out: &mut String, title: &str, subcommand: Option<Subcommand>
     let (before, after) =
         text.split_at(text.match_indices("\n## ").next().map_or(text.len(), |(at, _)| at + 1));
     roff::sections(out, before, &[]);
-    options(out, &Man::new(command), subcommand.is_none());
-    roff::sections(out, after, &[("exit statuses", exit_statuses)]);
-    // The page of run says it in full, and that of man has other variables.
-    if !matches!(subcommand, Some(Subcommand::Run | Subcommand::Man)) {
+    let connects = command.get_arguments().any(|argument| argument.get_long() == Some("endpoint"));
+    options(out, command, subcommand.is_none(), false);
+    if connects {
+        out.push_str(".PP\nThe connection options are those of dlock(1).\n");
+    }
+    if subcommand.is_none() {
+        out.push_str(".SH \"CONNECTION OPTIONS\"\nAll subcommands that ask a lock service take these.\n");
+        let command = Command::new("dlock").disable_help_flag(true);
+        options(out, ConnectionArgs::augment_args(command), false, true);
+    }
+    let (sections, end) = after
+        .split_at(after.find("## Examples").or_else(|| after.find("## See also")).unwrap_or(after.len()));
+    roff::sections(out, sections, &[("exit statuses", exit_statuses)]);
+    if connects {
         roff::sections(out, include_str!("text/common.md"), &[]);
+    }
+    roff::sections(out, end, &[]);
+}
+
+fn topic_text(topic: Topic) -> &'static str {
+    match topic {
+        Topic::Config => include_str!("text/config.md"),
+        Topic::Formats => include_str!("text/formats.md"),
+        Topic::Signals => include_str!("text/signals.md"),
+        Topic::Recipes => include_str!("text/recipes.md"),
     }
 }
 
@@ -88,8 +109,13 @@ fn text(subcommand: Option<Subcommand>) -> &'static str {
     }
 }
 
-/// All options in one section, each group of the help under a heading of its own.
-fn options(out: &mut String, man: &Man, with_subcommands: bool) {
+/// The groups of connection options, as clap_mangen writes their headings.
+const CONNECTION: [&str; 4] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES"];
+
+/// All options in one section, each group of the help under a heading of its own: either those of connections, or the others.
+fn options(out: &mut String, command: Command, with_subcommands: bool, of_connections: bool) {
+    // clap_mangen would leave out the text of an option that the short help hides.
+    let man = Man::new(command.mut_args(|argument| argument.hide_short_help(false)));
     let mut rendered = Vec::new();
     man.render_options_section(&mut rendered).expect(INFALLIBLE);
     if with_subcommands {
@@ -97,7 +123,14 @@ fn options(out: &mut String, man: &Man, with_subcommands: bool) {
     }
     // Quotation marks are written as such; clap_mangen defines a string for them at the top of each part.
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
+    let mut is_left_out = of_connections;
     for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
+        if let Some(heading) = line.strip_prefix(".SH ") {
+            is_left_out = CONNECTION.contains(&heading.trim_matches('"')) != of_connections;
+        }
+        if is_left_out {
+            continue;
+        }
         match line.strip_prefix(".SH ") {
             Some(heading) if heading != "OPTIONS" && heading != "SUBCOMMANDS" => {
                 let mut letters = heading.chars();
@@ -188,7 +221,8 @@ mod tests {
                     "SETTINGS THAT MATTER",
                     "SEE ALSO",
                 ],
-                Page::Recipes => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
+                Page::Topic(Topic::Recipes) => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
+                Page::Topic(_) => &["NAME", "DESCRIPTION", "SEE ALSO"],
                 Page::Main | Page::Subcommand(Subcommand::Completions | Subcommand::Man) => {
                     &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
                 }
@@ -211,13 +245,25 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_run_has_every_exit_status_and_every_key_of_the_files() {
+    fn pages_have_every_exit_status_and_every_key_of_the_files() {
         let page = Page::Subcommand(Subcommand::Run).roff();
         for code in ExitCode::ALL {
             assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
         }
+        let page = Page::Topic(Topic::Config).roff();
         for (key, _) in crate::cli::config_file::KEYS {
             assert!(page.contains(&roff::escape(key)), "{key}");
+        }
+    }
+
+    #[test]
+    fn option_on_a_page_has_a_text() {
+        for page in Page::all() {
+            let text = page.roff();
+            for term in text.split("\n.TP\n").skip(1) {
+                let meaning = term.lines().nth(1).unwrap_or_default();
+                assert!(!meaning.is_empty() && !meaning.starts_with('.'), "{}: {term}", page.file_name());
+            }
         }
     }
 
