@@ -9,6 +9,8 @@ mod build;
 mod checker_tests;
 #[path = "architecture/circles.rs"]
 mod circles;
+#[path = "architecture/language.rs"]
+mod language;
 #[path = "architecture/records.rs"]
 mod records;
 #[path = "architecture/source.rs"]

@@ -212,13 +212,12 @@ mod tests {
             let wanted: &[&str] = match page {
                 Page::Service(_) => &[
                     "NAME",
-                    "ADDRESS",
-                    "LAYOUT",
-                    "INTEROPERATES WITH",
-                    "PROMISES",
-                    "LIMITS",
+                    "ENDPOINT",
+                    "DATA LAYOUT",
+                    "INTEROPERABILITY",
+                    "GUARANTEES",
+                    "LIMITATIONS",
                     "PERMISSIONS",
-                    "SETTINGS THAT MATTER",
                     "SEE ALSO",
                 ],
                 Page::Topic(Topic::Recipes) => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
