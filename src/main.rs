@@ -9,11 +9,6 @@
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
-/// musl's own allocator maps and unmaps memory all the time, and each time that memory is new to the process.
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
-
 /// Called by the C start-up code. The standard library would find the arguments by itself, but not with every C
 /// library.
 ///

@@ -63,7 +63,7 @@ pub struct RunArgs {
     /// Write a JSON report of the run to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub report: Option<OsString>,
-    /// Write Prometheus metrics to FILE, for node_exporter's textfile collector
+    /// Write Prometheus metrics to FILE, for the node exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub metrics_file: Option<OsString>,
     /// What every subcommand takes.

@@ -109,7 +109,7 @@ fn text(subcommand: Option<Subcommand>) -> &'static str {
     }
 }
 
-/// The groups of connection options, as clap_mangen writes their headings.
+/// The groups of connection options, as `clap_mangen` writes their headings.
 const CONNECTION: [&str; 4] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES"];
 
 /// All options in one section, each group of the help under a heading of its own: either those of connections, or the others.
