@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
+mod asked;
 mod hosts;
 mod kit;
 mod page;

@@ -172,6 +172,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 #[test]
 fn each_recipe_is_run_by_a_test() {
     let tests = [
+        include_str!("asked.rs"),
         include_str!("hosts.rs"),
         include_str!("kit.rs"),
         include_str!("runners.rs"),
