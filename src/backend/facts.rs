@@ -38,7 +38,7 @@ impl<F> Rule<F> {
 
     /// That tokens fall with the service's data; `help` says what there is against it, or what becomes of them.
     pub const fn backup(help: fn(&F) -> Option<Vec<String>>) -> Self {
-        Self::note(help, "a service restored from a backup gives lower tokens than it has given since; {0}")
+        Self::note(help, "after a restore from a backup, tokens can be lower than ones already issued; {0}")
     }
 
     /// That somebody on the way to a place can come by the password; `remedy` says how to have it encrypted.

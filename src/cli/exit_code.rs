@@ -83,7 +83,7 @@ impl ExitCode {
                  does not lead."
             }
             Self::Denied => "The service refused these credentials or this access.",
-            Self::MaxRun => "The command was ended by --max-run.",
+            Self::MaxRun => "--max-run stopped the command.",
             Self::CannotExecute => "The command cannot be executed; the lock was released.",
             Self::NotFound => "The command was not found; the lock was released.",
         }

@@ -102,9 +102,9 @@ fn word(weight: Weight) -> &'static str {
 fn verdict(risks: &[Risk]) -> String {
     let warnings = risks.iter().filter(|risk| risk.weight == Weight::Warning).count();
     match warnings {
-        0 => "nothing wrong was found".to_owned(),
-        1 => "1 warning: locks may be lost until it is seen to".to_owned(),
-        n => format!("{n} warnings: locks may be lost until they are seen to"),
+        0 => "no problems found".to_owned(),
+        1 => "1 warning: fix it, or locks can be lost".to_owned(),
+        n => format!("{n} warnings: fix them, or locks can be lost"),
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
                 "risks\n",
                 "  warning: a fault; mend it\n",
                 "  note: a limit\n",
-                "1 warning: locks may be lost until it is seen to\n",
+                "1 warning: fix it, or locks can be lost\n",
             )
         );
     }
@@ -221,7 +221,7 @@ mod tests {
         let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
         let text = findings().text(&layout);
         assert!(text.contains("  etcd 3.4.23 at http://h:2379, round\n  trip 0.42ms\n"), "{text}");
-        assert!(text.ends_with("1 warning: locks may be lost until it is\nseen to\n"), "{text}");
+        assert!(text.ends_with("1 warning: fix it, or locks can be lost\n"), "{text}");
     }
 
     #[test]

@@ -83,11 +83,11 @@ messages! {
         remedy: Option<String>,
     } => remedy.as_ref().map_or_else(|| what.clone(), |remedy| format!("{what}; {remedy}"));
     Warning LinesDropped { count: u64 } => {
-        let lines = if *count == 1 { "line" } else { "lines" };
-        format!("dropped {count} {lines} here, since nobody read standard error")
+        let messages = if *count == 1 { "message" } else { "messages" };
+        format!("{count} {messages} dropped: standard error was blocked")
     };
     Warning NotWritten { what: &'static str, path: String, reason: String } =>
-        format!("cannot write the {what} to {path}: {reason}; the exit status is not changed by it");
+        format!("cannot write the {what} to {path}: {reason}; exit status unchanged");
     Info PathAsName { lock: String, directory: String, file: String } => format!(
         "{lock} is taken as a name, not as that file; to lock the file: --endpoint {directory} --name {file}"
     );
@@ -144,9 +144,9 @@ messages! {
         #[serde(rename = "pause_ms", serialize_with = "milliseconds")]
         pause: Duration,
     } => {
-        let ended = held.map(|held| format!("the term as leader of {lock} ended after {}; ", short(held)));
+        let ended = held.map(|held| format!("leadership of {lock} ended after {}; ", short(held)));
         let later = if pause.is_zero() { String::new() } else { format!(" in {}", short(*pause)) };
-        format!("{}standing again for {lock}{later}", ended.unwrap_or_default())
+        format!("{}campaigning again for {lock}{later}", ended.unwrap_or_default())
     };
     Verbose Skipped {
         lock: String,
@@ -155,12 +155,12 @@ messages! {
         #[serde(rename = "once_per_ms", serialize_with = "milliseconds")]
         once_per: Duration,
     } => format!(
-        "not run: a run under {lock} that acquired it {} ago succeeded, and --once-per is {}",
+        "skipped {lock}: a run that acquired it {} ago succeeded (--once-per {})",
         short(*ago),
         short(*once_per)
     );
-    Verbose Nested { lock: String, claim: String } => format!("running under the outer hold of {lock}, claim {claim}");
-    Info KeptByNested { lock: String } => format!("{lock} stays locked until the runs nested in it have ended");
+    Verbose Nested { lock: String, claim: String } => format!("running under the enclosing hold of {lock}, claim {claim}");
+    Info KeptByNested { lock: String } => format!("{lock} stays locked until the runs nested in it have exited");
 
     Verbose Started { lock: String, pid: i32 } => format!("started the command under {lock}, pid {pid}");
     Verbose Finished {
@@ -178,7 +178,7 @@ messages! {
     Error Lost { lock: String, reason: String, command_ran: bool } => format!("lost {lock}: {reason}; {}", fate(*command_ran));
     Error Broken { lock: String, by: Party, command_ran: bool } =>
         format!("the claim on {lock} was broken by {by}; {}", fate(*command_ran));
-    Error Replaced { lock: String, by: Party } => format!("replaced under {lock} by {by}; the command was ended");
+    Error Replaced { lock: String, by: Party } => format!("replaced under {lock} by {by}; the command was stopped");
     Warning HoldCutShort {
         lock: String,
         /// Who broke the claim, if anybody did.
@@ -194,14 +194,14 @@ messages! {
         #[serde(skip)]
         command_ended: bool,
     } => {
-        let loss = if *command_ended { "the lock will be lost" } else { "the command will be ended" };
+        let loss = if *command_ended { "the lock will be lost" } else { "the command will be stopped" };
         format!("cannot renew {lock}: {reason}; {loss} in {} unless a renewal succeeds", short(*left))
     };
     Error MaxRun {
         lock: String,
         #[serde(rename = "limit_ms", serialize_with = "milliseconds")]
         limit: Duration,
-    } => format!("the command held {lock} for {} (--max-run) and was ended", short(*limit));
+    } => format!("the command held {lock} for {} (--max-run) and was stopped", short(*limit));
     Warning ReleaseFailed {
         lock: String,
         reason: String,
@@ -242,14 +242,14 @@ messages! {
         lock: String,
         #[serde(skip)]
         surely_ran: bool,
-    } => format!("the process of dlock that renewed {lock} died; {}", ended(*surely_ran));
+    } => format!("lost {lock}: the lease-keeper of dlock died; {}", ended(*surely_ran));
     Error KeeperStopped {
         lock: String,
         #[serde(skip)]
         surely_ran: bool,
-    } => format!("the process of dlock that renewed {lock} stopped and the lease ran out; {}", ended(*surely_ran));
+    } => format!("lost {lock}: the lease-keeper of dlock stopped and the lease expired; {}", ended(*surely_ran));
     Verbose TreeHidden { reason: String } =>
-        format!("only the command's process group can be ended, not all its descendants: {reason}");
+        format!("only the command's process group can be killed, not all its descendants: {reason}");
 }
 
 impl fmt::Display for Message {

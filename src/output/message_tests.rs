@@ -33,16 +33,8 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
     vec![
         (M::failed("what: why"), Level::Error, "what: why"),
         (M::Warned { reason: why() }, Level::Warning, "reason"),
-        (
-            M::LinesDropped { count: 1 },
-            Level::Warning,
-            "dropped 1 line here, since nobody read standard error",
-        ),
-        (
-            M::LinesDropped { count: 7 },
-            Level::Warning,
-            "dropped 7 lines here, since nobody read standard error",
-        ),
+        (M::LinesDropped { count: 1 }, Level::Warning, "1 message dropped: standard error was blocked"),
+        (M::LinesDropped { count: 7 }, Level::Warning, "7 messages dropped: standard error was blocked"),
         (
             M::Waiting { lock: lock(), holder: Some(party()), ahead: Some(2) },
             Level::Info,
@@ -52,32 +44,32 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::Replaced { lock: lock(), by: Party { since: None, ..party() } },
             Level::Error,
-            "replaced under deploy by ci@host7 pid 4121 (./deploy.sh); the command was ended",
+            "replaced under deploy by ci@host7 pid 4121 (./deploy.sh); the command was stopped",
         ),
         (
             M::HoldCutShort { lock: lock(), by: Some(Party { since: None, ..party() }), reason: None },
             Level::Warning,
-            "the claim on deploy was broken after the command had ended, by ci@host7 pid 4121 (./deploy.sh)",
+            "deploy was released early, after the command exited: broken by ci@host7 pid 4121 (./deploy.sh)",
         ),
         (
             M::HoldCutShort { lock: lock(), by: None, reason: Some(why()) },
             Level::Warning,
-            "lost deploy after the command had ended: reason",
+            "deploy was released early, after the command exited: reason",
         ),
         (
             M::HoldCutShort { lock: lock(), by: None, reason: None },
             Level::Warning,
-            "the process of dlock that held deploy after the command had ended was killed or stopped",
+            "deploy was released early, after the command exited: the lease-keeper was killed or stopped",
         ),
         (
             M::StandsAgain { lock: lock(), held: Some(s(3)), pause: s(2) },
             Level::Info,
-            "the term as leader of deploy ended after 3s; standing again for deploy in 2s",
+            "leadership of deploy ended after 3s; campaigning again for deploy in 2s",
         ),
         (
             M::StandsAgain { lock: lock(), held: None, pause: Duration::ZERO },
             Level::Info,
-            "standing again for deploy",
+            "campaigning again for deploy",
         ),
         (
             M::Rejoined { lock: lock(), reason: "suspended".into() },
@@ -129,7 +121,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::Lost { lock: lock(), reason: why(), command_ran: true },
             Level::Error,
-            "lost deploy: reason; the command was ended",
+            "lost deploy: reason; the command was stopped",
         ),
         (
             M::Broken { lock: lock(), by: Party { since: None, ..party() }, command_ran: false },
@@ -139,7 +131,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::Doubtful { lock: lock(), reason: why(), left: s(12), command_ended: false },
             Level::Warning,
-            "cannot renew deploy: reason; the command will be ended in 12s unless a renewal succeeds",
+            "cannot renew deploy: reason; the command will be stopped in 12s unless a renewal succeeds",
         ),
         (
             M::Doubtful { lock: lock(), reason: why(), left: s(12), command_ended: true },
@@ -164,7 +156,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::MaxRun { lock: lock(), limit: s(3600) },
             Level::Error,
-            "the command held deploy for 1h00m (--max-run) and was ended",
+            "the command held deploy for 1h00m (--max-run) and was stopped",
         ),
         (
             M::ReleaseFailed { lock: lock(), reason: why(), ends_within: Some(s(30)) },
@@ -192,53 +184,54 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
-            "cannot end 3, 4: dlock keeps the lock until they are gone; end them by hand",
+            "cannot kill processes 3, 4: dlock keeps the lock until they exit; kill them yourself",
         ),
         (
             M::CannotEnd { pids: None, more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
-            "cannot tell whether all that the command started has ended: dlock keeps the lock until they are gone; end \
-             them by hand",
+            "cannot verify that all processes of the command have exited: dlock keeps the lock until they exit; kill \
+             them yourself",
         ),
         (
             M::CannotEnd { pids: Some(vec![3]), more: 2, lease_lost: true, lacks_kill: false },
             Level::Error,
-            "cannot end 3 and 2 more: the lock is lost and they may run beside the next holder's command; end them by hand",
+            "cannot kill processes 3 and 2 more: the lock is lost, and they can run beside the next holder's command; kill \
+             them yourself",
         ),
         (
             M::KeeperDied { lock: lock(), surely_ran: true },
             Level::Error,
-            "the process of dlock that renewed deploy died; the command was ended",
+            "lost deploy: the lease-keeper of dlock died; the command was stopped",
         ),
         (
             M::KeeperStopped { lock: lock(), surely_ran: true },
             Level::Error,
-            "the process of dlock that renewed deploy stopped and the lease ran out; the command was ended",
+            "lost deploy: the lease-keeper of dlock stopped and the lease expired; the command was stopped",
         ),
         (
             M::TreeHidden { reason: why() },
             Level::Verbose,
-            "only the command's process group can be ended, not all its descendants: reason",
+            "only the command's process group can be killed, not all its descendants: reason",
         ),
         (
             M::Skipped { lock: lock(), ago: s(600), once_per: s(3600) },
             Level::Verbose,
-            "not run: a run under deploy that acquired it 10m00s ago succeeded, and --once-per is 1h00m",
+            "skipped deploy: a run that acquired it 10m00s ago succeeded (--once-per 1h00m)",
         ),
         (
             M::Nested { lock: lock(), claim: "ab".into() },
             Level::Verbose,
-            "running under the outer hold of deploy, claim ab",
+            "running under the enclosing hold of deploy, claim ab",
         ),
         (
             M::KeptByNested { lock: lock() },
             Level::Info,
-            "deploy stays locked until the runs nested in it have ended",
+            "deploy stays locked until the runs nested in it have exited",
         ),
         (
             M::NotWritten { what: "report", path: "/x".into(), reason: why() },
             Level::Warning,
-            "cannot write the report to /x: reason; the exit status is not changed by it",
+            "cannot write the report to /x: reason; exit status unchanged",
         ),
         (
             M::PathAsName { lock: "/l/x".into(), directory: "/l".into(), file: "x".into() },

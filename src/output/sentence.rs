@@ -7,27 +7,26 @@ use crate::lock::duration::short;
 
 /// What became of a command under a lost lock.
 pub(super) fn fate(ran: bool) -> &'static str {
-    if ran { "the command was ended" } else { "the command was not started" }
+    if ran { "the command was stopped" } else { "the command was not started" }
 }
 
 /// What became of a command whose keeper failed.
 pub(super) fn ended(surely_ran: bool) -> &'static str {
     if surely_ran {
-        "the command was ended"
+        "the command was stopped"
     } else {
-        "the command, which was about to start, was ended or never started"
+        "the command was stopped while starting, or never started"
     }
 }
 
 /// Of a hold that was to outlast its command.
 pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) -> String {
-    match (by, reason) {
-        (Some(by), _) => format!("the claim on {lock} was broken after the command had ended, by {by}"),
-        (None, Some(reason)) => format!("lost {lock} after the command had ended: {reason}"),
-        (None, None) => {
-            format!("the process of dlock that held {lock} after the command had ended was killed or stopped")
-        }
-    }
+    let why = match (by, reason) {
+        (Some(by), _) => format!("broken by {by}"),
+        (None, Some(reason)) => reason.to_owned(),
+        (None, None) => "the lease-keeper was killed or stopped".to_owned(),
+    };
+    format!("{lock} was released early, after the command exited: {why}")
 }
 
 /// Of processes that cannot be ended; `pids` are the first of them, `None` if it cannot be told which there are.
@@ -35,15 +34,16 @@ pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, la
     let what = match pids {
         Some(pids) => {
             let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+            let processes = if pids.len() + more == 1 { "process" } else { "processes" };
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("cannot end {}{more}", pids.join(", "))
+            format!("cannot kill {processes} {}{more}", pids.join(", "))
         }
-        None => "cannot tell whether all that the command started has ended".to_owned(),
+        None => "cannot verify that all processes of the command have exited".to_owned(),
     };
     let fate = if lease_lost {
-        "the lock is lost and they may run beside the next holder's command; end them by hand"
+        "the lock is lost, and they can run beside the next holder's command; kill them yourself"
     } else {
-        "dlock keeps the lock until they are gone; end them by hand"
+        "dlock keeps the lock until they exit; kill them yourself"
     };
     let right = if lacks_kill { ", or give dlock CAP_KILL (docker run --cap-add KILL)" } else { "" };
     format!("{what}: {fate}{right}")

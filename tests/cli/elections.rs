@@ -179,7 +179,7 @@ fn the_report_is_that_of_the_last_term_also_when_a_later_candidacy_ends() {
     let one = Candidate::telling(&env, "one", &[&["--forever"] as &[_], &files].concat(), "3");
     let (_, token) = one.leads(1);
     one.order("end");
-    until_true("the end of a term", || one.running.err_so_far().contains("standing again for x"));
+    until_true("the end of a term", || one.running.err_so_far().contains("campaigning again for x"));
     let metrics = env.read("metrics.prom");
     one.running.signal(Signal::TERM);
     assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
@@ -201,7 +201,7 @@ fn a_broken_term_is_over_and_its_candidate_stands_again() {
     // A pause is a wait: what ends a wait ends it. A signal that comes
     // before dlock knows that the command has ended belongs to the term.
     one.order("end");
-    let ends = || one.running.err_so_far().matches("standing again for x").count();
+    let ends = || one.running.err_so_far().matches("campaigning again for x").count();
     until_true("the end of the second term", || ends() == 2);
     one.running.signal(Signal::TERM);
     assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
@@ -220,7 +220,7 @@ fn a_later_term_is_guarded_as_the_first_one_was() {
     assert_ne!(keeper, another, "each term has a keeper of its own");
     process::signal(another, Signal::KILL);
     // It may die before the front has heard that the command runs.
-    one.running.finish().failed(76, &["that renewed x died", "was ended"]);
+    one.running.finish().failed(76, &["lease-keeper of dlock died", "was stopped"]);
     assert!(!is_alive(second));
     env.await_no_process();
 }

@@ -159,8 +159,8 @@ fn hold_at_least_that_is_lost_is_said_and_the_status_stays() {
     fs::remove_file(env.locks().join("x")).expect("a lock file");
     let ended = lost.finish();
     assert_eq!(ended.code(), Some(3), "{}", ended.err);
-    assert!(ended.err.contains("lost x after the command had ended: "), "{}", ended.err);
-    assert!(!ended.err.contains("released"), "{}", ended.err);
+    assert!(ended.err.contains("x was released early, after the command exited: "), "{}", ended.err);
+    assert!(!ended.err.contains("the lock was released"), "{}", ended.err);
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn hold_at_least_that_is_broken_is_said_and_the_status_stays() {
     assert_eq!(env.finish(&mut env.verb("break", ["x", "--yes"])).code(), Some(0));
     let ended = broken.finish();
     assert_eq!(ended.code(), Some(3), "{}", ended.err);
-    let by = "the claim on x was broken after the command had ended, by ";
+    let by = "x was released early, after the command exited: broken by ";
     assert!(ended.err.contains(by) && ended.err.contains("; the lock was released"), "{}", ended.err);
 }
 

@@ -259,5 +259,5 @@ fn verbose_tells_each_step_to_the_release() {
     // What the outer run holds is the outer run's to release.
     let inner = r#""$dlock" run -v --endpoint "$locks" --name x -- true"#;
     let err = told(env.run(["-q", "--name", "x", "--", "sh", "-c"]).arg(inner));
-    assert!(err.contains("running under the outer hold of x") && !err.contains("released"), "{err}");
+    assert!(err.contains("running under the enclosing hold of x") && !err.contains("released"), "{err}");
 }

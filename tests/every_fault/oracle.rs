@@ -73,7 +73,7 @@ impl Case<'_> {
     fn said_what_it_cannot_end(&self) -> bool {
         let said = self.site.read("run.err");
         matches!(self.fault(), Some(Fault::Lasting(class, _)) if class != Class::Newer)
-            && (said.contains("cannot tell whether all") || said.contains("cannot end "))
+            && (said.contains("cannot verify that all") || said.contains("cannot kill process"))
     }
 
     /// The lock of a script may be kept for ever.
@@ -183,20 +183,20 @@ impl Case<'_> {
         let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause));
         // Sentence, and what it cannot be said beside.
         let claims: &[(&str, bool, &str)] = &[
-            ("the command was ended", !self.seen.executed, "it was never executed"),
-            ("the command was ended", self.ended_before_the_fault(), "it had ended by itself"),
-            ("(--max-run) and was ended", !self.seen.executed, "it was never executed"),
-            ("(--max-run) and was ended", self.shape.name != "max-run", "there is no --max-run"),
+            ("the command was stopped", !self.seen.executed, "it was never executed"),
+            ("the command was stopped", self.ended_before_the_fault(), "it had ended by itself"),
+            ("(--max-run) and was stopped", !self.seen.executed, "it was never executed"),
+            ("(--max-run) and was stopped", self.shape.name != "max-run", "there is no --max-run"),
             ("the command was not started", started, "it was started"),
             ("cannot find the command", started, "it was started"),
             ("cannot execute", started, "it was started"),
             (" is busy", !self.shape.held, "nobody else held it"),
-            ("dlock that renewed a died", keeper_ended_well, "it ended well"),
-            ("stopped and the lease ran out", !frozen && !taken, "nobody stopped it"),
+            ("lease-keeper of dlock died", keeper_ended_well, "it ended well"),
+            ("stopped and the lease expired", !frozen && !taken, "nobody stopped it"),
             ("was removed", !taken, "nobody removed it"),
             ("panicked", true, "a defect"),
             ("memory allocation of", true, "a defect"),
-            ("cannot end", self.could_end_all(), "nothing kept it from it"),
+            ("cannot kill process", self.could_end_all(), "nothing kept it from it"),
         ];
         for line in said.lines() {
             for (claim, wrong, why) in claims {

@@ -18,7 +18,7 @@ fn unchanged(env: &TestEnv, command: i32, token: u64) {
         status["holders"][0]["token"].as_str() == Some(token.to_string().as_str())
             && status["waiters"].as_array().is_some_and(|waiters| waiters.len() == 2)
     });
-    assert!(is_alive(command), "the command was ended");
+    assert!(is_alive(command), "the command was stopped");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn killed(leads: bool) {
     // Longer than the leases would have lasted without a renewal.
     let_pass((ttl + ttl / 5).saturating_sub(begun.elapsed()));
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));
-    assert!(is_alive(holder.command()), "the command was ended");
+    assert!(is_alive(holder.command()), "the command was stopped");
     assert!(!waiter.has_started(), "two at once");
     let token = holder.token();
     let ended = holder.release();
@@ -179,7 +179,7 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
     // The leases go on.
     let_pass((ttl + ttl / 2).saturating_sub(full.elapsed()));
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));
-    assert!(is_alive(holder.command()), "the command was ended");
+    assert!(is_alive(holder.command()), "the command was stopped");
     let token = holder.token();
     holder.release().silently(0);
     until_true("a queue without its holder", || env.holders("x") + env.waiters("x") == 1);

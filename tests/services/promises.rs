@@ -66,7 +66,7 @@ fn a_short_freeze_of_the_service_changes_nothing() {
     site.freeze();
     let_pass(Duration::from_millis(1_500));
     site.thaw();
-    assert!(is_alive(holder.command()), "the command was ended by a blip");
+    assert!(is_alive(holder.command()), "the command was stopped by a blip");
     // Past the lease as it was before the freeze: it was renewed since.
     let_pass(Duration::from_secs(9));
     assert!(is_alive(holder.command()), "the lease was not renewed after a blip");
@@ -165,7 +165,7 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
     for (keeper, env, members, overlap, stopped, holder, waiter) in both {
         if keeper {
             // The front ended the tree, and the waiter ran after it.
-            holder.finish().failed(76, &["the command was ended"]);
+            holder.finish().failed(76, &["the command was stopped"]);
         } else {
             // The keeper guards alone.
             assert!(members.iter().all(|p| is_alive(p.pid)), "a stopped front ended the tree");

@@ -54,7 +54,7 @@ impl One {
         self.turn(env, 1);
         self.gate.write("7");
         if self.way == Way::Forever {
-            until_true("the end of a term", || self.running.err_so_far().contains("standing again for x"));
+            until_true("the end of a term", || self.running.err_so_far().contains("campaigning again for x"));
             self.running.signal(Signal::TERM);
         }
         let ended = self.running.finish();
@@ -208,7 +208,7 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
             let ended = holder.finish();
             match way {
                 Way::Acquire => assert_eq!(ended.signal(), Some(9), "{}", ended.err),
-                _ => drop(ended.failed(76, &["was ended"])),
+                _ => drop(ended.failed(76, &["was stopped"])),
             }
         } else {
             // The keeper guards alone.

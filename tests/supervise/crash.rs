@@ -76,7 +76,7 @@ fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
     process::signal(scene.keeper, Signal::KILL);
     let took = scene.await_tree_gone() - begun;
     within(took, AT_ONCE);
-    scene.conclude().failed(76, &["the command was ended"]);
+    scene.conclude().failed(76, &["the command was stopped"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_command_ended_on_account_of_its_hold_has_not_done_its_work_though_the_keepe
     let breaking = env.start(&mut env.verb("break", ["x", "--all", "--yes"]));
     until_true("a reaped command", || process::look(command).is_none());
     process::signal(keeper, Signal::KILL);
-    running.finish().failed(76, &["the command was ended"]);
+    running.finish().failed(76, &["the command was stopped"]);
     breaking.finish();
     env.await_no_process();
     env.assert_free("x");

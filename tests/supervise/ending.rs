@@ -66,8 +66,8 @@ fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
     let (command, member) = (pid_in(&env, "pid"), pid_in(&env, "member"));
     let keeper = process::look(command).expect("a command").parent;
     process::signal(keeper, Signal::KILL);
-    // It may not have come to tell the front of the start yet: then "was ended or never started" is all that is known.
-    running.finish().failed(76, &["was ended"]);
+    // It may not have come to tell the front of the start yet: then "was stopped while starting, or never started" is all that is known.
+    running.finish().failed(76, &["was stopped"]);
     assert!(!is_alive(command) && !is_alive(member));
     env.assert_free("x");
 }
@@ -81,7 +81,7 @@ fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
     let running = env.start(&mut without_proc(&env, &words));
     let (command, away) = (pid_in(&env, "pid"), pid_in(&env, "away"));
     until_true("the end of the command", || !is_alive(command));
-    let told = || running.err_so_far().contains("cannot tell whether all that the command started has ended");
+    let told = || running.err_so_far().contains("cannot verify that all processes of the command have exited");
     until_true("word of what is not known", told);
     env.assert_busy("x");
     process::signal(away, Signal::KILL);
@@ -119,7 +119,7 @@ fn children_from_before_dlock_are_nobodys_tree() {
     let keeper = running.keeper();
     process::await_told(keeper);
     process::signal(keeper, Signal::KILL);
-    running.finish().failed(76, &["the command was ended"]);
+    running.finish().failed(76, &["the command was stopped"]);
     assert!(!is_alive(member) && is_alive(stranger));
     env.assert_free("x");
     process::signal(stranger, Signal::KILL);
@@ -152,7 +152,7 @@ fn a_stopped_front_and_a_killed_keeper_leave_nobody() {
     until_true("a stopped front", || is_stopped(scene.running.pid()));
     process::signal(scene.keeper, Signal::KILL);
     scene.await_tree_gone();
-    scene.conclude().failed(76, &["the command was ended"]);
+    scene.conclude().failed(76, &["the command was stopped"]);
 }
 
 #[test]

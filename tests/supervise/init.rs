@@ -172,7 +172,7 @@ fn a_killed_keeper_takes_the_tree_with_it() {
     let keeper = until("a keeper", || process::keeper_of(outer_pid(&running)));
     process::await_told(keeper);
     process::signal(keeper, Signal::KILL);
-    running.finish().failed(76, &["the command was ended"]);
+    running.finish().failed(76, &["the command was stopped"]);
     env.await_no_process();
     env.assert_free("x");
 }

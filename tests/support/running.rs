@@ -133,7 +133,7 @@ impl Finished {
     pub(crate) fn lost_its_lease(self, name: &str) -> Self {
         let last = self.err.lines().last().unwrap_or_default();
         let told = last.contains(&format!("lost {name}"))
-            || (!exact() && last.contains(&format!("that renewed {name} stopped and the lease ran out")));
+            && !(exact() && last.contains("the lease-keeper of dlock stopped"));
         assert!(self.code() == Some(76) && told, "{:?}: {}", self.status, self.err);
         self
     }

@@ -40,7 +40,7 @@ const RISKS: &[Rule<Facts>] = &[
          its next renewal, other clients do not",
         "use etcd 3.4.31, 3.5.13 or newer",
     ),
-    Rule::warning(|f| when(!f.has_leader), "this member knows of no leader", "look after the cluster"),
+    Rule::warning(|f| when(!f.has_leader), "this member has no leader", "check the cluster"),
     Rule::warning(
         |f| when(f.is_learner),
         "this member is a learner, which does not answer reads that count",

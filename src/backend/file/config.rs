@@ -194,7 +194,7 @@ fn refuse_network(path: &Path, system: &StatFs, device: u64) -> FaultResult<()> 
         Some(name) => Err(Fault::new(
             ErrorKind::Unsupported,
             format!(
-                "{} is on {name}, where a lock may not reach every host or end with its process; choose a \
+                "{} is on {name}, where locks may not work across hosts or may outlive their process; choose a \
                  local directory or a lock service, or say --allow-network-fs",
                 path.display()
             ),

@@ -51,7 +51,7 @@ impl Facts {
 }
 
 const RISKS: &[Rule<Facts>] = &[
-    Rule::always("excludes the processes of this host, not those of others"),
+    Rule::always("locks exclude processes on this host only"),
     Rule::always(
         "containers and chroots exclude each other only where they share this directory (a bind mount)",
     ),
@@ -60,7 +60,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::note(|f| with(f.users.as_ref()?), "{0}"),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.network_file_system?.to_owned()]),
-        "{0} is on {1}, where a lock may not reach every host or end with its process",
+        "{0} is on {1}, where locks may not work across hosts or may outlive their process",
         "choose a local directory or a lock service",
     ),
     Rule::warning(
@@ -89,7 +89,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::warning(
         |f| (!f.writable?).then(|| vec![f.path.clone()]),
         "{0} cannot be written",
-        "let a group that has all users own it, with write permission",
+        "chgrp it to a group of all its users and chmod g+w",
     ),
     Rule::warning(
         |f| with(f.unwatched.as_ref()?),

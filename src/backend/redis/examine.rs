@@ -82,7 +82,7 @@ const RISKS: &[Rule<Facts>] = &[
         "tokens live in this server's memory: they may go backwards if it loses its data or fails over",
     ),
     Rule::backup(|_| with("they go on from the server's clock, and fall if that is behind")),
-    Rule::always("a lock ends by this server's wall clock: a jump of that clock ends it early or late"),
+    Rule::always("leases follow this server's wall clock: a jump of it can expire them early or late"),
     Rule::warning(
         |f| with(too_old(&f.info)?),
         "version {0} is older than 6.2, the oldest that dlock supports",

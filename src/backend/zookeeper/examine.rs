@@ -56,11 +56,11 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::note(
         |f| Some(vec![format!("{:?}", f.shortest), format!("{:?}", f.longest)]),
-        "sessions last {0} to {1} here; another --ttl is made one of these",
+        "sessions are limited to {0} to {1}; a --ttl outside that range is clamped",
     ),
     Rule::warning(
         |f| when(f.longest < Duration::from_secs(1)),
-        "no session lasts a second, so no lease can be kept",
+        "maxSessionTimeout is below 1s; dlock cannot hold a lease",
         "raise maxSessionTimeout at the servers",
     ),
     Rule::note(
