@@ -76,10 +76,21 @@ pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
     }
 }
 
+/// Whether the server at `at` closes connections over which it has heard nothing yet.
+pub async fn hangs_up(at: &str, manner: &Manner) -> bool {
+    try_with(at, manner, b"").await == ProbeResult::Closed
+}
+
 /// What a new connection to `at` answers to `words`.
 async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> ProbeResult {
     let mut stream = match connect(at).await {
         Err(_) => return ProbeResult::Away,
+        // It was accepted, and closed before the system had told.
+        Ok(Err(error))
+            if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+        {
+            return ProbeResult::Closed;
+        }
         Ok(Err(error)) => return ProbeResult::Unreached(explained(&error)),
         Ok(Ok(stream)) => stream,
     };

@@ -23,7 +23,7 @@ const MOST_DOUBLINGS: u32 = 4;
 const TELLING: Duration = Duration::from_millis(250);
 /// The first and the longest pause between two rounds over all servers.
 const BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// The longest pause of a hold for which there is no room.
+/// The longest pause of a hold that a server did not serve.
 const FOR_ROOM: Duration = Duration::from_millis(100);
 /// The first and the longest pause before a request that was undone for the sake of another is sent again.
 const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
@@ -217,18 +217,18 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// The patience after `fault`: a hold does not queue for room behind those who wait for its end.
+    /// The patience after `fault`, and shorter pauses of a hold: it does not queue for room behind those who wait for its end.
     fn patience_after(
         &self,
         fault: &Fault,
         patience: Patience,
         pauses: &mut (Duration, Duration),
     ) -> Patience {
-        if fault.kind != ErrorKind::Full || self.rank() != Rank::Holds {
+        if !fault.is_transient() || self.rank() != Rank::Holds {
             return patience;
         }
         *pauses = (pauses.0.min(FOR_ROOM), FOR_ROOM);
-        Patience::Deadline
+        if fault.kind == ErrorKind::Full { Patience::Deadline } else { patience }
     }
 
     /// Sends `request` once, over the connection for `node`; over a new one beside it if there is no answer by `half`.

@@ -43,6 +43,7 @@ mod zookeeper;
 mod zookeeper_cut;
 mod zookeeper_grant;
 mod zookeeper_kinds;
+mod zookeeper_limit;
 mod zookeeper_names;
 mod zookeeper_watch;
 

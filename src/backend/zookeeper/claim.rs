@@ -32,7 +32,7 @@ impl Drop for ZkClaim {
 /// Remembers a success; an exclusive claim has then left its queues as well.
 async fn succeed(shared: &Shared) -> FaultResult<()> {
     if shared.request.mode == Mode::Exclusive
-        && let Some(client) = shared.client()
+        && let Some(client) = shared.client().await
         && success::leave(shared, &client).await
     {
         return Ok(());
@@ -53,26 +53,29 @@ impl Claim for ZkClaim {
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let shared = &self.0;
         let begun = shared.ensemble.clock.now();
-        let Some(client) = shared.client() else { return Ok(shared.proofs().counts_from()) };
-        let (answer, answered) = oneshot::channel();
-        let each = Arc::clone(shared);
-        // In a task of its own: a future that somebody keeps and does not poll must not hold the session back.
-        shared.spawn(async move {
-            let _ = answer.send(renew(&each, &client, begun).await);
-            drop(client);
-            let wants_tick = each.proofs().wants_tick();
-            if wants_tick
-                && let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, each.ensemble.connect(SHORTEST)).await
-            {
-                each.proofs().tick = Some(shortest.session_timeout() / 2);
-            }
-        });
         let renewed = shared.ensemble.by(deadline, async {
-            match answered.await {
-                Ok(outcome) => outcome,
-                // The session was closed meanwhile: the state says why.
-                Err(_) => Ok(()),
+            // Where the session is closed meanwhile, the state says why.
+            while let Some(client) = shared.client().await {
+                let (answer, answered) = oneshot::channel();
+                let each = Arc::clone(shared);
+                // In a task of its own: a future that somebody keeps and does not poll must not hold the session back.
+                shared.spawn(async move {
+                    let _ = answer.send(renew(&each, &client, begun).await);
+                    drop(client);
+                    let wants_tick = each.proofs().wants_tick();
+                    if wants_tick
+                        && let Ok(Ok(shortest)) =
+                            tokio::time::timeout(PROBE, each.ensemble.connect(SHORTEST)).await
+                    {
+                        each.proofs().tick = Some(shortest.session_timeout() / 2);
+                    }
+                });
+                // It goes with a connection that breaks.
+                if let Ok(outcome) = answered.await {
+                    return outcome;
+                }
             }
+            Ok(())
         });
         renewed.await?;
         let mut proofs = shared.proofs();
@@ -90,8 +93,12 @@ impl Claim for ZkClaim {
             if recorded.is_ok() {
                 shared.recorded.fetch_or(due, Ordering::AcqRel);
             }
+            // A session is closed over a connection.
+            let watcher = shared.client().await.map(|client| client.state_watcher());
             shared.close();
-            ended(shared.watcher.clone()).await;
+            if let Some(watcher) = watcher {
+                ended(watcher).await;
+            }
             recorded
         });
         let left = left.await;

@@ -1,19 +1,23 @@
 //! From an address to a session, and why there is none.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
+use spawns_core::{Spawn, Task};
 use tokio::net::lookup_host;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zookeeper_client::{
-    Client, Error as ZkError, SessionState, StateWatcher, TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity,
-    TlsOptions,
+    Client, Error as ZkError, SessionInfo, SessionState, TlsCa, TlsCerts, TlsIdentity, TlsOptions,
 };
 
 use super::config::ZkConfig;
+use super::fault::OVER;
 use super::handshake::complaint;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::credentials::Tls;
@@ -27,9 +31,6 @@ const ATTEMPTS: usize = 8;
 /// forget it.
 const BEGINNING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 
-/// How often certificates are read again while there is no connection.
-const REREAD: Duration = Duration::from_millis(500);
-
 /// How long a session that only asks may take to begin.
 pub(super) const PROBE: Duration = Duration::from_secs(3);
 
@@ -40,13 +41,41 @@ pub(super) fn silence(ttl: Duration, servers: usize) -> Duration {
     part.clamp(Duration::from_millis(100), Duration::from_secs(4))
 }
 
-/// Begins sessions of one length.
+/// A session over one connection. Closed when all handles of its client are dropped.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) client: Client,
+    pub(super) service: Arc<Service>,
+}
+
+/// What the client library does for a session, in a task that can be ended: left alone, it would replace a connection by itself.
+#[derive(Default, Debug)]
+pub(super) struct Service(OnceLock<AbortHandle>);
+
+impl Spawn for Service {
+    fn spawn(&self, task: Task) {
+        let _ = self.0.set(tokio::spawn(Box::into_pin(task.future)).abort_handle());
+    }
+}
+
+impl Service {
+    /// Closes the connection, if there is one, and not the session.
+    pub(super) fn end(&self) {
+        self.0.get().inspect(|task| task.abort());
+    }
+}
+
+/// Begins sessions of one length, or goes on with one.
 pub(super) struct Dialer {
     config: ZkConfig,
     ttl: Duration,
     /// What a look at the servers finds is remembered here.
     cause: Arc<Mutex<Option<Reason>>>,
     failed: AtomicU32,
+    /// The session that is gone on with.
+    known: OnceLock<SessionInfo>,
+    /// User and password of the session: what it makes is theirs, also when the password has changed.
+    login: OnceLock<String>,
 }
 
 impl fmt::Debug for Dialer {
@@ -57,7 +86,7 @@ impl fmt::Debug for Dialer {
 
 /// To the client library an ensemble is one server: it chooses among them by itself, and goes from one to the next within a session.
 impl Dial for Dialer {
-    type Connection = Client;
+    type Connection = Session;
     type Node = ();
 
     fn servers(&self, (): &()) -> usize {
@@ -68,19 +97,27 @@ impl Dial for Dialer {
         self.config.address()
     }
 
-    /// What is given up leaves nothing: the server closes what its client has closed.
-    async fn dial(&self, (): &(), _: usize, _: &Stage) -> FaultResult<Arc<Client>> {
+    /// What is given up leaves nothing: the server closes what its client has closed. Of two connections for one session a server
+    /// keeps only one, so that those of a known one are tried one after another.
+    async fn dial(&self, (): &(), _: usize, _: &Stage) -> FaultResult<Arc<Session>> {
+        if self.known.get().is_some() {
+            return match self.connect_once(&self.config.servers).await {
+                // That it is over, no server and no time changes.
+                Err(fault) if fault.code == OVER => Err(Fault { kind: ErrorKind::Denied, ..fault }),
+                session => session.map(Arc::new),
+            };
+        }
         let doublings = self.failed.fetch_add(1, Ordering::Relaxed).min(8);
         let length = (BEGINNING.0 * 2_u32.pow(doublings)).min(BEGINNING.1);
         let begun = timeout(length, self.connect_to_any()).await;
         begun.unwrap_or_else(|_| Err(ZkError::Timeout.into())).map(Arc::new)
     }
 
-    async fn is_usable(&self, client: &Client) -> bool {
-        client.state() == SessionState::SyncConnected
+    async fn is_usable(&self, session: &Session) -> bool {
+        session.client.state() == SessionState::SyncConnected
     }
 
-    fn peer(&self, _: &Client) -> String {
+    fn peer(&self, _: &Session) -> String {
         self.config.address()
     }
 
@@ -110,13 +147,19 @@ impl Dial for Dialer {
 impl Dialer {
     pub(super) fn new(config: &ZkConfig, ttl: Duration, cause: &Arc<Mutex<Option<Reason>>>) -> Self {
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
-        Self { config: config.clone(), ttl, cause: Arc::clone(cause), failed: AtomicU32::new(0) }
+        let (cause, failed) = (Arc::clone(cause), AtomicU32::new(0));
+        Self { config: config.clone(), ttl, cause, failed, known: OnceLock::new(), login: OnceLock::new() }
+    }
+
+    /// Goes on with `session` from now on.
+    pub(super) fn go_on(&self, session: &SessionInfo) {
+        self.known.get_or_init(|| session.clone());
     }
 
     /// A session from whichever server makes one first. The client tries the servers one after another, in an order of its
     /// own, and bears with one that is switched off for as long as with one that is silent; so while an attempt takes long
     /// others begin. Which server they try first is chance.
-    async fn connect_to_any(&self) -> FaultResult<Client> {
+    async fn connect_to_any(&self) -> FaultResult<Session> {
         let mut attempts = vec![Box::pin(self.attempt(0))];
         let mut begun = 1;
         let mut failure = None;
@@ -124,7 +167,7 @@ impl Dialer {
             tokio::select! {
                 biased;
                 (answer, at, _) = select_all(&mut attempts) => match answer {
-                    Ok(client) => return Ok(client),
+                    Ok(session) => return Ok(session),
                     Err(fault) => {
                         failure = failure.or(fault);
                         drop(attempts.swap_remove(at));
@@ -143,7 +186,7 @@ impl Dialer {
 
     /// The attempt of that number. A later one fails without a reason where there is no other server to ask; each second one leaves a
     /// server out, in turn, since the client might choose a silent one again and again.
-    async fn attempt(&self, number: usize) -> std::result::Result<Client, Option<Fault>> {
+    async fn attempt(&self, number: usize) -> std::result::Result<Session, Option<Fault>> {
         let mut servers = self.config.servers.clone();
         if number > 0 {
             servers.extend(self.further_addresses().await);
@@ -168,51 +211,43 @@ impl Dialer {
         found
     }
 
-    /// The shortest session that any of the servers grants now; `None` if none answers.
-    pub(super) async fn shortest_grant(&self) -> Option<Duration> {
-        let mut servers = self.config.servers.clone();
-        servers.extend(self.further_addresses().await);
-        let asked =
-            servers.iter().map(|server| timeout(PROBE, self.connect_once(std::slice::from_ref(server))));
-        let answers = join_all(asked).await.into_iter().flatten().flatten();
-        answers.map(|session| session.session_timeout()).min()
-    }
-
-    async fn connect_once(&self, servers: &[String]) -> FaultResult<Client> {
+    async fn connect_once(&self, servers: &[String]) -> FaultResult<Session> {
         let mut connector = Client::connector()
             .with_session_timeout(self.ttl)
             .with_connection_timeout(silence(self.ttl, servers.len()))
             .with_fail_eagerly();
-        if let Some((user, password)) = &self.config.user {
-            let login = format!("{user}:{}", password.reveal()?);
+        if let Some(known) = self.known.get() {
+            connector = connector.with_session(known.clone());
+        }
+        let login = match (self.login.get(), &self.config.user) {
+            (None, Some((user, password))) => Some(format!("{user}:{}", password.reveal()?)),
+            (login, _) => login.cloned(),
+        };
+        if let Some(login) = &login {
             connector = connector.with_auth("digest", login.as_bytes());
         }
-        let servers = servers.join(",");
-        let Some(tls) = &self.config.tls else { return Ok(connector.connect(&servers).await?) };
-        // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
-        // have chosen already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let shown = TlsDynamicCerts::new(certificates(tls)?);
-        let options = TlsOptions::new().with_certs(shown.clone());
-        let client = connector.with_tls(options).secure_connect(&servers).await?;
-        tokio::spawn(keep_fresh(client.state_watcher(), tls.clone(), shown));
-        Ok(client)
-    }
-}
-
-/// Reads the certificates again while the session has no connection, until it is over: it goes on over a new one.
-async fn keep_fresh(mut watcher: StateWatcher, tls: Tls, shown: TlsDynamicCerts) {
-    let mut state = watcher.state();
-    while !state.is_terminated() {
-        if state == SessionState::Disconnected {
-            // A file that cannot be read now is read with the next look.
-            if let Ok(certificates) = certificates(&tls) {
-                shown.update(certificates);
-            }
-            state = timeout(REREAD, watcher.changed()).await.unwrap_or(state);
-        } else {
-            state = watcher.changed().await;
+        let (servers, tls) = (servers.join(","), self.config.tls.as_ref());
+        if let Some(tls) = tls {
+            // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
+            // have chosen already.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            connector = connector.with_tls(TlsOptions::new().with_certs(certificates(tls)?));
         }
+        let service = Arc::<Service>::default();
+        let mut connecting = pin!(async {
+            if tls.is_some() {
+                connector.secure_connect(&servers).await
+            } else {
+                connector.connect(&servers).await
+            }
+        });
+        let client = poll_fn(|context| {
+            let _scope = spawns_core::enter(&*service);
+            connecting.as_mut().poll(context)
+        });
+        let client = client.await?;
+        login.map(|login| self.login.set(login));
+        Ok(Session { client, service })
     }
 }
 

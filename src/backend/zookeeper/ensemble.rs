@@ -8,7 +8,7 @@ use std::time::Duration;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
 
 use super::config::ZkConfig;
-use super::dial::Dialer;
+use super::dial::{Dialer, Session};
 use super::paths::Paths;
 use crate::clock::Clock;
 use crate::lock::{Moment, Reason};
@@ -65,18 +65,23 @@ impl Ensemble {
     /// there at all that is an answer, unless somebody persists.
     /// Dropping the future leaves no more than a session without nodes.
     pub(super) async fn connect(&self, ttl: Duration) -> FaultResult<Client> {
-        let link = Link::new(Dialer::new(&self.config, ttl, &self.cause), self.clock);
+        Ok(self.session(&self.link(ttl)).await?.client)
+    }
+
+    /// How a session of about `ttl` is connected.
+    pub(super) fn link(&self, ttl: Duration) -> Link<Dialer> {
+        Link::new(Dialer::new(&self.config, ttl, &self.cause), self.clock)
+    }
+
+    /// As [`Ensemble::connect`], a connection for the session of `link`.
+    pub(super) async fn session(&self, link: &Link<Dialer>) -> FaultResult<Session> {
         let persists = self.persists.load(Ordering::Relaxed);
         let patience = if persists { Patience::Deadline } else { Patience::Present };
         let session = link.call(Moment::NEVER, patience, || (), |session| async { Ok(session) }).await?;
+        link.close(&session);
         *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.connected.store(true, Ordering::Relaxed);
-        Ok(Client::clone(&session))
-    }
-
-    /// The shortest session that any of the servers grants now to a client that asks for `ttl`; `None` if none answers.
-    pub(super) async fn shortest_grant(&self, ttl: Duration) -> Option<Duration> {
-        Dialer::new(&self.config, ttl, &self.cause).shortest_grant().await
+        Ok(Session::clone(&session))
     }
 
     /// Nobody has answered for so long as somebody would wait.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult, Stat};
 
+use super::dial::{Dialer, Session};
 use super::ensemble::Ensemble;
 use super::fault::LOST;
 use super::node::{Part, stem};
@@ -18,6 +19,7 @@ use crate::backend::options::ZkLayout;
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::Link;
 
 /// How often a folder may vanish under a claim that enters it.
 const VANISHING: usize = 20;
@@ -63,13 +65,15 @@ fn new_entries(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<NewEnt
     request.names.iter().map(entry).collect()
 }
 
-/// Enters in a session of `client` that began at `begun`: the entry, and what it found.
+/// Enters in `session`, which began at `begun` over `link`: the entry, and what it found.
 pub(super) async fn enter(
     ensemble: &Arc<Ensemble>,
     request: &Request,
-    client: &Client,
+    link: Link<Dialer>,
+    session: Session,
     begun: Moment,
 ) -> FaultResult<Arc<Shared>> {
+    let client = &session.client.clone();
     let entries = new_entries(ensemble, request)?;
     let record = Record::of(request, client.session_timeout());
     let note = Note::new(record).to_bytes();
@@ -87,7 +91,7 @@ pub(super) async fn enter(
         listed.map(|(own, listed)| position::queue_of(client, request.id, own, listed)).collect();
     check_kinds(client, request, &own, &queues).await?;
     let proofs = Proofs::new(begun, client.session_timeout());
-    let shared = Shared::new(Arc::clone(ensemble), request.clone(), client.clone(), own, proofs);
+    let shared = Shared::new(Arc::clone(ensemble), request.clone(), session, own, proofs);
     if request.supersede && evict::supersede(ensemble, client, &shared.own()).await? {
         queues = position::read(&shared, client).await?;
     }
@@ -96,7 +100,7 @@ pub(super) async fn enter(
         Err(fault) if fault.code == LOST => Err(fault),
         settled => Ok(settled?),
     };
-    follow::start(&shared, client, settled);
+    follow::start(&shared, link, settled);
     Ok(shared)
 }
 

@@ -40,7 +40,11 @@ impl From<ZkError> for Fault {
 pub(super) fn is_ambiguous(error: &ZkError) -> bool {
     matches!(
         error,
-        ZkError::ConnectionLoss | ZkError::Timeout | ZkError::Custom(_) | ZkError::UnmarshalError { .. }
+        ZkError::ConnectionLoss
+            | ZkError::Timeout
+            | ZkError::Custom(_)
+            | ZkError::UnexpectedError(_)
+            | ZkError::UnmarshalError { .. }
     )
 }
 

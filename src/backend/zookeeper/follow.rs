@@ -2,29 +2,31 @@
 
 use std::sync::Arc;
 
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 use tokio::time::Duration;
-use zookeeper_client::{Client, Error as ZkError, EventType, SessionState};
+use zookeeper_client::{Client, Error as ZkError, EventType};
 
-use super::dial::silence;
+use super::dial::{Dialer, silence};
 use super::evict;
 use super::evict::be_gone;
-use super::fault::is_ambiguous;
+use super::fault::{OVER, is_ambiguous};
 use super::note::{self, Note};
 use super::position::{self, Hint, Turn};
 use super::queue::QueueNodes;
 use super::renew::renew;
 use super::shared::{RETRY, Shared};
 use super::slots::{self, slot_or_end};
-use super::wire::{connected, data_of, ended};
+use super::wire::{connected, data_of};
 use crate::lock::{ClaimState, Entry, LossReason, Mode};
 use crate::net::fault::FaultResult;
+use crate::net::link::Link;
+use crate::net::rank::Rank;
 
 /// How long a claim that had waited holds before it tells those who look since when.
 const MARK_AFTER: Duration = Duration::from_secs(1);
 
-/// Between two attempts to learn what is granted.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How many attempts to come back, where a server refuses that, fit into one ttl.
+const ATTEMPTS: u32 = 30;
 
 /// How many renewals fit into one ttl.
 pub(super) const RENEWALS: u32 = 4;
@@ -72,7 +74,74 @@ async fn first_entry(client: &Client, path: Option<&String>) -> FaultResult<Opti
 }
 
 /// Starts what looks after a claim until its session is closed. `settled` is how it stands.
-pub(super) fn start(shared: &Arc<Shared>, client: &Client, settled: FaultResult<Settled>) {
+pub(super) fn start(shared: &Arc<Shared>, link: Link<Dialer>, settled: FaultResult<Settled>) {
+    let each = Arc::clone(shared);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = keep_connected(&each, &link, settled) => {}
+            () = expire(&each) => {}
+        }
+    });
+}
+
+/// Has the session go on over one connection after the other. The library would do that by itself, and each as soon as another:
+/// where a server has few connections, a hold's is to come first.
+async fn keep_connected(shared: &Arc<Shared>, link: &Link<Dialer>, settled: FaultResult<Settled>) {
+    let mut settled = Some(settled);
+    while let Some(session) = shared.up() {
+        let (mut watcher, service) = (session.client.state_watcher(), Arc::clone(&session.service));
+        link.dial.go_on(session.client.session());
+        attend(shared, &session.client, settled.take());
+        drop(session);
+        if watcher.changed().await.is_terminated() {
+            return shared.lose(LossReason::SessionEnded);
+        }
+        if !shared.go_down().await {
+            return;
+        }
+        service.end();
+        let (session, asked) = loop {
+            link.connects_as(rank(shared));
+            match shared.ensemble.session(link).await {
+                Ok(session) => {
+                    // It was asked for no longer ago than a silent server is borne with.
+                    let asked = shared.ensemble.clock.now() - silence(shared.request.ttl, 1);
+                    if is_current(shared, &session.client).await {
+                        break (session, asked);
+                    }
+                    session.service.end();
+                }
+                Err(fault) if fault.code == OVER => return shared.lose(LossReason::SessionEnded),
+                // Somebody may let it in again.
+                Err(_) => tokio::time::sleep(shared.request.ttl / ATTEMPTS).await,
+            }
+        };
+        if shared.proofs().regrant(session.client.session_timeout(), asked) {
+            shared.regranted.notify_one();
+        }
+        shared.go_up(session);
+    }
+}
+
+/// What the claim asks for.
+fn rank(shared: &Shared) -> Rank {
+    match shared.publisher.state() {
+        ClaimState::Waiting { ahead, .. } => {
+            Rank::Waits { ahead: ahead.unwrap_or_default(), ttl: shared.request.ttl }
+        }
+        _ => Rank::Holds,
+    }
+}
+
+/// Has the server catch up with the one that took the entry; whether it has.
+async fn is_current(shared: &Shared, client: &Client) -> bool {
+    let own = shared.own();
+    let asked: Vec<_> = own.iter().map(|own| client.sync(&own.queue)).collect();
+    join_all(asked).await.into_iter().all(|synced| matches!(synced, Ok(()) | Err(ZkError::NoNode)))
+}
+
+/// Looks after a claim over one connection. `settled` is how it stands, if that is known.
+fn attend(shared: &Arc<Shared>, client: &Client, settled: Option<FaultResult<Settled>>) {
     for path in shared.own().into_iter().flat_map(|own| own.nodes) {
         let (each, client) = (Arc::clone(shared), client.clone());
         shared.spawn(async move {
@@ -85,18 +154,9 @@ pub(super) fn start(shared: &Arc<Shared>, client: &Client, settled: FaultResult<
             wait_in_queue(&each, &client, settled).await;
         });
     }
-    let each = Arc::clone(shared);
-    shared.spawn(async move {
-        expire(&each).await;
-    });
     let (each, session) = (Arc::clone(shared), client.clone());
     shared.spawn(async move {
-        follow_grants(&each, &session).await;
-    });
-    let each = Arc::clone(shared);
-    shared.spawn(async move {
-        ended(each.watcher.clone()).await;
-        each.lose(LossReason::SessionEnded);
+        follow_grant(&each, &session).await;
     });
 }
 
@@ -114,44 +174,25 @@ async fn expire(shared: &Shared) {
     }
 }
 
-/// Follows what servers grant when the session comes back to one: they may grant less than before, and count by that from then
-/// on. The client library does not tell, nor which server it is, so that each is asked, and the shortest counts. Until whoever
+/// Follows what the server granted when the session came back: it may be less than before, and counts from then on. Until whoever
 /// keeps the lease renews, which is due by the former ttl, this does.
-async fn follow_grants(shared: &Shared, client: &Client) {
-    let mut watcher = client.state_watcher();
-    loop {
-        match watcher.changed().await {
-            state if state.is_terminated() => return,
-            SessionState::SyncConnected => {}
-            _ => continue,
-        }
-        // The session was asked for no longer ago than a silent server is borne with.
-        let asked = shared.ensemble.clock.now() - silence(shared.request.ttl, 1);
-        let ttl = shared.proofs().ttl();
-        let granted = loop {
-            if let Some(granted) = shared.ensemble.shortest_grant(ttl).await {
-                break granted;
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
-        };
-        if !shared.proofs().regrant(granted, asked) {
-            continue;
-        }
-        shared.regranted.notify_one();
-        while shared.proofs().is_regranted() {
-            let begun = shared.ensemble.clock.now();
-            // What a failure means, the end of the ttl tells.
-            let _ = renew(shared, client, begun).await;
-            let next = begun + shared.proofs().ttl() / RENEWALS;
-            shared.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
-        }
+async fn follow_grant(shared: &Shared, client: &Client) {
+    while shared.proofs().is_regranted() {
+        let begun = shared.ensemble.clock.now();
+        // What a failure means, the end of the ttl tells.
+        let _ = renew(shared, client, begun).await;
+        let next = begun + shared.proofs().ttl() / RENEWALS;
+        shared.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
     }
 }
 
 /// Waits until the claim holds.
-async fn wait_in_queue(shared: &Shared, client: &Client, first: FaultResult<Settled>) {
+async fn wait_in_queue(shared: &Shared, client: &Client, first: Option<FaultResult<Settled>>) {
     let begun = shared.ensemble.clock.now();
-    let mut settled = first;
+    let mut settled = match first {
+        Some(settled) => settled,
+        None => look(shared, client).await,
+    };
     loop {
         match settled {
             Ok(Settled::Holds) => break,

@@ -44,6 +44,12 @@ pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<
     {
         return Some(unable(server));
     }
+    if found == ProbeResult::Closed && cause::hangs_up(server, &MANNER).await {
+        let why = Reason::of(&server, "closes each connection at once");
+        let why =
+            why.about(About::Service).asking("is its limit of connections a host (maxClientCnxns) reached?");
+        return Some(Fault::new(ErrorKind::Full, why).helped_by(Retry::OtherConnection));
+    }
     if let Some(cause) = cause::complaint(server, &MANNER, encryption.is_some(), &found) {
         return Some(match found {
             ProbeResult::Away | ProbeResult::Silent => Fault::unavailable(cause),

@@ -186,7 +186,9 @@ impl ZkBackend {
         }
         self.left_behind(request.id).await;
         let begun = self.ensemble.clock.now();
-        let client = self.ensemble.connect(request.ttl).await?;
+        let link = self.ensemble.link(request.ttl);
+        let session = self.ensemble.session(&link).await?;
+        let client = session.client.clone();
         let granted = client.session_timeout();
         let mut attempt = Attempt { backend: self, id: request.id, client: Some(client.clone()) };
         let entered = if granted < LeaseTimes::LEAST_TTL {
@@ -196,7 +198,7 @@ impl ZkBackend {
             );
             Err(Fault::new(ErrorKind::Invalid, reason))
         } else {
-            enter::enter(&self.ensemble, request, &client, begun).await
+            enter::enter(&self.ensemble, request, link, session, begun).await
         };
         drop(client);
         match entered {

@@ -63,14 +63,14 @@ pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> Fa
             Ok(())
         }
         Ok(Proof::Gone) => {
-            if shared.watcher.peek_state().is_terminated() {
+            if client.state().is_terminated() {
                 shared.lose(LossReason::SessionEnded);
             } else {
                 be_gone(shared, client).await;
             }
             Ok(())
         }
-        Err(_) if shared.watcher.peek_state().is_terminated() => {
+        Err(_) if client.state().is_terminated() => {
             shared.lose(LossReason::SessionEnded);
             Ok(())
         }

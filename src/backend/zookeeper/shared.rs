@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use zookeeper_client::{Client, StateWatcher};
+use zookeeper_client::Client;
 
+use super::dial::Session;
 use super::ensemble::Ensemble;
 use super::fault::LOST;
 use super::proofs::Proofs;
@@ -37,6 +38,14 @@ impl Own {
     }
 }
 
+/// What a claim has of its session.
+enum Line {
+    Up(Session),
+    /// The connection broke, and another one is on its way.
+    Down,
+    Closed,
+}
+
 pub(super) struct Shared {
     pub(super) ensemble: Arc<Ensemble>,
     pub(super) request: Request,
@@ -47,9 +56,8 @@ pub(super) struct Shared {
     pub(super) regranted: Notify,
     pub(super) publisher: Publisher,
     pub(super) recorded: AtomicBool,
-    pub(super) watcher: StateWatcher,
-    client: Mutex<Option<Client>>,
-    /// Everything under way that has the session in its hands.
+    line: watch::Sender<Line>,
+    /// Everything under way over the connection.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -67,7 +75,7 @@ impl Shared {
     pub(super) fn new(
         ensemble: Arc<Ensemble>,
         request: Request,
-        client: Client,
+        session: Session,
         own: Vec<Own>,
         proofs: Proofs,
     ) -> Arc<Self> {
@@ -75,13 +83,12 @@ impl Shared {
             publisher: Publisher::new(ensemble.clock, proofs.counts_from()),
             ensemble,
             request,
-            session: client.session_id().0,
+            session: session.client.session_id().0,
             own: Mutex::new(own),
             proofs: Mutex::new(proofs),
             regranted: Notify::new(),
             recorded: AtomicBool::new(false),
-            watcher: client.state_watcher(),
-            client: Mutex::new(Some(client)),
+            line: watch::Sender::new(Line::Up(session)),
             tasks: Mutex::new(JoinSet::new()),
         })
     }
@@ -101,24 +108,57 @@ impl Shared {
         locked(&self.proofs)
     }
 
-    /// The session, unless it was closed.
-    pub(super) fn client(&self) -> Option<Client> {
-        locked(&self.client).clone()
+    /// The session, while it has a connection and was not closed.
+    pub(super) fn up(&self) -> Option<Session> {
+        if let Line::Up(session) = &*self.line.borrow() { Some(session.clone()) } else { None }
     }
 
-    /// Runs `work` until it is done or the session is closed.
+    /// The session when it has a connection; `None` when it is closed.
+    pub(super) async fn client(&self) -> Option<Client> {
+        let mut line = self.line.subscribe();
+        // The sender is part of `self`.
+        let line = line.wait_for(|line| !matches!(line, Line::Down)).await.ok()?;
+        if let Line::Up(session) = &*line { Some(session.client.clone()) } else { None }
+    }
+
+    /// Has everything let go of a connection that broke. Whether another one is wanted.
+    pub(super) async fn go_down(&self) -> bool {
+        if !self.change(Line::Down) {
+            return false;
+        }
+        let mut tasks = std::mem::take(&mut *locked(&self.tasks));
+        tasks.shutdown().await;
+        true
+    }
+
+    /// Goes on over another connection, if that is still wanted.
+    pub(super) fn go_up(&self, session: Session) {
+        self.change(Line::Up(session));
+    }
+
+    fn change(&self, new: Line) -> bool {
+        self.line.send_if_modified(|line| {
+            let is_open = !matches!(line, Line::Closed);
+            if is_open {
+                *line = new;
+            }
+            is_open
+        })
+    }
+
+    /// Runs `work` until it is done, the connection breaks or the session is closed.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = locked(&self.tasks);
         while tasks.try_join_next().is_some() {}
-        if self.client().is_some() {
+        if self.up().is_some() {
             tasks.spawn(work);
         }
     }
 
     /// Closes the session, which removes all nodes of the claim. It ends once everything that uses it has let
-    /// go; `watcher` tells when.
+    /// go; the watchers of its state tell when.
     pub(super) fn close(&self) {
-        drop(locked(&self.client).take());
+        self.change(Line::Closed);
         locked(&self.tasks).abort_all();
     }
 

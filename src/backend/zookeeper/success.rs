@@ -6,8 +6,8 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError};
 
 use super::ensemble::Ensemble;
 use super::fault::{LOST, OVER};
-use super::shared::{Own, Shared};
-use super::wire::{connected, make_folders};
+use super::shared::{Own, RETRY, Shared};
+use super::wire::make_folders;
 use crate::backend::success;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -72,7 +72,7 @@ async fn step(shared: &Shared, client: &Client, since: Moment, is_first: bool) -
 /// Remembers that a run which acquired with this claim was a success; in the claim's session, or in another one where that is over.
 pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
     loop {
-        let client = match shared.client().filter(|client| !client.state().is_terminated()) {
+        let client = match shared.client().await.filter(|client| !client.state().is_terminated()) {
             Some(client) => client,
             None => shared.ensemble.connect(SESSION).await?,
         };
@@ -82,9 +82,7 @@ pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
         }
         match written {
             // What was written already is written again.
-            Err(fault) if matches!(fault.code, LOST | OVER) => {
-                connected(&client).await;
-            }
+            Err(fault) if matches!(fault.code, LOST | OVER) => tokio::time::sleep(RETRY).await,
             done => return done,
         }
     }

@@ -1,0 +1,54 @@
+//! A server that has no connection left for another client of the same host.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::Duration;
+
+use super::zookeeper::absent;
+use crate::servers::{Server, zookeeper};
+use crate::support::process::is_alive;
+use crate::support::wait::{let_pass, until_true};
+use crate::support::{Service, TestEnv};
+
+const TTL: Duration = Duration::from_secs(10);
+
+fn env_on(server: &Server) -> TestEnv {
+    let endpoint = format!("zk://127.0.0.1:{}", server.port());
+    TestEnv::on(Service { backend: "zk", endpoint, prefix: None })
+}
+
+/// Has the server, when it has restarted, take so many connections from a host.
+fn limit(server: &Server, most: u32) {
+    let file = OpenOptions::new().append(true).open(server.folder().join("zoo.cfg"));
+    writeln!(file.expect("opens"), "maxClientCnxns={most}").expect("writes");
+    server.restart();
+}
+
+#[test]
+fn where_connections_are_short_a_holder_comes_back_before_waiters() {
+    if absent() {
+        return;
+    }
+    let server = zookeeper::start();
+    let env = env_on(&server);
+    let options = ["--name", "x", "--ttl", "10s"];
+    let holder = env.held(&options);
+    let run = || env.start(env.run(options).args(["--", "sh", "-c", "echo >> done"]));
+    let waiters: Vec<_> = (0..15).map(|_| run()).collect();
+    env.await_waiters("x", waiters.len());
+    limit(&server, 10);
+    let_pass(TTL * 2);
+    assert!(is_alive(holder.command()), "a restart ended the command");
+    let told = || waiters.iter().any(|waiter| waiter.err_so_far().contains("maxClientCnxns"));
+    until_true("word of the limit", told);
+    for words in [&["status", "x"][..], &["break", "x", "--yes"]] {
+        env.finish(&mut env.verb(words[0], &words[1..])).failed(69, &["maxClientCnxns"]);
+    }
+    assert_eq!(holder.release().code(), Some(0));
+    for waiter in waiters {
+        let ended = waiter.finish_within(Duration::from_secs(60));
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    }
+    assert_eq!(env.read("done").lines().count(), 15);
+    env.assert_free("x");
+}
