@@ -1,6 +1,6 @@
 //! A waiter that the service no longer lets in, after its connection broke.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::causes::scene::Kind;
 use crate::causes::secure::admit;
 use crate::servers::etcd::Etcd;
-use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder};
+use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder, zookeeper};
 use crate::support::wait::let_pass;
 use crate::support::{Service, TestEnv, within};
 
@@ -126,6 +126,19 @@ fn memcached() -> Guarded {
     Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(move || count(server.port())) }
 }
 
+fn zk() -> Guarded {
+    let server = std::rc::Rc::new(zookeeper::start());
+    let (endpoint, told) = (format!("zk://127.0.0.1:{}", server.port()), server.clone());
+    let refuse = move || {
+        // A line that is none of its own the server takes for a property.
+        let file = OpenOptions::new().append(true).open(told.folder().join("zoo.cfg"));
+        writeln!(file.expect("opens"), "DigestAuthenticationProvider.enabled=false").expect("writes");
+        told.restart();
+    };
+    let logins = move || server.log().matches("No authentication provider for scheme: digest").count();
+    Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(logins) }
+}
+
 /// It ends with 77 when its place is lost, says nothing of a holder, and does not ask for ever.
 #[track_caller]
 fn ends_with_the_refusal(kind: Kind, guarded: Guarded) {
@@ -196,4 +209,9 @@ fn on_postgres() {
 #[test]
 fn on_memcached() {
     ends_with_the_refusal(Kind::Memcached, memcached());
+}
+
+#[test]
+fn on_zk() {
+    ends_with_the_refusal(Kind::Zk, zk());
 }
