@@ -367,6 +367,11 @@ impl<D: Dial> Link<D> {
         self.turn.compare_exchange(turn, turn + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    /// The connection for `node` that is there.
+    pub fn opened_for(&self, node: &D::Node) -> Option<Arc<D::Connection>> {
+        self.open().get(node).map(|open| Arc::clone(&open.connection))
+    }
+
     /// Completes when `connection` has been given up.
     pub async fn given_up(&self, connection: &Arc<D::Connection>) {
         loop {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, certificates, memcached, shared_folder};
+use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Finished, Service, TestEnv};
 
@@ -284,4 +285,33 @@ fn a_claim_from_before_a_restart_touches_nobody_after_it() {
             server.restart();
         }
     });
+}
+
+#[test]
+fn where_connections_are_short_a_holder_comes_back_before_waiters() {
+    if !is_here() {
+        return;
+    }
+    // The limit counts its own files: it leaves room for nine clients.
+    let server = memcached::start_with(&["-c", "22", "-t", "1"]);
+    let proxy = Proxy::to(server.port());
+    let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));
+    let options = ["--name", "x", "--ttl", "6s"];
+    let holder = env.held(&options);
+    let run = || env.start(env.run(options).args(["--", "sh", "-c", "echo >> done"]));
+    let waiters: Vec<_> = (0..15).map(|_| run()).collect();
+    let_pass(Duration::from_secs(3));
+    for _ in 0..4 {
+        proxy.set(Conduct::Refuse);
+        let_pass(Duration::from_millis(500));
+        proxy.set(Conduct::Pass);
+        let_pass(Duration::from_secs(7));
+        assert!(is_alive(holder.command()), "a cut ended the command");
+    }
+    assert_eq!(holder.release().code(), Some(0));
+    for waiter in waiters {
+        let ended = waiter.finish_within(Duration::from_secs(60));
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    }
+    assert_eq!(env.read("done").lines().count(), 15);
 }

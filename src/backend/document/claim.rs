@@ -269,7 +269,7 @@ impl Shared {
 /// Looks again and again until the claim is over.
 async fn follow(shared: Arc<Shared>) {
     let (mut pace, mut alarm) = (Pace::new(shared.own.request.id), Alarm::default());
-    let id = shared.own.request.id;
+    let (id, mut refused) = (shared.own.request.id, false);
     while !shared.publisher.is_over() {
         let next = {
             let view = shared.view();
@@ -279,11 +279,21 @@ async fn follow(shared: Arc<Shared>) {
             let death = view.watch.next_death(Some(id)).max(now + Duration::from_millis(50));
             look.min(death).min(view.expires_at(shared.publisher.proof()))
         };
-        alarm.sleep_until(shared.queues.clock, next).await;
-        match shared.find_out(shared.soon()).await {
+        // Waiters look more often, and would take the room of a hold's connection that was not replaced at once.
+        let hastens = shared.publisher.holds() && !refused;
+        tokio::select! {
+            () = alarm.sleep_until(shared.queues.clock, next) => {}
+            () = shared.queues.store.cut(), if hastens => {}
+        }
+        let found = shared.find_out(shared.soon()).await;
+        refused = found.as_ref().is_err_and(|fault| !fault.is_transient());
+        match found {
             Ok(true) => pace.changed(),
             Ok(false) => {}
-            Err(fault) => shared.publisher.cannot_follow(fault),
+            Err(fault) => {
+                shared.publisher.cannot_follow(fault);
+                shared.queues.clock.sleep_until(shared.now() + PAUSE).await;
+            }
         }
     }
 }

@@ -67,6 +67,11 @@ pub trait Store: Debug + Send + Sync {
         let _ = rank;
     }
 
+    /// Completes when there is no connection; never, where nobody tells.
+    async fn cut(&self) {
+        std::future::pending::<()>().await;
+    }
+
     /// As [`crate::backend::Backend::has_connected`].
     fn has_connected(&self) -> bool;
 

@@ -94,6 +94,13 @@ impl Client {
         self.0.opened() > 0
     }
 
+    /// Completes when there is no connection.
+    pub(super) async fn cut(&self) {
+        if let Some(connection) = self.0.opened_for(&()) {
+            connection.ended().await;
+        }
+    }
+
     /// Has `commands` done by `deadline`, again over another connection if the first one breaks: so what was sent may be done
     /// twice, and also after an error.
     pub(super) async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {

@@ -82,6 +82,10 @@ impl Store for MemcachedStore {
         self.client.connects_as(rank);
     }
 
+    async fn cut(&self) {
+        self.client.cut().await;
+    }
+
     fn has_connected(&self) -> bool {
         self.client.has_connected()
     }
