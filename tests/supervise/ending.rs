@@ -81,7 +81,8 @@ fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
     let running = env.start(&mut without_proc(&env, &words));
     let (command, away) = (pid_in(&env, "pid"), pid_in(&env, "away"));
     until_true("the end of the command", || !is_alive(command));
-    let told = || running.err_so_far().contains("cannot verify that all processes of the command have exited");
+    let told =
+        || running.err_so_far().contains("cannot verify that all processes of the command have exited");
     until_true("word of what is not known", told);
     env.assert_busy("x");
     process::signal(away, Signal::KILL);
