@@ -269,31 +269,33 @@ impl Shared {
 /// Looks again and again until the claim is over.
 async fn follow(shared: Arc<Shared>) {
     let (mut pace, mut alarm) = (Pace::new(shared.own.request.id), Alarm::default());
-    let (id, mut refused) = (shared.own.request.id, false);
+    let (id, mut refused, mut due) = (shared.own.request.id, false, None);
     while !shared.publisher.is_over() {
-        let next = {
+        let next = due.take().unwrap_or_else(|| {
             let view = shared.view();
             let now = shared.now();
             let look = now + pace.next(view.ahead);
             // Not at once, should a death have been seen that could not be written.
             let death = view.watch.next_death(Some(id)).max(now + Duration::from_millis(50));
             look.min(death).min(view.expires_at(shared.publisher.proof()))
-        };
+        });
         // Waiters look more often, and would take the room of a hold's connection that was not replaced at once.
         let hastens = shared.publisher.holds() && !refused;
-        tokio::select! {
-            () = alarm.sleep_until(shared.queues.clock, next) => {}
-            () = shared.queues.store.cut(), if hastens => {}
-        }
+        let is_due = tokio::select! {
+            () = alarm.sleep_until(shared.queues.clock, next) => true,
+            () = shared.queues.store.cut(), if hastens => false,
+        };
         let found = shared.find_out(shared.soon()).await;
         refused = found.as_ref().is_err_and(|fault| !fault.is_transient());
         match found {
             Ok(true) => pace.changed(),
             Ok(false) => {}
-            Err(fault) => {
-                shared.publisher.cannot_follow(fault);
+            // It may be back before anybody would have asked.
+            Err(_) if !is_due && !refused => {
+                due = Some(next);
                 shared.queues.clock.sleep_until(shared.now() + PAUSE).await;
             }
+            Err(fault) => shared.publisher.cannot_follow(fault),
         }
     }
 }
