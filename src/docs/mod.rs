@@ -101,6 +101,7 @@ pub mod adr {
         r0145_the_kernel_breaks_a_silent_connection "adr/0145-the-kernel-breaks-a-silent-connection.md";
         r0146_a_secret_is_read_when_it_is_needed "adr/0146-a-secret-is-read-when-it-is-needed.md";
         r0147_unanswered_connections_take_room "adr/0147-unanswered-connections-take-room.md";
+        r0150_packages_are_made_by_one_command "adr/0150-packages-are-made-by-one-command.md";
         r0151_stored_forms_have_versions "adr/0151-stored-forms-have-versions.md";
         r0152_zookeeper_connections_in_turn "adr/0152-zookeeper-connections-in-turn.md";
     }
