@@ -1,28 +1,54 @@
 //! A host with two addresses, of which the first is silent.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
 
 use crate::causes::ports::Full;
 use crate::servers::proxy::Proxy;
 use crate::site;
 use crate::support::TestEnv;
+use crate::support::wait::until_true;
 
 /// Runs what follows where the file `hosts` says which address a host has.
 const WITH_HOSTS: &str = r#"mount --bind hosts /etc/hosts && exec "$@""#;
 
-#[test]
-fn a_silent_address_of_a_host_is_passed_over() {
+/// A place where the first address of the service's host is silent, and the way to the second.
+fn behind_a_silent_address() -> (TestEnv, Proxy, Full) {
     let site = site::shared();
     let mut part = site.part();
     let server = site.servers()[0].port();
     let way = Proxy::at(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), server);
-    let _silent = Full::on(way.port());
+    let silent = Full::on(way.port());
     part.endpoint =
         part.endpoint.replace(&format!("127.0.0.1:{server}"), &format!("twice.example:{}", way.port()));
     let env = TestEnv::on(part);
     env.write("hosts", "127.0.0.1 localhost twice.example\n127.0.0.2 twice.example\n");
-    let run = env.run(["--name", "x", "--wait", "10s", "-q", "--", "echo", "ran"]);
+    (env, way, silent)
+}
+
+/// `dlock run` with these words where the file `hosts` counts.
+fn run(env: &TestEnv, words: &[&str]) -> Command {
+    let run = env.run(words);
     let mut command = env.command("unshare");
     command.args(["--mount", "bash", "-c", WITH_HOSTS, "bash"]).args(run.get_args().skip(2));
+    command
+}
+
+#[test]
+fn a_silent_address_of_a_host_is_passed_over() {
+    let (env, _way, _silent) = behind_a_silent_address();
+    let mut command = run(&env, &["--name", "x", "--wait", "10s", "-q", "--", "echo", "ran"]);
     assert_eq!(env.finish(&mut command).silently(0).text(), "ran\n");
+}
+
+#[test]
+fn hold_behind_a_silent_address_outlasts_a_connection_that_breaks() {
+    let (env, way, _silent) = behind_a_silent_address();
+    let script = "echo >up; sleep 12; echo survived";
+    let running = env.start(&mut run(&env, &["--name", "x", "--ttl", "6s", "-q", "--", "sh", "-c", script]));
+    env.await_line("up");
+    let made = way.made();
+    way.reset();
+    until_true("another connection", || way.made() > made);
+    assert_eq!(running.finish().silently(0).text(), "survived\n");
 }

@@ -101,7 +101,8 @@ impl Dial for Dialer {
     /// keeps only one, so that those of a known one are tried one after another.
     async fn dial(&self, (): &(), _: usize, _: &Stage) -> FaultResult<Arc<Session>> {
         if self.known.get().is_some() {
-            return match self.connect_once(&self.config.servers).await {
+            let servers = [self.config.servers.clone(), self.further_addresses().await].concat();
+            return match self.connect_once(&servers).await {
                 // That it is over, no server and no time changes.
                 Err(fault) if fault.code == OVER => Err(Fault { kind: ErrorKind::Denied, ..fault }),
                 session => session.map(Arc::new),
