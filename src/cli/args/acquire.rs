@@ -11,11 +11,11 @@ use super::{CommonArgs, LockArgs};
 /// What stands below the help of `acquire`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  The rest of a shell script under the lock, until the script ends:
+  Hold the lock for the rest of a shell script:
     claim=$(dlock acquire --name deploy --for-pid $$) || exit; eval \"$claim\"
-  Give it back earlier:
+  Release it earlier:
     dlock release
-  A lease for several steps of a CI job, on whichever hosts they run:
+  Hold a lease over several steps of a CI job:
     dlock acquire --name deploy --detach --ttl 10m --format env >> \"$GITHUB_ENV\"";
 
 /// `dlock acquire`.

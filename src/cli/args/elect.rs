@@ -12,7 +12,7 @@ Examples:
   Serve on one host at a time, and let the others find it:
     dlock elect --name frontend --value \"$(hostname):8080\" --forever -- ./serve
     dlock leader frontend --follow
-  Say from inside the command what it is doing:
+  Change the value from inside the command:
     dlock proclaim draining";
 
 /// `dlock elect`.

@@ -9,11 +9,11 @@ use super::{CommonArgs, LockArgs};
 /// What stands below the help.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  Skip this run if the last one is still going on, and let cron mail nothing about it:
+  Skip this run if the previous one is still running, and let cron send no mail about it:
     dlock run --name backup --try -E 0 -- ./backup.sh
-  Wait for the lock, but at most ten minutes:
+  Wait for the lock, at most ten minutes:
     dlock run --name deploy --wait 10m -- ./deploy.sh production
-  At most three at once, with a shell's syntax:
+  Run at most three at once, with shell syntax:
     dlock run --name render --slots 3 -c 'render < in.txt > out.png'";
 
 /// `dlock run`.

@@ -125,13 +125,14 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, of_connec
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
     let mut is_left_out = of_connections;
     for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
-        if let Some(heading) = line.strip_prefix(".SH ") {
-            is_left_out = CONNECTION.contains(&heading.trim_matches('"')) != of_connections;
+        let heading = line.strip_prefix(".SH ").map(|heading| heading.trim_matches('"'));
+        if let Some(heading) = heading {
+            is_left_out = CONNECTION.contains(&heading) != of_connections;
         }
         if is_left_out {
             continue;
         }
-        match line.strip_prefix(".SH ") {
+        match heading {
             Some(heading) if heading != "OPTIONS" && heading != "SUBCOMMANDS" => {
                 let mut letters = heading.chars();
                 let first = letters.next().map(|c| c.to_ascii_uppercase());
@@ -256,9 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn option_on_a_page_has_a_text() {
+    fn option_on_a_page_has_a_text_and_a_heading_is_quoted_once() {
         for page in Page::all() {
             let text = page.roff();
+            assert!(!text.contains("\"\"\n"), "{}", page.file_name());
             for term in text.split("\n.TP\n").skip(1) {
                 let meaning = term.lines().nth(1).unwrap_or_default();
                 assert!(!meaning.is_empty() && !meaning.starts_with('.'), "{}: {term}", page.file_name());
