@@ -16,11 +16,11 @@ const FORM: u32 = 1;
 /// change that they cannot do without raises `FORM`: they then wait for the entry as for an exclusive one, and show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
+    /// The claim's id. It comes first: a Redlock's nodes know their claim by how its record begins.
+    pub claim: String,
     /// The version of its form.
     #[serde(default = "first_form")]
     dlock: u32,
-    /// The claim's id.
-    pub claim: String,
     /// The mode, as [`Mode`] writes it.
     pub mode: String,
     /// The length of the lease, in milliseconds.
@@ -46,8 +46,8 @@ impl Record {
     pub fn of(request: &Request, ttl: Duration) -> Self {
         let names = if request.names.len() > 1 { request.names.as_slice() } else { &[] };
         Self {
-            dlock: FORM,
             claim: request.id.to_string(),
+            dlock: FORM,
             mode: request.mode.to_string(),
             ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
             holder: request.holder.clone(),

@@ -94,7 +94,7 @@ fn a_read_only_default_directory_names_the_setting_of_its_unit() {
         text.contains("is on a read-only file system") && text.contains("StateDirectory=dlock"),
         "{text}"
     );
-    assert!(!text.contains("let a group"), "{text}");
+    assert!(!text.contains("chgrp it to a group"), "{text}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn looked(env: &TestEnv, user: Option<&str>) -> String {
 #[test]
 fn a_restored_backup_is_named() {
     let text = looked(&TestEnv::new(), None);
-    assert!(text.contains("restored from a backup"), "{text}");
+    assert!(text.contains("restore from a backup"), "{text}");
 }
 
 #[test]

@@ -319,7 +319,7 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
     waiter.signal(Signal::CONT);
     let ended = waiter.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    assert!(!ended.err.contains("will be ended"), "{}", ended.err);
+    assert!(!ended.err.contains("will be stopped"), "{}", ended.err);
     sleeper.signal(Signal::KILL);
 }
 

@@ -242,7 +242,7 @@ fn doctor_names_the_server_and_its_limits() {
     let finished = env.finish(&mut dlock(&env, "doctor", &own_corner("doctor"), &[]));
     assert_eq!(finished.code(), Some(0));
     let text = finished.text();
-    for word in ["ZooKeeper 3.", "a single server", "sessions last 1s to 7200s", "without --user"] {
+    for word in ["ZooKeeper 3.", "a single server", "sessions are limited to 1s to 7200s", "without --user"] {
         assert!(text.contains(word), "no {word:?} in: {text}");
     }
 }
