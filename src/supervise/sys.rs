@@ -100,12 +100,11 @@ pub(super) fn set_mask(set: &SignalSet) {
 }
 
 /// Keeps what [`block`] blocks blocked when this process, or one that it forks, starts its first thread: musl unblocks the
-/// signals 33 and 34 then, once in the life of a process, and one that is pending ends it. So that is done here, by a
-/// thread that has ended when this returns.
+/// signals 33 and 34 then, once in the life of a process, and one that is pending ends it. So that is done here, by a call
+/// that starts no thread: its stack is larger than the address space, which musl finds out afterwards.
 pub fn settle_threads() {
     if cfg!(target_env = "musl") {
-        // Without a thread now there may be one later: then only this signal is at stake.
-        drop(std::thread::Builder::new().spawn(|| {}).map(std::thread::JoinHandle::join));
+        drop(std::thread::Builder::new().stack_size(usize::MAX / 8).spawn(|| {}));
     }
 }
 
