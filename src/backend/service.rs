@@ -82,6 +82,11 @@ pub trait Address: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Each of the servers alone of which a run uses any one, so that all must show the same locks.
+    fn alternatives(&self) -> Vec<Box<dyn Address>> {
+        self.each()
+    }
+
     /// The statements that make the tables, if the service has tables.
     fn schema(&self) -> Option<String> {
         None

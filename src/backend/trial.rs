@@ -1,6 +1,9 @@
 //! Trying out what a run needs, for `doctor`.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::join_all;
 
 use super::Backend;
 use crate::clock::Clock;
@@ -9,8 +12,9 @@ use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, Mode, Moment, Re
 /// The lease of a lock that is only tried.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Takes the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. What a failure leaves behind
-/// ends with its ttl.
+/// Takes the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. A claim that a failure leaves behind
+/// ends with its ttl. Returns the places of those of `alternatives` that do not show the claim while it holds; one that cannot be asked is
+/// left out.
 ///
 /// Errors: those of [`Backend::enter`] and of the claim; `Unavailable` at the deadline.
 pub async fn of(
@@ -18,8 +22,9 @@ pub async fn of(
     name: &LockName,
     id: ClaimId,
     holder: &Holder,
+    alternatives: &[(String, Arc<dyn Backend>)],
     deadline: Moment,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let request = Request {
         names: vec![name.clone()],
         id,
@@ -45,7 +50,7 @@ pub async fn of(
         }
         claim.renew(deadline).await?;
         match claim.changed(None).await? {
-            ClaimState::Held(_) => Ok(()),
+            ClaimState::Held(_) => Ok(without(alternatives, name, id, deadline).await),
             _ => Err(Error::unavailable("it was lost at once")),
         }
     };
@@ -57,6 +62,23 @@ pub async fn of(
         }
     };
     let left = claim.leave(false, deadline).await;
-    held.and(left)?;
-    backend.forget(name, deadline).await
+    let without = held?;
+    left?;
+    backend.forget(name, deadline).await?;
+    Ok(without)
+}
+
+/// The places of those of `backends` that answer and do not show the claim `id` in the queue of `name`.
+async fn without(
+    backends: &[(String, Arc<dyn Backend>)],
+    name: &LockName,
+    id: ClaimId,
+    deadline: Moment,
+) -> Vec<String> {
+    let looks = backends.iter().map(|(place, backend)| async move {
+        let status = backend.inspect(name, deadline).await.ok()?;
+        let mut entries = status.holders.iter().chain(&status.waiters);
+        (!entries.any(|entry| entry.claim == Some(id))).then(|| place.clone())
+    });
+    join_all(looks).await.into_iter().flatten().collect()
 }

@@ -1,5 +1,7 @@
 //! `dlock doctor`.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 
 use super::args::DoctorArgs;
@@ -128,23 +130,38 @@ async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
     }
     let deadline = connect::deadline();
     let holder = holder::invoker("dlock doctor".to_owned());
-    let tried = async |backend: &dyn Backend| {
+    let tried = async |backend: &dyn Backend, alternatives: &[(String, Arc<dyn Backend>)]| {
         let id = sys::random()
             .map(ClaimId::from_bytes)
             .map_err(|error| Error::new(ErrorKind::System, error.to_string()))?;
         let stem = format!("dlock-doctor-{id}").parse().map_err(|_| Error::nonsense("no name"))?;
+        let mut strangers = Vec::new();
         for name in backend.everywhere(stem, deadline).await? {
-            trial::of(backend, &name, id, &holder, deadline).await?;
+            strangers.extend(trial::of(backend, &name, id, &holder, alternatives, deadline).await?);
         }
-        Ok(())
+        Ok(strangers)
     };
-    let whole = tried(backend).await.err();
+    let alternatives = address.alternatives().into_iter().map(|one| (one.place(), one.backend()));
+    let alternatives: Vec<_> = alternatives.collect();
+    let whole = tried(backend, &alternatives).await;
     let each = address.each();
-    let each = each.iter().map(|one| async { Some((one.place(), tried(&*one.backend()).await.err()?)) });
+    let each = each.iter().map(|one| async { Some((one.place(), tried(&*one.backend(), &[]).await.err()?)) });
     let each: Vec<(String, Error)> = join_all(each).await.into_iter().flatten().collect();
-    let whole = whole.map(|error| (address.place(), error));
+    let (strangers, whole) = match whole {
+        Ok(strangers) => (strangers, None),
+        Err(error) => (Vec::new(), Some((address.place(), error))),
+    };
     let failed = if each.is_empty() { whole.into_iter().collect() } else { each };
-    failed.into_iter().map(|(place, error)| failed_trial(&place, error)).collect()
+    let failed = failed.into_iter().map(|(place, error)| failed_trial(&place, error));
+    failed.chain(strangers.iter().map(|place| stranger(place))).collect()
+}
+
+fn stranger(place: &str) -> Risk {
+    let what = format!(
+        "{place} does not show a lock that another endpoint has given: they are not one service, and two commands can run \
+         under one lock"
+    );
+    Risk::warning(what, "name the servers of one service only")
 }
 
 fn failed_trial(place: &str, error: Error) -> Risk {

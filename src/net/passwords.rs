@@ -25,6 +25,17 @@ const BEHIND_HOSTS: [char; 3] = ['/', '?', '#'];
 /// How a setting of an address begins that is a password, for the programs that know one.
 const SETTINGS: [&str; 2] = ["password=", "sslpassword="];
 
+/// The addresses in `endpoint` whose hosts are lists: each begins at a comma with a scheme behind it.
+pub fn apart(endpoint: &str) -> Vec<String> {
+    let begins =
+        |at: &usize| LISTS.iter().any(|scheme| after(endpoint[*at..].trim_start(), scheme).is_some());
+    let starts = endpoint.match_indices(',').map(|(comma, _)| comma + 1).filter(begins);
+    let ends: Vec<usize> = starts.chain([endpoint.len() + 1]).collect();
+    let mut start = 0;
+    let mut address = |end: usize| endpoint[std::mem::replace(&mut start, end)..end - 1].trim().to_owned();
+    ends.into_iter().map(&mut address).collect()
+}
+
 /// Whether one of the addresses in `endpoint` has a password in it.
 pub fn has_password(endpoint: &str) -> bool {
     !passwords(endpoint).is_empty()
@@ -145,6 +156,21 @@ mod tests {
 
     use super::*;
     use crate::net::address::{Login, login};
+
+    #[test]
+    fn addresses_are_told_from_hosts_and_passwords() {
+        for (endpoint, addresses) in [
+            ("postgres://u@h1:1,h2:2/db", &["postgres://u@h1:1,h2:2/db"] as &[&str]),
+            ("postgres://u@h1/db, Postgres://u@h2/db", &["postgres://u@h1/db", "Postgres://u@h2/db"]),
+            ("mysql://u:p,mysql:w@h/db", &["mysql://u:p,mysql:w@h/db"]),
+            ("mysql://u:a,b@h1/db,mysql://u:c@h2/db", &["mysql://u:a,b@h1/db", "mysql://u:c@h2/db"]),
+            ("zk://h1,zk://h2/x", &["zk://h1", "zk://h2/x"]),
+            ("", &[""]),
+            (",", &[","]),
+        ] {
+            assert_eq!(apart(endpoint), addresses, "{endpoint}");
+        }
+    }
 
     #[test]
     fn passwords_in_addresses_are_replaced_and_nothing_else() {

@@ -106,11 +106,24 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, detached, forced, herd, herd_slots, postdated, unheard);
-tests_of!(on_mysql, addresses, detached, forced, herd, herd_slots, postdated, sql, sql_late, sql_rows);
+tests_of!(on_etcd, addresses, alternatives, detached, forced, herd, herd_slots, postdated, unheard);
+tests_of!(
+    on_mysql,
+    addresses,
+    alternatives,
+    detached,
+    forced,
+    herd,
+    herd_slots,
+    postdated,
+    sql,
+    sql_late,
+    sql_rows
+);
 tests_of!(
     on_postgres,
     addresses,
+    alternatives,
     detached,
     forced,
     herd,
@@ -139,7 +152,7 @@ tests_of!(
     #[path = "../cli/reports.rs"]
     reports
 );
-tests_of!(on_zk, addresses, herd, herd_slots, unheard);
+tests_of!(on_zk, addresses, alternatives, herd, herd_slots, unheard);
 
 /// Those of one that has neither a queue nor shared locks, and no claim on several names.
 #[path = "."]

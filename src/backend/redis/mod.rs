@@ -105,6 +105,11 @@ impl Address for RedlockConfig {
         self.nodes.iter().map(|node| Box::new(node.clone()) as Box<_>).collect()
     }
 
+    /// A node need not have every lock.
+    fn alternatives(&self) -> Vec<Box<dyn Address>> {
+        Vec::new()
+    }
+
     fn place(&self) -> String {
         self.identity()
     }

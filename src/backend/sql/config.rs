@@ -44,6 +44,22 @@ impl SqlConfig {
         format!("{}\n{}\n", dialect.schema().join("\n"), dialect.rights())
     }
 
+    /// Each of its servers alone.
+    pub(super) fn alone(&self) -> Vec<Self> {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::Mysql(config) => {
+                let alone = |place| Self::Mysql(MysqlConfig { places: vec![place], ..config.clone() });
+                config.places.iter().cloned().map(alone).collect()
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => {
+                let alone = |place| Self::Postgres(PgConfig { places: vec![place], ..config.clone() });
+                config.places.iter().cloned().map(alone).collect()
+            }
+        }
+    }
+
     pub(super) fn dialect(&self) -> Arc<dyn Dialect> {
         match self {
             #[cfg(feature = "mysql")]

@@ -89,6 +89,11 @@ impl Address for SqlConfig {
         self.identity()
     }
 
+    /// Not [`Address::each`]: a server that takes no writes is passed over.
+    fn alternatives(&self) -> Vec<Box<dyn Address>> {
+        self.alone().into_iter().map(|alone| Box::new(alone) as Box<_>).collect()
+    }
+
     fn schema(&self) -> Option<String> {
         Some(SqlConfig::schema(self))
     }

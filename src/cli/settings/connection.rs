@@ -10,7 +10,7 @@ use crate::cli::layers::Layers;
 use crate::cli::source::{Source, Sources};
 use crate::cli::{credentials, values};
 use crate::net::credentials::Tls;
-use crate::net::passwords::has_password;
+use crate::net::passwords::{apart, has_password};
 use crate::output::{LogFormat, Verbosity};
 
 /// Where the lock service is.
@@ -57,6 +57,10 @@ pub(in crate::cli) fn connection(
     args: &ConnectionArgs,
 ) -> Result<Connection, Failure> {
     let endpoints = layers.texts("endpoint", args.endpoint.iter().map(OsString::as_os_str))?;
+    let endpoints = endpoints.map(|(texts, source)| {
+        let addresses: Vec<String> = texts.iter().flat_map(|text| apart(text)).collect();
+        (addresses, source)
+    });
     if let Some((urls, Source::Flag(_))) = &endpoints
         && urls.iter().any(|url| has_password(url))
     {

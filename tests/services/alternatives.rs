@@ -1,0 +1,25 @@
+//! Servers of which a run uses any one.
+
+use crate::site;
+use crate::support::{Service, TestEnv};
+
+/// What `doctor` says of these endpoints.
+fn said_of(service: Service, endpoints: &[&str]) -> String {
+    let env = TestEnv::on(Service { endpoint: endpoints.join(","), ..service });
+    env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()
+}
+
+#[test]
+fn endpoints_that_are_not_one_service_are_named() {
+    let (service, second) = (site::part(), site::start());
+    let other = second.part();
+    let chroot = service.endpoint.find("/t").map_or("", |at| &service.endpoint[at..]);
+    let other = match site::kind().name {
+        "zk" => format!("{}{chroot}", other.endpoint.split("/t").next().expect("an address")),
+        _ => other.endpoint,
+    };
+    let said = said_of(service.clone(), &[&service.endpoint, &other]);
+    assert!(said.contains("they are not one service"), "{said}");
+    let said = said_of(service.clone(), &[&service.endpoint, &service.endpoint]);
+    assert!(!said.contains("they are not one service"), "{said}");
+}
