@@ -127,7 +127,7 @@ impl Driver<'_> {
     fn adopt(&mut self, adoption: &Adoption) {
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
-            keeper.shared().set_command(pid);
+            keeper.shared().gate.set_command(pid, false);
         }
         self.process.started(adoption.process.unwrap_or(0));
         keeper.guard_until(self.guard_at());
@@ -197,7 +197,7 @@ impl Driver<'_> {
         job.backend.connects_as(Rank::Free);
         if self.process.adopting.is_some() {
             // What goes on is on its own.
-            keeper.shared().clear_command();
+            keeper.shared().gate.clear_command();
         }
         if !context.machine.may_give_back() {
             // Its ttl protects still whom neither process can end. To drop it would close its session, or unlock it.

@@ -44,6 +44,6 @@ impl Launch {
             Some(prepared) => prepared,
             None => Prepared::new(&context.job.argv, &environment::NAMES, keeper.start.front_pid)?,
         };
-        prepared.spawn(variables, keeper.start, keeper.shared(), &self.anchors)
+        prepared.spawn(variables, keeper.start, keeper.shared().gate, &self.anchors)
     }
 }

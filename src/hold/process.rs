@@ -196,7 +196,7 @@ impl Process {
         let outcome = match change {
             ChildChange::Exited(status) => ExitStatus::Exited(status),
             ChildChange::Killed(signal) => ExitStatus::Signaled(signal),
-            ChildChange::Stopped(signal) => return self.command_stopped(pid, signal, context),
+            ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
             ChildChange::Continued => return self.let_front_go_on(context),
         };
         if self.is_over {
@@ -237,13 +237,14 @@ impl Process {
 
     /// Whether this stop by the terminal comes when the command has ended: it is followed as the command's would have been.
     pub(super) fn follows_stop(&mut self, signal: Signal, context: &Context<'_>) -> bool {
-        let ended = self.pid.filter(|_| self.is_over && self.adopting.is_none());
-        let Some(pid) = ended.filter(|_| signal.is_terminal_stop()) else { return false };
-        self.command_stopped(pid, signal, context);
-        true
+        let follows = self.is_over && self.adopting.is_none() && signal.is_terminal_stop();
+        if follows {
+            self.command_stopped(signal, context);
+        }
+        follows
     }
 
-    fn command_stopped(&mut self, pid: i32, signal: Signal, context: &Context<'_>) {
+    fn command_stopped(&mut self, signal: Signal, context: &Context<'_>) {
         // While the tree is being ended it is this process that stops it.
         if self.rounds.since.is_some() {
             return;
@@ -252,7 +253,7 @@ impl Process {
         let resumable = terminal.is_none_or(|t| !t.nobody_resumes && !self.stops.shell_gone);
         if !signal.is_terminal_stop() || resumable {
             self.stops.front_stopped = true;
-            return context.keeper.stop_front(pid);
+            return context.keeper.stop_front();
         }
         // One that reads a terminal which is not its own would be stopped again at once, and so on.
         let now = context.now();

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::diagnosis;
+use super::gate::Gate;
 use super::launch::{self, LaunchStack, Spawned};
-use super::shared::Shared;
 use super::start::Start;
 
 /// A command and its environment, made ready while there is time, so that starting it takes none.
@@ -58,7 +58,7 @@ impl Prepared {
     }
 
     /// Starts the command with `variables` added, and one for programs that complain of `anchors`, as a child of the calling thread, which must not end before
-    /// it. `shared` learns of it.
+    /// it. `gate` learns of it.
     ///
     /// It gets the dispositions, signal mask and standard streams that dlock was started with, and `anchors`
     /// under high numbers. An error is that of the fork or of the exec; of a file that is there and cannot be executed it
@@ -67,7 +67,7 @@ impl Prepared {
         &self,
         variables: Vec<(&str, String)>,
         start: &Start,
-        shared: &Shared,
+        gate: Gate,
         anchors: &[OwnedFd],
     ) -> io::Result<Spawned> {
         let added = variables.into_iter().map(|(name, value)| assignment(name.as_ref(), value.as_ref()));
@@ -86,7 +86,7 @@ impl Prepared {
             mask: &start.mask,
             ignore: &start.restore_ignored,
             inherit: &inherit,
-            started: shared.started_word(),
+            gate,
             stack: &self.stack,
             pid_variables: &self.pid_variables,
         };

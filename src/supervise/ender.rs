@@ -142,7 +142,7 @@ impl Ender {
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
     fn child(&self) -> Option<i32> {
-        self.shared.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))
+        self.shared.gate.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))
     }
 
     /// Sends `signal` to the command alone. One that has ended needs none.

@@ -43,12 +43,12 @@ impl Ender {
 
     /// The same, if the lock is held for it now.
     pub(super) fn protected(&self) -> Option<&Adopted> {
-        self.adopted.as_ref().filter(|_| self.shared.command().is_some())
+        self.adopted.as_ref().filter(|_| self.shared.gate.command().is_some())
     }
 
     /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
     pub(super) fn find_adopted(&mut self) -> bool {
-        let Some(claim) = self.shared.abandoned().map(format_digits) else { return false };
+        let Some(claim) = self.shared.number().map(format_digits) else { return false };
         let session = self.adopted.as_ref().and_then(Adopted::session);
         let descent = Descent { claim, session, reaper: self.reaper() };
         self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))

@@ -145,10 +145,10 @@ impl Front {
         }
     }
 
-    /// Has a new process do `duty` with what the last keeper abandoned, if it did, and waits so long for it. Only
+    /// Has a new process do `duty` with the number that the last keeper took, if it did, and waits so long for it. Only
     /// after that keeper is gone. If the system has no process left for it, nothing is done.
     pub fn clean_up(&self, within: Duration, duty: impl FnOnce(u128)) {
-        let Some(number) = self.shared.abandoned() else { return };
+        let Some(number) = self.shared.number() else { return };
         match sys::fork() {
             Ok(Fork::Child) => {
                 duty(number);
@@ -201,7 +201,7 @@ impl Front {
     }
 
     fn deadline(&self, watch: &Watch) -> Moment {
-        let guards = self.shared.has_passed() && watch.last_word.is_none();
+        let guards = self.shared.gate.has_passed() && watch.last_word.is_none();
         if guards { self.shared.guard_until() } else { watch.act_by }
     }
 
@@ -234,8 +234,6 @@ impl Front {
             // What woke this process: the timer is set again before it waits.
             ToFront::Guard => {}
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
-            // The keeper stops this process by a signal that comes behind this.
-            ToFront::Stopped { pid } => watch.followed = Some(pid),
             ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
             ToFront::Waiting { ahead } => self.notifier.iter_mut().for_each(|n| n.waiting(ahead)),
             ToFront::Again { pause_ms } => {
@@ -292,7 +290,7 @@ impl Front {
                         }
                     }
                     // Whatever comes from now on comes after the command has joined the group.
-                    watch.in_group = watch.started && self.shared.command_is_in_group();
+                    watch.in_group = watch.started && self.shared.gate.command_is_in_group();
                     break;
                 }
             }
@@ -318,7 +316,7 @@ impl Front {
             if pid != watch.keeper {
                 if change.is_end() {
                     self.ender.forget(pid);
-                    if self.shared.command() == Some(pid) {
+                    if self.shared.gate.command() == Some(pid) {
                         watch.command_ended = Some(change);
                     }
                 }
@@ -326,11 +324,11 @@ impl Front {
             }
             match change {
                 ChildChange::Killed(_) | ChildChange::Exited(_) => watch.died = Some(WhyFailed::of(change)),
-                ChildChange::Stopped(_) if !self.shared.has_passed() => {
+                ChildChange::Stopped(_) if !self.shared.gate.has_passed() => {
                     watch.act_by = watch.act_by.min(now() + patience.stopped);
                     watch.fault = WhyFailed::Stalled;
                 }
-                ChildChange::Continued if !self.shared.has_passed() && watch.told_to_end.is_none() => {
+                ChildChange::Continued if !self.shared.gate.has_passed() && watch.told_to_end.is_none() => {
                     watch.act_by = patience.gone_by;
                     watch.fault = WhyFailed::Mute;
                 }
@@ -343,44 +341,42 @@ impl Front {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
         watch.told_to_end = Some(signal).filter(|signal| signal.is_ending()).or(watch.told_to_end);
-        if signal == Signal::CONT && self.is_resumed(watch, info) {
+        if signal == Signal::CONT && self.is_resumed(watch, info, stops) {
             return;
         }
         if signal.is_terminal_stop() {
             let resumable = self.start.terminal.as_ref().is_none_or(|t| !t.nobody_resumes);
-            if resumable && self.shared.shut() {
-                watch.suspending = true;
-                Self::leave_by(watch);
-                drop(watch.channel.tell_keeper(ToKeeper::Suspend));
-            }
             // The command stops itself or does not; its stop is followed, not the terminal's signal. When it has ended the keeper
             // stops this process, so that what it says later lets it go on.
             let follows = everybody || self.has_the_stop(info);
-            if !self.shared.has_passed() || (follows && !self.ender.command_has_ended()) {
+            if resumable && self.shared.gate.shut() {
+                watch.suspending = true;
+                Self::leave_by(watch);
+            } else if !self.shared.gate.has_passed() || (follows && !self.ender.command_has_ended()) {
                 return;
             }
-        } else if signal.is_ending() && self.shared.shut() {
+        } else if signal.is_ending() && self.shared.gate.shut() {
             Self::leave_by(watch);
         }
-        drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody, stops: stops.number() }));
+        drop(watch.channel.tell_keeper(ToKeeper { signal, everybody, stops: stops.number() }));
     }
 
     /// Whether the command has this stop by the terminal too, although it may have come before the command had joined the group: it
     /// is stopped, or runs a program that has said what to do then. Such a one would stop again when it is resumed.
     fn has_the_stop(&self, info: SignalInfo) -> bool {
-        let joined = self.start.reaches_the_group(info) && self.shared.command_is_in_group();
-        let command = self.shared.command().filter(|_| joined);
+        let joined = self.start.reaches_the_group(info) && self.shared.gate.command_is_in_group();
+        let command = self.shared.gate.command().filter(|_| joined);
         command.is_some_and(|pid| self.ender.acts_on_stop(pid, info.signal) == Some(true))
     }
 
     /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has
     /// resumed all of the job; passed on, the command would get it twice.
-    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo) -> bool {
+    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo, stops: StopCount) -> bool {
+        let followed = std::mem::replace(&mut watch.resumed_after, stops) != stops;
         if info.sender == Some(watch.keeper) {
-            watch.followed = None;
             return true;
         }
-        let followed = watch.followed.take().filter(|_| self.start.terminal.is_some());
-        followed.is_some_and(|command| self.ender.is_stopped(command) == Some(false))
+        let command = self.shared.gate.command().filter(|_| followed && self.start.terminal.is_some());
+        command.is_some_and(|command| self.ender.is_stopped(command) == Some(false))
     }
 }

@@ -117,11 +117,6 @@ impl<'a> Keeper<'a> {
         self.shared.set_outcome(outcome);
     }
 
-    /// Says by what number this process is known where it leaves something that outlives it.
-    pub fn would_abandon(&self, number: u128) {
-        self.shared.would_abandon(number);
-    }
-
     /// What ends the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()
@@ -135,7 +130,7 @@ impl<'a> Keeper<'a> {
     /// Passes the gate, unless the front has shut it; whether it is passed. The front guards from then on, also a keeper that hangs
     /// while it starts the command.
     pub fn pass_gate(&self) -> bool {
-        let passed = self.shared.pass();
+        let passed = self.shared.gate.pass();
         if passed {
             self.tell(ToFront::Guard, &[]);
         }
@@ -170,10 +165,9 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Stops the front as its command `pid` has stopped. Any later message makes it go on.
-    pub fn stop_front(&self, pid: i32) {
+    /// Stops the front as its command has stopped. Any later message makes it go on.
+    pub fn stop_front(&self) {
         self.shared.stopping_the_front(|| {
-            self.tell(ToFront::Stopped { pid }, &[]);
             self.signal_front(Signal::STOP);
         });
     }

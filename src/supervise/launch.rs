@@ -5,8 +5,9 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use super::gate::Gate;
 use super::signals::Signal;
 use super::sys::{self, SignalSet};
 use super::wait;
@@ -25,8 +26,8 @@ pub struct Exec<'a> {
     pub ignore: &'a [Signal],
     /// Descriptors to hand to the command; they are close-on-exec here.
     pub inherit: &'a [BorrowedFd<'a>],
-    /// Where the child writes that it is about to execute: its pid, and [`sys::IN_GROUP`] if it is in `group`.
-    pub started: &'a AtomicU64,
+    /// Where the child says that it is about to execute.
+    pub gate: Gate,
     /// What the child stands on until then.
     pub stack: &'a LaunchStack,
     /// Names of variables, each with `=`, that have the pid of the command as their value, beside those of `envp`.
@@ -137,7 +138,7 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     match launch.errno.load(Ordering::Relaxed) {
         0 => Ok(Spawned { pid, handle }),
         errno => {
-            exec.started.store(0, Ordering::SeqCst);
+            exec.gate.clear_command();
             wait::await_end(pid);
             Err(io::Error::from_raw_os_error(errno))
         }
@@ -198,12 +199,12 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
         for fd in (0..3).filter(|fd| sys::stream_was_closed(*fd)) {
             libc::close(fd);
         }
-        let pid = u64::try_from(libc::getpid()).unwrap_or(0);
+        let pid = libc::getpid();
         for variable in &mut launch.pids {
-            variable.set(pid);
+            variable.set(u64::try_from(pid).unwrap_or(0));
         }
         sys::set_mask(exec.mask);
-        exec.started.store(pid | if joined { sys::IN_GROUP } else { 0 }, Ordering::SeqCst);
+        exec.gate.set_command(pid, joined);
         libc::execvpe(launch.argv[0], launch.argv.as_ptr(), launch.envp.as_ptr());
         launch.errno.store(*libc::__errno_location(), Ordering::Relaxed);
         libc::_exit(127)

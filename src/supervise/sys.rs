@@ -254,7 +254,7 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 /// How many words [`shared_words`] gives.
-pub const SHARED_WORDS: usize = 8;
+pub const SHARED_WORDS: usize = 5;
 
 /// Words in memory that a process shares with those that it forks, zero at first; mapped for the life of
 /// each process.
@@ -268,9 +268,6 @@ pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast()) }
     }
 }
-
-/// Set beside the pid of a command that has joined its process group.
-pub const IN_GROUP: u64 = 1 << 32;
 
 /// Lets whoever is ready to run on this processor go first, once.
 pub fn step_aside() {

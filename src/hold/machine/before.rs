@@ -143,7 +143,7 @@ impl Machine {
                 vec![Action::EnterAgain(reason)]
             }
             Event::Signal { signal, .. } if signal.is_ending() => self.leave_as(Verdict::Signalled(signal)),
-            Event::Suspend => self.suspend(),
+            Event::Signal { signal, .. } if signal.is_terminal_stop() => self.suspend(),
             Event::FrontGone => self.leave_as(Verdict::Abandoned),
             _ => Vec::new(),
         }

@@ -264,7 +264,7 @@ fn other_signals_mean_nothing_while_waiting() {
 #[test]
 fn a_suspended_wait_leaves_the_queue() {
     let mut m = waiting_machine(plan());
-    assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
+    assert_eq!(m.on(signal(Signal::TSTP), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Suspended));
 }
 
@@ -282,7 +282,7 @@ fn superseding_waiter_enters_once() {
     assert_eq!(m.on(lost(), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::PlaceLost(Some(LossReason::SessionEnded))));
     let mut m = superseding();
-    assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
+    assert_eq!(m.on(signal(Signal::TSTP), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::PlaceLost(None)));
     let mut m = machine(Plan { supersede: true, ..plan() }, vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.on(Event::Go, at(18_001)), LEAVE);
