@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use super::adopting::{self, Adopting};
 use super::context::Context;
@@ -10,7 +11,6 @@ use super::event::{Action, Event, Phase};
 use super::following::Following;
 use super::health::{Health, tell_risks};
 use super::job::{HoldEnd, Job, Progress};
-use super::launch::Launch;
 use super::machine::Machine;
 use super::marks::Marks;
 use super::process::Process;
@@ -32,7 +32,8 @@ pub(super) struct Driver<'a> {
     pub(super) replacing: Replacing,
     pub(super) health: Health,
     pub(super) marks: Marks,
-    pub(super) launch: Launch,
+    /// What carries the hold in the kernel, between the hold and the start.
+    pub(super) anchors: Vec<OwnedFd>,
     pub(super) process: Process,
     front_gone: bool,
     alarm: Alarm,
@@ -51,8 +52,8 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         renewal: Renewal::default(),
         replacing: Replacing::nothing(),
         health: Health::new(job.plan.started.max(clock.now())),
-        marks: Marks::default(),
-        launch: Launch::default(),
+        marks: Marks::new(),
+        anchors: Vec::new(),
         process: Process::not_started(adopting),
         front_gone: false,
         alarm: Alarm::default(),

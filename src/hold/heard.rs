@@ -90,7 +90,6 @@ impl Driver<'_> {
             (ClaimState::Waiting { ahead, holder }, _) => {
                 context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
                 self.replacing.waits(context);
-                self.prepare();
             }
             _ => {}
         }

@@ -20,8 +20,6 @@ use crate::supervise::wait::{self, ChildChange, Children, next_change};
 const ROUND: Duration = Duration::from_millis(5);
 /// Between two rounds when only processes are left that cannot be ended.
 const SLOW_ROUND: Duration = Duration::from_secs(1);
-/// After so many rounds in a row in which not every process could be seen, the next one will be no better.
-const BLIND: u32 = 4;
 /// Between two attempts to resume a command that is stopped again and again.
 const RESUME_AGAIN: Duration = Duration::from_secs(1);
 
@@ -55,10 +53,6 @@ struct JobControl {
 pub(super) struct Rounds {
     next: Moment,
     since: Option<Moment>,
-    /// The last ones in a row in which not every process could be seen.
-    blind: u32,
-    /// When the front was first to end the tree in the place of this process.
-    handed_at: Option<Moment>,
     /// What is left of the tree and cannot be ended, as last told.
     remains: Option<TreeState>,
 }
@@ -83,7 +77,7 @@ impl Process {
                 resume_at: Moment::NEVER,
                 resumed_at: None,
             },
-            rounds: Rounds { next: Moment::NEVER, since: None, blind: 0, handed_at: None, remains: None },
+            rounds: Rounds { next: Moment::NEVER, since: None, remains: None },
         }
     }
 
@@ -142,7 +136,7 @@ impl Process {
                 }
                 Children::Changed(changed, change) => {
                     if changed == pid {
-                        self.command_changed(pid, change, context, marks);
+                        self.command_changed(change, context, marks);
                     }
                 }
             }
@@ -192,7 +186,7 @@ impl Process {
         context.happened(Event::TreeGone);
     }
 
-    fn command_changed(&mut self, pid: i32, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
+    fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
         let outcome = match change {
             ChildChange::Exited(status) => ExitStatus::Exited(status),
             ChildChange::Killed(signal) => ExitStatus::Signaled(signal),
@@ -232,7 +226,7 @@ impl Process {
         }
         // The stop may not have been taken yet.
         self.reap(context, marks);
-        context.keeper.has_stopped_front_since(stops)
+        context.keeper.shared().stops() != stops
     }
 
     /// Whether this stop by the terminal comes when the command has ended: it is followed as the command's would have been.
@@ -281,16 +275,6 @@ impl Process {
         // When that has found the last one gone, there is no next round.
         if self.rounds.next.is_never() {
             return;
-        }
-        self.rounds.blind = if reached.incomplete { self.rounds.blind + 1 } else { 0 };
-        let front_sees = context.keeper.ender().parent_sees();
-        if self.rounds.blind >= BLIND && front_sees && context.machine.kill_at() <= now {
-            // The lease is about to run out. Whom this process does not see the front may.
-            context.keeper.hand_to_front();
-            // It gets its time, before this process leaves the lock to its ttl.
-            if now.since(*self.rounds.handed_at.get_or_insert(now)) < SLOW_ROUND {
-                return;
-            }
         }
         let denied = reached.is_in_vain() && !reached.denied.is_empty();
         if !denied && now.since(since) <= UNKILLABLE {

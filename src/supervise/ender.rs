@@ -41,8 +41,6 @@ pub struct Ender {
     own_group: bool,
     /// A handle on the command, once it has started, where there are handles.
     command: Option<OwnedFd>,
-    /// The process that this one was forked from has a table.
-    parent_sees: bool,
     /// What stands in the place of a command, if something does.
     pub(super) adopted: Option<Adopted>,
     /// The pid of the front.
@@ -73,16 +71,7 @@ impl Ender {
             table.forget_members();
         }
         let front = std::process::id();
-        Ok(Self {
-            table,
-            outside,
-            shared,
-            own_group,
-            command: None,
-            parent_sees: false,
-            adopted: None,
-            front,
-        })
+        Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front })
     }
 
     /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
@@ -90,18 +79,10 @@ impl Ender {
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        let (table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
-            Ok(table) => (table.again()?, true),
-            Err(hidden) => (Err(hidden), false),
-        };
-        let (shared, own_group, front) = (self.shared, self.own_group, self.front);
+        // A directory that two processes share has one position for both.
+        self.table = Err(Hidden::NotProc);
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
-        Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees, adopted, front })
-    }
-
-    /// Whether the process that this one was forked from may see members that this one does not.
-    pub fn parent_sees(&self) -> bool {
-        self.parent_sees
+        Ok(Self { adopted, front: self.front, ..Self::new(self.shared, self.own_group)? })
     }
 
     /// Why not every member can be found, if so.
@@ -128,11 +109,6 @@ impl Ender {
     pub fn is_stopped(&self, pid: i32) -> Option<bool> {
         let table = self.table.as_ref().ok()?;
         table.look(pid).ok().flatten().map(Process::is_stopped)
-    }
-
-    /// Whether `pid` is stopped, or catches the signal `stop`; `None` as above.
-    pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Option<bool> {
-        self.table.as_ref().ok()?.acts_on_stop(pid, stop).ok().flatten()
     }
 
     /// Whether the command has ended, as far as known; it may not be reaped yet.

@@ -21,7 +21,7 @@ use super::inherited;
 use super::keeper::KeeperSetup;
 use super::limits;
 use super::notify::Notifier;
-use super::shared::{Shared, StopCount};
+use super::shared::Shared;
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
@@ -66,7 +66,6 @@ pub struct Front {
 impl Front {
     /// Takes over the process: blocks signals, becomes a subreaper. Must be called while there is no other thread.
     pub fn new() -> io::Result<Self> {
-        inherited::look();
         sys::settle_threads();
         let terminal = Terminal::controlling();
         let mut taken = SignalSet::empty();
@@ -264,8 +263,6 @@ impl Front {
     }
 
     fn take_signals(&mut self, watch: &mut Watch, patience: WaitLimits) -> Step {
-        // The last SIGCONT, and how often this process had been stopped before it was read.
-        let mut resumed = None;
         for _ in 0..SIGNALS_AT_ONCE {
             let before = self.shared.stops();
             match sys::read_signal(&self.signals) {
@@ -273,30 +270,20 @@ impl Front {
                 Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
                 Ok(info) if info.signal == Signal::CONT => {
                     // Who is resumed does not stop when the keeper has left the queue.
-                    (watch.suspending, resumed) = (false, Some((info, before)));
+                    watch.suspending = false;
+                    // If this process was stopped meanwhile, this or another one has resumed it.
+                    self.pass_on(watch, info, self.shared.stops());
                 }
                 Ok(info) => self.pass_on(watch, info, before),
                 Err(error) => {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         wait::pause(Duration::from_millis(1));
                     }
-                    if let Some((info, before)) = resumed {
-                        let stops = self.shared.settled_stops();
-                        if stops != before {
-                            // Stopped meanwhile: what has resumed it is another one, or this one if there is no other.
-                            resumed = Some((info, stops));
-                            sys::step_aside();
-                            continue;
-                        }
-                    }
                     // Whatever comes from now on comes after the command has joined the group.
                     watch.in_group = watch.started && self.shared.gate.command_is_in_group();
                     break;
                 }
             }
-        }
-        if let Some((info, stops)) = resumed {
-            self.pass_on(watch, info, stops);
         }
         match (watch.died, watch.last_word) {
             (Some(_), Some(_)) => self.keeper_ended(watch),
@@ -337,7 +324,7 @@ impl Front {
         }
     }
 
-    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: StopCount) {
+    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: u8) {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
         watch.told_to_end = Some(signal).filter(|signal| signal.is_ending()).or(watch.told_to_end);
@@ -348,30 +335,21 @@ impl Front {
             let resumable = self.start.terminal.as_ref().is_none_or(|t| !t.nobody_resumes);
             // The command stops itself or does not; its stop is followed, not the terminal's signal. When it has ended the keeper
             // stops this process, so that what it says later lets it go on.
-            let follows = everybody || self.has_the_stop(info);
             if resumable && self.shared.gate.shut() {
                 watch.suspending = true;
                 Self::leave_by(watch);
-            } else if !self.shared.gate.has_passed() || (follows && !self.ender.command_has_ended()) {
+            } else if !self.shared.gate.has_passed() || (everybody && !self.ender.command_has_ended()) {
                 return;
             }
         } else if signal.is_ending() && self.shared.gate.shut() {
             Self::leave_by(watch);
         }
-        drop(watch.channel.tell_keeper(ToKeeper { signal, everybody, stops: stops.number() }));
-    }
-
-    /// Whether the command has this stop by the terminal too, although it may have come before the command had joined the group: it
-    /// is stopped, or runs a program that has said what to do then. Such a one would stop again when it is resumed.
-    fn has_the_stop(&self, info: SignalInfo) -> bool {
-        let joined = self.start.reaches_the_group(info) && self.shared.gate.command_is_in_group();
-        let command = self.shared.gate.command().filter(|_| joined);
-        command.is_some_and(|pid| self.ender.acts_on_stop(pid, info.signal) == Some(true))
+        drop(watch.channel.tell_keeper(ToKeeper { signal, everybody, stops }));
     }
 
     /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has
     /// resumed all of the job; passed on, the command would get it twice.
-    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo, stops: StopCount) -> bool {
+    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo, stops: u8) -> bool {
         let followed = std::mem::replace(&mut watch.resumed_after, stops) != stops;
         if info.sender == Some(watch.keeper) {
             return true;

@@ -16,7 +16,6 @@ use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
-use crate::clock::now;
 use crate::fd;
 use crate::lock::Moment;
 
@@ -106,12 +105,6 @@ impl<'a> Keeper<'a> {
         self.shared.set_guard_until(when);
     }
 
-    /// Has the front end the tree at once, in the place of this process.
-    pub fn hand_to_front(&self) {
-        self.shared.set_guard_until(now());
-        self.tell(ToFront::Guard, &[]);
-    }
-
     /// Publishes how the command ended, should this process not live to tell it.
     pub fn publish_outcome(&self, outcome: ExitStatus) {
         self.shared.set_outcome(outcome);
@@ -167,14 +160,8 @@ impl<'a> Keeper<'a> {
 
     /// Stops the front as its command has stopped. Any later message makes it go on.
     pub fn stop_front(&self) {
-        self.shared.stopping_the_front(|| {
-            self.signal_front(Signal::STOP);
-        });
-    }
-
-    /// Whether the front was stopped since it had been stopped `stops` times.
-    pub fn has_stopped_front_since(&self, stops: u8) -> bool {
-        self.shared.stops().number() != stops
+        self.shared.count_stop();
+        self.signal_front(Signal::STOP);
     }
 
     /// Lets a front go on that was stopped with its command.

@@ -58,15 +58,15 @@ pub struct LaunchStack {
 }
 
 impl LaunchStack {
-    /// A stack for a command of so many words, of which the first page is at hand: for a script without an
-    /// interpreter line, execvpe copies the list of the words to it.
+    /// A stack for a command of so many words: for a script without an interpreter line, execvpe copies the list of the words
+    /// to it.
     ///
     /// Errors: there is no memory.
     pub fn new(words: usize) -> io::Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
         let list = (words + 8) * size_of::<*const libc::c_char>();
         let length = GUARD + (LAUNCH_STACK + list).next_multiple_of(GUARD);
-        // SAFETY: a new mapping that nobody else knows; the word written is its last.
+        // SAFETY: a new mapping that nobody else knows.
         unsafe {
             let stack = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, kind, -1, 0);
             if stack == libc::MAP_FAILED {
@@ -78,9 +78,7 @@ impl LaunchStack {
                 libc::munmap(stack, length);
                 return Err(error);
             }
-            let top = stack.byte_add(length);
-            top.cast::<u64>().sub(1).write_volatile(0);
-            Ok(Self { top })
+            Ok(Self { top: stack.byte_add(length) })
         }
     }
 }
@@ -133,8 +131,6 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     }?;
     // SAFETY: the kernel has made the descriptor for this process, close-on-exec; older ones leave the number alone.
     let handle = (handle != -1).then(|| unsafe { OwnedFd::from_raw_fd(handle) });
-    // The child wakes this process in the middle of its exec, which would wait for what is done here next.
-    sys::step_aside();
     match launch.errno.load(Ordering::Relaxed) {
         0 => Ok(Spawned { pid, handle }),
         errno => {

@@ -18,7 +18,6 @@ use super::proc_dir::Directory;
 pub use super::proc_files::Process;
 use super::proc_files::number;
 use super::proof::{Hidden, proved};
-use super::signals::Signal;
 use super::tree_state::Pids;
 
 /// How long one look waits, all in all, for processes that end just now, or are just executing a program.
@@ -67,21 +66,6 @@ impl ProcessTable {
         }))
     }
 
-    /// That of a process just forked, made of its copy of its parent's: a directory that two share has one position for both,
-    /// and the room was copied.
-    ///
-    /// Errors: as for [`ProcessTable::open`].
-    pub fn again(mut self) -> io::Result<Result<Self, Hidden>> {
-        let proc = match proved(|| openat(&self.directory.proc, c".", directory_flags(), Mode::empty()))? {
-            Ok(proc) => proc,
-            Err(hidden) => return Ok(Err(hidden)),
-        };
-        self.found.clear();
-        self.members.clear();
-        self.before.clear();
-        Ok(Ok(Self { directory: Directory::new(proc)?, suspects: Pids::default(), denied: false, ..self }))
-    }
-
     /// Whether the last look found somebody whom the look before it had not.
     pub fn has_found_more(&self) -> bool {
         self.members().any(|member| !is_among(&self.before, member))
@@ -95,11 +79,6 @@ impl ProcessTable {
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
     pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
         self.directory.stat(pid)
-    }
-
-    /// Whether `pid` is stopped, or catches the signal `stop`; `None` if there is no such process.
-    pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Result<Option<bool>, Errno> {
-        self.directory.acts_on_stop(pid, stop.number())
     }
 
     /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where

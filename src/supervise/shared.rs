@@ -3,29 +3,17 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::exit_status::ExitStatus;
 use super::gate::Gate;
 use super::signals::Signal;
-use super::{sys, wait};
+use super::sys;
 use crate::lock::Moment;
 
 const EXITED: u64 = 0x100;
 const SIGNALED: u64 = 0x200;
 /// In the place of an outcome: the keeper has begun to end the command.
 const STOPPING: u64 = 0x300;
-
-/// How often the front was stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StopCount(u64);
-
-impl StopCount {
-    /// Their number, modulo 128.
-    pub fn number(self) -> u8 {
-        u8::try_from(self.0 / 2 % 128).unwrap_or(0)
-    }
-}
 
 /// The shared words, and the number that this run has drawn.
 #[derive(Clone, Copy, Debug)]
@@ -84,28 +72,14 @@ impl Shared {
         self.outcome.load(Ordering::SeqCst) == STOPPING
     }
 
-    /// Stops the front by `stop`, and counts it: the word is odd meanwhile.
-    pub fn stopping_the_front(&self, stop: impl FnOnce()) {
-        self.stops.fetch_add(1, Ordering::SeqCst);
-        stop();
+    /// Counts a stop of the front by the keeper, before it: what the front takes once it has been stopped is of after that.
+    pub fn count_stop(&self) {
         self.stops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often the keeper has stopped the front. One that is under way makes it differ from what it was and will be.
-    pub fn stops(&self) -> StopCount {
-        StopCount(self.stops.load(Ordering::SeqCst))
-    }
-
-    /// The same once a stop that is under way, which ends with this process being stopped, is over. That is not waited for
-    /// long: the keeper may have died in the middle.
-    pub fn settled_stops(&self) -> StopCount {
-        for _ in 0..20 {
-            if self.stops().0.is_multiple_of(2) {
-                break;
-            }
-            wait::pause(Duration::from_millis(1));
-        }
-        self.stops()
+    /// How often the keeper has stopped the front, modulo 128.
+    pub fn stops(&self) -> u8 {
+        u8::try_from(self.stops.load(Ordering::SeqCst) % 128).unwrap_or(0)
     }
 
     /// When the front ends the command, unless the keeper moves this on.

@@ -269,14 +269,8 @@ pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
     }
 }
 
-/// Lets whoever is ready to run on this processor go first, once.
-pub fn step_aside() {
-    // SAFETY: a plain system call.
-    unsafe { libc::sched_yield() };
-}
-
 /// Whether `fd` is a descriptor.
-pub(super) fn is_open(fd: RawFd) -> bool {
+fn is_open(fd: RawFd) -> bool {
     // SAFETY: F_GETFD only reads the flags of a number that may or may not be a descriptor.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::channel::Channel;
 use super::exit_status::ExitStatus;
 use super::failure::{KeeperFailure, WhyFailed};
-use super::shared::StopCount;
 use super::signals::Signal;
 use super::wait::ChildChange;
 use crate::lock::Moment;
@@ -41,7 +40,7 @@ pub(super) struct Watch {
     /// The command has started.
     pub(super) started: bool,
     /// How often this process had followed a stop of the command when it was resumed last.
-    pub(super) resumed_after: StopCount,
+    pub(super) resumed_after: u8,
     /// Suspended with the job: stop, then begin again.
     pub(super) suspending: bool,
     /// Descriptors that carry the hold until the tree is gone.
@@ -85,7 +84,7 @@ impl Watch {
             fault: WhyFailed::Mute,
             in_group: false,
             started: false,
-            resumed_after: StopCount::default(),
+            resumed_after: 0,
             suspending: false,
             anchors: Vec::new(),
             last_word: None,
