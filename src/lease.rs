@@ -18,7 +18,7 @@ const FRESH: f64 = 0.6;
 /// What becomes of a ttl: [`LeaseRequest`] has the one that was asked for, [`LeaseTimes`] the lengths that follow from the one that was
 /// granted, and this the moments, counted from the last proof of the hold. The keeper's machine wakes by them
 /// ([`act_by`](crate::hold::machine::Machine::act_by)); the front acts at `guard_at`, which the keeper writes into the memory that
-/// they share ([`guard_until`](crate::supervise::keeper::Keeper::guard_until)), should the keeper not have done so by then.
+/// they share ([`set_guard_until`](crate::supervise::shared::Shared::set_guard_until)), should the keeper not have done so by then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// When SIGTERM is due; never without a lease.

@@ -82,7 +82,7 @@ impl Driver<'_> {
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
         // A start that hangs is ended, also where no lease runs out.
-        keeper.guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
+        keeper.shared().set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
         }
@@ -126,7 +126,7 @@ impl Driver<'_> {
             keeper.shared().gate.set_command(pid, false);
         }
         self.process.started(adoption.process.unwrap_or(0));
-        keeper.guard_until(self.guard_at());
+        keeper.shared().set_guard_until(self.guard_at());
         let anchors = std::mem::take(&mut self.anchors);
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
@@ -164,7 +164,7 @@ impl Driver<'_> {
     fn command_started(&mut self, spawned: Spawned) {
         let anchors = std::mem::take(&mut self.anchors);
         let keeper = self.context.keeper;
-        keeper.guard_until(self.guard_at());
+        keeper.shared().set_guard_until(self.guard_at());
         let mut ender = keeper.ender();
         ender.started(spawned.handle);
         let handle = ender.handle().map(AsFd::as_fd);
@@ -202,7 +202,7 @@ impl Driver<'_> {
         }
         if !context.machine.may_give_back() {
             // Its ttl protects still whom neither process can end. To drop it would close its session, or unlock it.
-            keeper.guard_until(context.now() + SLACK);
+            keeper.shared().set_guard_until(context.now() + SLACK);
             std::mem::forget(self.following.claim.take());
             context.events.clear();
             return context.happened(Event::Left);
@@ -216,7 +216,7 @@ impl Driver<'_> {
         };
         let deadline = context.now() + patience;
         // A release may take its time, but not for ever.
-        keeper.guard_until(deadline + SLACK);
+        keeper.shared().set_guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
             let stage = if held { Stage::Held } else { Stage::Waiting };

@@ -298,6 +298,6 @@ fn publish(context: &Context<'_>, end: Option<ChildChange>) {
         _ => return,
     };
     if !context.machine.ends_the_command() {
-        context.keeper.publish_outcome(outcome);
+        context.keeper.shared().set_outcome(outcome);
     }
 }

@@ -44,7 +44,7 @@ pub struct Ender {
     /// What stands in the place of a command, if something does.
     pub(super) adopted: Option<Adopted>,
     /// The pid of the front.
-    pub(super) front: u32,
+    pub(super) front: i32,
 }
 
 impl Ender {
@@ -54,6 +54,7 @@ impl Ender {
     /// Errors: the system has no descriptors or memory for what it needs to have beforehand.
     pub fn new(shared: Shared, own_group: bool) -> io::Result<Self> {
         let mut table = ProcessTable::open()?;
+        let own = sys::own_pid();
         let mut outside = Vec::new();
         // The usual answer costs no look at anybody.
         if wait::have_children()
@@ -65,13 +66,10 @@ impl Ender {
                     "not every process can be seen, and some are children of this one",
                 ));
             }
-            let own = std::process::id();
-            let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
-            outside = children.map(|p| p.pid).collect();
+            outside = table.members().filter(|p| p.parent == own).map(|p| p.pid).collect();
             table.forget_members();
         }
-        let front = std::process::id();
-        Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front })
+        Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front: own })
     }
 
     /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
@@ -133,28 +131,26 @@ impl Ender {
     /// Sends `signal` to the command and to those of its descendants that are still in its process group, then lets
     /// the stopped ones among them go on, so that they can act on it.
     pub fn signal_group(&mut self, signal: Signal) {
-        if self.adopted.is_some() {
-            return self.signal_adopted_group(signal);
-        }
-        let Some(pid) = self.child() else { return };
-        if self.own_group {
-            for signal in [signal, Signal::CONT] {
-                to_group(pid, signal);
-            }
-            return;
-        }
+        let Some(pid) = self.protected().map(Adopted::pid).or_else(|| self.child()) else { return };
         let group = sys::group_of(pid);
-        self.find_members();
+        let is_searched = self.adopted.is_some() || !self.own_group;
+        if is_searched {
+            self.find_members();
+        }
         for signal in [signal, Signal::CONT] {
-            drop(sys::kill(pid, signal));
-            self.signal_found(signal, |member| member.group == group && member.pid != pid);
+            self.signal_known(signal);
+            if is_searched {
+                self.signal_found(signal, |member| member.group == group && member.pid != pid);
+            }
         }
     }
 
     /// Lets those go on that the terminal has stopped with the job, although the command itself has ended.
     pub fn resume_job(&mut self) {
-        let front = i32::try_from(self.front).ok().filter(|_| !self.own_group);
-        let Some(group) = front.map(sys::group_of) else { return };
+        if self.own_group {
+            return;
+        }
+        let group = sys::group_of(self.front);
         self.find_members();
         self.signal_found(Signal::CONT, |member| member.group == group);
     }

@@ -4,16 +4,15 @@
 //! and guards: when the keeper dies, or lets the published instant pass, the front ends the command's tree
 //! itself.
 
-mod setup;
-
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{getpid, getppid};
+use rustix::process::getppid;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::adopted::Adopted;
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::WhyFailed;
@@ -86,7 +85,7 @@ impl Front {
         }
         let mask = sys::block(&taken);
         limits::become_subreaper()?;
-        let front_pid = getpid().as_raw_nonzero().get();
+        let front_pid = sys::own_pid();
         let start = Start {
             front_pid,
             parent: getppid().map(|pid| pid.as_raw_nonzero().get()),
@@ -109,9 +108,32 @@ impl Front {
         })
     }
 
-    /// What dlock was started with.
-    pub fn start(&self) -> &Start {
-        &self.start
+    /// Keeps what dlock was started with for a command that is started later.
+    pub fn keep_for_another(&mut self) {
+        self.starts_again = true;
+    }
+
+    /// Has `notifier` told how it goes.
+    pub fn notify(&mut self, notifier: Option<Notifier>) {
+        self.notifier = notifier;
+    }
+
+    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
+    ///
+    /// Errors: as for [`Front::new`].
+    pub fn begin_again(&mut self) -> io::Result<()> {
+        self.ender = Ender::new(self.shared, self.start.command_group() == Some(0))?;
+        Ok(())
+    }
+
+    /// Has `process` stand in the place of a command: it is there already, and is ended as a command would be.
+    pub fn adopt(&mut self, process: Adopted) {
+        self.ender.adopt(process);
+    }
+
+    /// Has this process go on when the one that was started has ended: it keeps nothing of that one's.
+    pub fn stay_behind(&mut self) {
+        self.stays_behind = true;
     }
 
     /// Forks a keeper that does `duty` and supervises it to its end, again after each suspension.

@@ -10,14 +10,12 @@ use tokio::io::unix::AsyncFd;
 
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
-use super::exit_status::ExitStatus;
 use super::limits;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
 use crate::fd;
-use crate::lock::Moment;
 
 /// How long to wait where the system refused what cannot be refused for long.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -98,16 +96,6 @@ impl<'a> Keeper<'a> {
     /// Tells the front; that it is gone is heard, not told.
     pub fn tell(&self, message: ToFront, descriptors: &[BorrowedFd<'_>]) {
         drop(Channel::tell_front(self.channel.get_ref(), message, descriptors));
-    }
-
-    /// Publishes the instant at which the front ends the command unless a later one is published before.
-    pub fn guard_until(&self, when: Moment) {
-        self.shared.set_guard_until(when);
-    }
-
-    /// Publishes how the command ended, should this process not live to tell it.
-    pub fn publish_outcome(&self, outcome: ExitStatus) {
-        self.shared.set_outcome(outcome);
     }
 
     /// What ends the command's tree.

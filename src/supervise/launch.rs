@@ -107,7 +107,7 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
         argv: null_terminated(exec.argv),
         envp,
         pids,
-        parent: rustix::process::getpid().as_raw_nonzero().get(),
+        parent: sys::own_pid(),
         errno: AtomicI32::new(0),
     };
     let mut handle: RawFd = -1;

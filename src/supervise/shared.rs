@@ -92,7 +92,7 @@ impl Shared {
         self.guard.store(when.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Publishes how the command ended.
+    /// Publishes how the command ended, should the keeper not live to tell it.
     pub fn set_outcome(&self, outcome: ExitStatus) {
         let word = match outcome {
             ExitStatus::Exited(status) => EXITED | u64::from(status),

@@ -153,11 +153,16 @@ const POLL_CODES: i32 = 6;
 /// Not in every C library's headers.
 const F_SETSIG: libc::c_int = 10;
 
+/// The pid of this process.
+pub fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
 /// Has the kernel send SIGCONT to this process whenever something comes through `socket`, its closing included: the
 /// one way for a stopped process to learn of a death.
 pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     let fd = socket.as_raw_fd();
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let pid = own_pid();
     // SAFETY: plain system calls on an open descriptor.
     let done = unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
@@ -367,7 +372,7 @@ pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
 
 /// Stops this process as its command has stopped, until somebody lets it go on.
 pub fn stop_self() {
-    drop(kill(rustix::process::getpid().as_raw_nonzero().get(), Signal::STOP));
+    drop(kill(own_pid(), Signal::STOP));
 }
 
 /// The same, but this process also goes on when its parent, which has to be `parent`, ends: nobody else would let it. Whether
