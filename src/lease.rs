@@ -81,8 +81,7 @@ impl LeaseKeeper {
     /// The times that follow from the granted ttl. A service that grants less than a second gets a second's
     /// arithmetic with its own ttl left to expire: the claim is then found lost.
     fn times(&self) -> LeaseTimes {
-        let ttl = self.claim.ttl().unwrap_or(self.asked.ttl).max(LeaseTimes::LEAST_TTL);
-        let times = LeaseTimes::new(ttl, self.asked.grace).unwrap_or_else(|_| unreachable_times());
+        let times = LeaseTimes::at_least(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
         if self.asked.searched { times.for_search() } else { times }
     }
 
@@ -166,14 +165,6 @@ impl LeaseKeeper {
                 RenewalResult::Doubtful(error)
             }
         }
-    }
-}
-
-fn unreachable_times() -> LeaseTimes {
-    LeaseTimes {
-        ttl: LeaseTimes::LEAST_TTL,
-        last_grace: Duration::ZERO,
-        kill_budget: Duration::from_millis(100),
     }
 }
 
