@@ -52,25 +52,7 @@ impl Clock {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn sleep_until(self, when: Moment) {
-        if when.is_never() {
-            return std::future::pending().await;
-        }
-        loop {
-            let left = when.since(self.now());
-            if left.is_zero() {
-                return;
-            }
-            match self {
-                Self::Runtime(_) => tokio::time::sleep(left).await,
-                Self::Boot => {
-                    // Without a descriptor to spare the runtime's timer does, which is late after a suspend;
-                    // the front's guard, made before the command started, is not.
-                    if boot_timer(when).await.is_err() {
-                        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
-                    }
-                }
-            }
-        }
+        Alarm::default().sleep_until(self, when).await;
     }
 }
 
@@ -87,18 +69,23 @@ impl Alarm {
         if when.is_never() {
             return std::future::pending().await;
         }
-        if let Clock::Boot = clock
-            && self.fire_at(when).await.is_ok()
-        {
-            return;
+        loop {
+            let left = when.since(clock.now());
+            match clock {
+                _ if left.is_zero() => return,
+                Clock::Runtime(_) => tokio::time::sleep(left).await,
+                Clock::Boot => {
+                    // Without a descriptor to spare the runtime's timer does, which is late after a suspend;
+                    // the front's guard, made before the command started, is not.
+                    if self.fire_at(when).await.is_err() {
+                        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
+                    }
+                }
+            }
         }
-        clock.sleep_until(when).await;
     }
 
     async fn fire_at(&mut self, when: Moment) -> Result<(), Errno> {
-        if now() >= when {
-            return Ok(());
-        }
         if self.timer.is_none() {
             let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
             let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
@@ -117,13 +104,6 @@ impl Alarm {
         }
         Ok(())
     }
-}
-
-async fn boot_timer(when: Moment) -> Result<(), Errno> {
-    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-    set_timer(&timer, when)?;
-    let timer = fd::watch(timer).map_err(|_| Errno::MFILE)?;
-    timer.readable().await.map(|_| ()).map_err(|_| Errno::IO)
 }
 
 /// Arms `timer`, a timerfd on `CLOCK_BOOTTIME`, to fire once at `when`; at [`Moment::NEVER`] disarms it.

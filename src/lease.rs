@@ -18,7 +18,7 @@ const FRESH: f64 = 0.6;
 /// What becomes of a ttl: [`LeaseRequest`] has the one that was asked for, [`LeaseTimes`] the lengths that follow from the one that was
 /// granted, and this the moments, counted from the last proof of the hold. The keeper's machine wakes by them
 /// ([`act_by`](crate::hold::machine::Machine::act_by)); the front acts at `guard_at`, which the keeper writes into the memory that
-/// they share ([`guard_until`](crate::supervise::keeper::Keeper::guard_until)), should the keeper not have done so by then.
+/// they share ([`set_guard_until`](crate::supervise::shared::Shared::set_guard_until)), should the keeper not have done so by then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// When SIGTERM is due; never without a lease.
@@ -81,8 +81,7 @@ impl LeaseKeeper {
     /// The times that follow from the granted ttl. A service that grants less than a second gets a second's
     /// arithmetic with its own ttl left to expire: the claim is then found lost.
     fn times(&self) -> LeaseTimes {
-        let ttl = self.claim.ttl().unwrap_or(self.asked.ttl).max(LeaseTimes::LEAST_TTL);
-        let times = LeaseTimes::new(ttl, self.asked.grace).unwrap_or_else(|_| unreachable_times());
+        let times = LeaseTimes::at_least(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
         if self.asked.searched { times.for_search() } else { times }
     }
 
@@ -166,14 +165,6 @@ impl LeaseKeeper {
                 RenewalResult::Doubtful(error)
             }
         }
-    }
-}
-
-fn unreachable_times() -> LeaseTimes {
-    LeaseTimes {
-        ttl: LeaseTimes::LEAST_TTL,
-        last_grace: Duration::ZERO,
-        kill_budget: Duration::from_millis(100),
     }
 }
 

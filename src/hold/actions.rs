@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use super::context::Context;
 use super::driver::Driver;
+use super::environment;
 use super::event::{Action, Event};
 use super::job::{Adoption, Notice, Stage};
 use super::plan::WITHDRAWAL;
@@ -13,6 +15,7 @@ use crate::net::cause;
 use crate::net::rank::Rank;
 use crate::supervise::caller::keep_answer;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
+use crate::supervise::command::Command;
 use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
 use crate::supervise::signals::Signal;
@@ -39,12 +42,6 @@ impl Driver<'_> {
             Action::KillTree => self.process.kill_round(&mut self.context, &self.marks),
             Action::Leave { succeeded } => self.leave(succeeded).await,
         }
-    }
-
-    /// Makes ready what the command and nested runs will need.
-    pub(super) fn prepare(&mut self) {
-        self.launch.prepare(&self.context);
-        self.marks.prepare();
     }
 
     /// What the command is told of a hold like `grant`.
@@ -74,7 +71,7 @@ impl Driver<'_> {
     pub(super) fn pass_gate(&mut self) {
         match self.following.claim.as_ref().map_or_else(|| Ok(Vec::new()), |claim| claim.anchors()) {
             Ok(anchors) => {
-                self.launch.keep_anchors(anchors);
+                self.anchors = anchors;
                 if self.process.adopting.is_some() { self.ask_caller() } else { self.enter_gate() }
             }
             Err(error) => self.context.happened(Event::Refused(error)),
@@ -85,7 +82,7 @@ impl Driver<'_> {
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
         // A start that hangs is ended, also where no lease runs out.
-        keeper.guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
+        keeper.shared().set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
         }
@@ -112,7 +109,6 @@ impl Driver<'_> {
 
     /// Makes what the caller is to say while the hold can still be given back with the reason why it cannot be made.
     fn keep_answer(&mut self) -> io::Result<()> {
-        self.prepare();
         let (Some(adoption), Some(grant)) = (&self.context.job.adoption, self.context.machine.grant()) else {
             return Ok(());
         };
@@ -127,11 +123,11 @@ impl Driver<'_> {
     fn adopt(&mut self, adoption: &Adoption) {
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
-            keeper.shared().set_command(pid);
+            keeper.shared().gate.set_command(pid, false);
         }
         self.process.started(adoption.process.unwrap_or(0));
-        keeper.guard_until(self.guard_at());
-        let anchors = self.launch.take_anchors();
+        keeper.shared().set_guard_until(self.guard_at());
+        let anchors = std::mem::take(&mut self.anchors);
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
         let adopting = self.process.adopting.as_mut();
@@ -166,9 +162,9 @@ impl Driver<'_> {
     /// The front guards since the gate was passed; this gives it what carries the hold. Only now, so that its waking
     /// does not come between the hold and the start.
     fn command_started(&mut self, spawned: Spawned) {
-        let anchors = self.launch.take_anchors();
+        let anchors = std::mem::take(&mut self.anchors);
         let keeper = self.context.keeper;
-        keeper.guard_until(self.guard_at());
+        keeper.shared().set_guard_until(self.guard_at());
         let mut ender = keeper.ender();
         ender.started(spawned.handle);
         let handle = ender.handle().map(AsFd::as_fd);
@@ -179,11 +175,16 @@ impl Driver<'_> {
         inherited::leave_directory();
     }
 
-    fn try_spawn(&mut self) -> io::Result<Spawned> {
-        self.prepare();
-        let grant = self.context.machine.grant().ok_or(io::ErrorKind::InvalidInput)?;
-        let variables = self.variables(grant);
-        self.launch.spawn(&self.context, variables)
+    fn try_spawn(&self) -> io::Result<Spawned> {
+        let Context { job, keeper, machine, .. } = &self.context;
+        let grant = machine.grant().ok_or(io::ErrorKind::InvalidInput)?;
+        let command = Command {
+            argv: &job.argv,
+            variables: self.variables(grant),
+            without: &environment::NAMES,
+            anchors: &self.anchors,
+        };
+        command.spawn(keeper.start, keeper.shared().gate)
     }
 
     async fn leave(&mut self, succeeded: bool) {
@@ -197,11 +198,11 @@ impl Driver<'_> {
         job.backend.connects_as(Rank::Free);
         if self.process.adopting.is_some() {
             // What goes on is on its own.
-            keeper.shared().clear_command();
+            keeper.shared().gate.clear_command();
         }
         if !context.machine.may_give_back() {
             // Its ttl protects still whom neither process can end. To drop it would close its session, or unlock it.
-            keeper.guard_until(context.now() + SLACK);
+            keeper.shared().set_guard_until(context.now() + SLACK);
             std::mem::forget(self.following.claim.take());
             context.events.clear();
             return context.happened(Event::Left);
@@ -215,7 +216,7 @@ impl Driver<'_> {
         };
         let deadline = context.now() + patience;
         // A release may take its time, but not for ever.
-        keeper.guard_until(deadline + SLACK);
+        keeper.shared().set_guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
             let stage = if held { Stage::Held } else { Stage::Waiting };

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use super::adopting::{self, Adopting};
 use super::context::Context;
@@ -10,7 +11,6 @@ use super::event::{Action, Event, Phase};
 use super::following::Following;
 use super::health::{Health, tell_risks};
 use super::job::{HoldEnd, Job, Progress};
-use super::launch::Launch;
 use super::machine::Machine;
 use super::marks::Marks;
 use super::process::Process;
@@ -32,7 +32,8 @@ pub(super) struct Driver<'a> {
     pub(super) replacing: Replacing,
     pub(super) health: Health,
     pub(super) marks: Marks,
-    pub(super) launch: Launch,
+    /// What carries the hold in the kernel, between the hold and the start.
+    pub(super) anchors: Vec<OwnedFd>,
     pub(super) process: Process,
     front_gone: bool,
     alarm: Alarm,
@@ -40,19 +41,19 @@ pub(super) struct Driver<'a> {
 
 /// Holds the lock for the command, from entering the queue to having left it. Runs in the keeper.
 ///
-/// Errors: the system has no randomness to make a claim id from.
+/// Errors: the system refuses to watch what stands in the place of a command.
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<HoldEnd> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Joining::new(job)?,
+        entry: Joining::new(job, keeper.shared().take_number()),
         following: Following::nothing(),
         renewal: Renewal::default(),
         replacing: Replacing::nothing(),
         health: Health::new(job.plan.started.max(clock.now())),
-        marks: Marks::default(),
-        launch: Launch::default(),
+        marks: Marks::new(),
+        anchors: Vec::new(),
         process: Process::not_started(adopting),
         front_gone: false,
         alarm: Alarm::default(),
@@ -181,16 +182,13 @@ impl Driver<'_> {
 
     fn heard(&mut self, heard: Option<ToKeeper>) -> Event {
         match heard {
-            Some(ToKeeper::Signal { signal, stops, .. })
+            Some(ToKeeper { signal, stops, .. })
                 if self.process.is_overtaken(signal, stops, &mut self.context, &self.marks) =>
             {
                 Event::Tick
             }
-            Some(ToKeeper::Signal { signal, .. }) if self.process.follows_stop(signal, &self.context) => {
-                Event::Tick
-            }
-            Some(ToKeeper::Signal { signal, everybody, .. }) => Event::Signal { signal, everybody },
-            Some(ToKeeper::Suspend) => Event::Suspend,
+            Some(ToKeeper { signal, .. }) if self.process.follows_stop(signal, &self.context) => Event::Tick,
+            Some(ToKeeper { signal, everybody, .. }) => Event::Signal { signal, everybody },
             None => {
                 self.front_gone = true;
                 Event::FrontGone

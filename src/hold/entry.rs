@@ -1,6 +1,5 @@
 //! The request, and entering the queue with it.
 
-use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use crate::backend::Backend;
 use crate::lock::{ClaimId, Grant, Granted, LockName, LossReason, Moment, Request, Result};
 use crate::net::rank::Rank;
 use crate::supervise::mark::MarkBoard;
-use crate::supervise::sys;
 
 /// The question whether a run that succeeded makes this one needless.
 type Looking = Pin<Box<dyn Future<Output = Option<Duration>>>>;
@@ -46,22 +44,20 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    /// The request of `job`, not sent yet.
-    ///
-    /// Errors: the system has no randomness to make a claim id from.
-    pub(super) fn new(job: &Job) -> io::Result<Self> {
+    /// The request of `job`, not sent yet, whose claim has this number.
+    pub(super) fn new(job: &Job, number: u128) -> Self {
         let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
         let ancestors = nested::ancestors(&outer, &job.backend.identity());
         let request = Request {
             names: job.names.clone(),
-            id: new_id()?,
+            id: ClaimId::from_number(number),
             mode: job.mode,
             ttl: job.plan.ttl,
             holder: job.holder.clone(),
             ancestors,
             supersede: job.plan.supersede,
         };
-        Ok(Self {
+        Self {
             outer,
             request,
             entering: None,
@@ -70,7 +66,7 @@ impl Joining {
             looking: None,
             own: Vec::new(),
             under: None,
-        })
+        }
     }
 
     /// The claim under which the command runs.
@@ -83,7 +79,6 @@ impl Joining {
         let job = context.job;
         self.since = context.now();
         job.backend.connects_as(Rank::Waits { ahead: 0, ttl: job.plan.ttl });
-        context.keeper.would_abandon(self.request.id.to_number());
         let (backend, request) = (job.backend.clone(), self.request.clone());
         let outer = if job.no_nest { Vec::new() } else { self.outer.clone() };
         let patience = (job.plan.ttl / 3).max(Duration::from_secs(2));
@@ -97,12 +92,11 @@ impl Joining {
         }));
     }
 
-    /// Begins to enter with a new claim, as the old one was `lost`: its id may still be on its way out. Without randomness it has
-    /// to do.
+    /// Begins to enter with a new claim, as the old one was `lost`: its id may still be on its way out.
     pub(super) fn enter_again(&mut self, context: &Context<'_>, lost: LossReason) {
         self.lost = Some(lost);
         self.looking = None;
-        self.request.id = new_id().unwrap_or(self.request.id);
+        self.request.id = ClaimId::from_number(context.keeper.shared().take_number());
         self.enter(context);
     }
 
@@ -180,9 +174,4 @@ async fn recent_success(
         }
     }
     Some(oldest)
-}
-
-/// A claim id that no other claim has.
-fn new_id() -> io::Result<ClaimId> {
-    Ok(ClaimId::from_bytes(sys::random()?))
 }

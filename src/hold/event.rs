@@ -30,8 +30,6 @@ pub enum Event {
         /// Whether the whole foreground group has it already.
         everybody: bool,
     },
-    /// The job is suspended while it waits.
-    Suspend,
     /// The front is gone.
     FrontGone,
     /// The command could not be executed.

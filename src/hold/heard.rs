@@ -90,7 +90,6 @@ impl Driver<'_> {
             (ClaimState::Waiting { ahead, holder }, _) => {
                 context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
                 self.replacing.waits(context);
-                self.prepare();
             }
             _ => {}
         }
@@ -163,7 +162,7 @@ impl Driver<'_> {
             return Some(Event::LeftAlone);
         }
         if !waits {
-            self.context.keeper.guard_until(lease.window().guard_at);
+            self.context.keeper.shared().set_guard_until(lease.window().guard_at);
         }
         let ends_at = lease.ends_at();
         match news {

@@ -17,7 +17,6 @@ const RETRY: Duration = Duration::from_secs(1);
 type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Marks {
     /// Where nested runs leave their marks. It stays: under one nested run another may still begin.
     board: Option<MarkBoard>,
@@ -28,11 +27,9 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Makes the board, if that can be done. Without one nested runs queue for themselves.
-    pub(super) fn prepare(&mut self) {
-        if self.board.is_none() {
-            self.board = MarkBoard::new().ok();
-        }
+    /// No marks yet, and a board for them if there can be one. Without it nested runs queue for themselves.
+    pub(super) fn new() -> Self {
+        Self { board: MarkBoard::new().ok(), clearing: None, told: false }
     }
 
     pub(super) fn board(&self) -> Option<&MarkBoard> {

@@ -14,7 +14,6 @@ mod following;
 mod health;
 mod heard;
 pub mod job;
-mod launch;
 pub mod machine;
 mod marks;
 pub mod nested;

@@ -20,8 +20,6 @@ use crate::supervise::wait::{self, ChildChange, Children, next_change};
 const ROUND: Duration = Duration::from_millis(5);
 /// Between two rounds when only processes are left that cannot be ended.
 const SLOW_ROUND: Duration = Duration::from_secs(1);
-/// After so many rounds in a row in which not every process could be seen, the next one will be no better.
-const BLIND: u32 = 4;
 /// Between two attempts to resume a command that is stopped again and again.
 const RESUME_AGAIN: Duration = Duration::from_secs(1);
 
@@ -55,10 +53,6 @@ struct JobControl {
 pub(super) struct Rounds {
     next: Moment,
     since: Option<Moment>,
-    /// The last ones in a row in which not every process could be seen.
-    blind: u32,
-    /// When the front was first to end the tree in the place of this process.
-    handed_at: Option<Moment>,
     /// What is left of the tree and cannot be ended, as last told.
     remains: Option<TreeState>,
 }
@@ -83,7 +77,7 @@ impl Process {
                 resume_at: Moment::NEVER,
                 resumed_at: None,
             },
-            rounds: Rounds { next: Moment::NEVER, since: None, blind: 0, handed_at: None, remains: None },
+            rounds: Rounds { next: Moment::NEVER, since: None, remains: None },
         }
     }
 
@@ -142,7 +136,7 @@ impl Process {
                 }
                 Children::Changed(changed, change) => {
                     if changed == pid {
-                        self.command_changed(pid, change, context, marks);
+                        self.command_changed(change, context, marks);
                     }
                 }
             }
@@ -192,11 +186,11 @@ impl Process {
         context.happened(Event::TreeGone);
     }
 
-    fn command_changed(&mut self, pid: i32, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
+    fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
         let outcome = match change {
             ChildChange::Exited(status) => ExitStatus::Exited(status),
             ChildChange::Killed(signal) => ExitStatus::Signaled(signal),
-            ChildChange::Stopped(signal) => return self.command_stopped(pid, signal, context),
+            ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
             ChildChange::Continued => return self.let_front_go_on(context),
         };
         if self.is_over {
@@ -232,18 +226,19 @@ impl Process {
         }
         // The stop may not have been taken yet.
         self.reap(context, marks);
-        context.keeper.has_stopped_front_since(stops)
+        context.keeper.shared().stops() != stops
     }
 
     /// Whether this stop by the terminal comes when the command has ended: it is followed as the command's would have been.
     pub(super) fn follows_stop(&mut self, signal: Signal, context: &Context<'_>) -> bool {
-        let ended = self.pid.filter(|_| self.is_over && self.adopting.is_none());
-        let Some(pid) = ended.filter(|_| signal.is_terminal_stop()) else { return false };
-        self.command_stopped(pid, signal, context);
-        true
+        let follows = self.is_over && self.adopting.is_none() && signal.is_terminal_stop();
+        if follows {
+            self.command_stopped(signal, context);
+        }
+        follows
     }
 
-    fn command_stopped(&mut self, pid: i32, signal: Signal, context: &Context<'_>) {
+    fn command_stopped(&mut self, signal: Signal, context: &Context<'_>) {
         // While the tree is being ended it is this process that stops it.
         if self.rounds.since.is_some() {
             return;
@@ -252,7 +247,7 @@ impl Process {
         let resumable = terminal.is_none_or(|t| !t.nobody_resumes && !self.stops.shell_gone);
         if !signal.is_terminal_stop() || resumable {
             self.stops.front_stopped = true;
-            return context.keeper.stop_front(pid);
+            return context.keeper.stop_front();
         }
         // One that reads a terminal which is not its own would be stopped again at once, and so on.
         let now = context.now();
@@ -281,16 +276,6 @@ impl Process {
         if self.rounds.next.is_never() {
             return;
         }
-        self.rounds.blind = if reached.incomplete { self.rounds.blind + 1 } else { 0 };
-        let front_sees = context.keeper.ender().parent_sees();
-        if self.rounds.blind >= BLIND && front_sees && context.machine.kill_at() <= now {
-            // The lease is about to run out. Whom this process does not see the front may.
-            context.keeper.hand_to_front();
-            // It gets its time, before this process leaves the lock to its ttl.
-            if now.since(*self.rounds.handed_at.get_or_insert(now)) < SLOW_ROUND {
-                return;
-            }
-        }
         let denied = reached.is_in_vain() && !reached.denied.is_empty();
         if !denied && now.since(since) <= UNKILLABLE {
             return;
@@ -313,6 +298,6 @@ fn publish(context: &Context<'_>, end: Option<ChildChange>) {
         _ => return,
     };
     if !context.machine.ends_the_command() {
-        context.keeper.publish_outcome(outcome);
+        context.keeper.shared().set_outcome(outcome);
     }
 }

@@ -38,11 +38,14 @@ impl LeaseTimes {
 
     /// The times for a lease of `ttl` whose command may have `grace` between SIGTERM and SIGKILL.
     pub fn new(ttl: Duration, grace: Duration) -> Result<Self, TtlTooShort> {
-        if ttl < Self::LEAST_TTL {
-            return Err(TtlTooShort(ttl));
-        }
+        if ttl < Self::LEAST_TTL { Err(TtlTooShort(ttl)) } else { Ok(Self::at_least(ttl, grace)) }
+    }
+
+    /// The same; one that is too short gets the arithmetic of the shortest, with its own ttl left to expire.
+    pub fn at_least(ttl: Duration, grace: Duration) -> Self {
+        let ttl = ttl.max(Self::LEAST_TTL);
         let kill_budget = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_secs(1));
-        Ok(Self { ttl, last_grace: grace.min(ttl / 6), kill_budget })
+        Self { ttl, last_grace: grace.min(ttl / 6), kill_budget }
     }
 
     /// The same for a tree whose members have to be looked for among all processes, which takes the longer the more there are.

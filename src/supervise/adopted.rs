@@ -2,9 +2,9 @@
 
 use std::io;
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use tokio::io::unix::AsyncFd;
 
@@ -100,10 +100,8 @@ impl Adopted {
 
     /// Sends `signal` to it. One that has ended needs none.
     pub fn signal(&self, signal: Signal) {
-        let named = rustix::process::Signal::from_named_raw(signal.number());
-        let sent = named.is_some_and(|named| pidfd_send_signal(&self.handle, named).is_ok());
-        // A real-time signal, or a profile that knows no handles.
-        if !sent && !self.has_ended() {
+        // A profile may know no handles.
+        if sys::signal_process_of(self.handle.as_fd(), signal).is_err() && !self.has_ended() {
             drop(sys::kill(self.pid, signal));
         }
     }

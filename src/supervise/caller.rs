@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, setsid, waitpid};
@@ -240,8 +240,6 @@ pub fn keep_answer(text: &str) -> io::Result<OwnedFd> {
 
 /// How long to wait where the system refused what cannot be refused for long.
 const AGAIN: Duration = Duration::from_millis(10);
-/// How often a caller that has gone is asked for what it said last.
-const ASKED_OF_THE_GONE: u32 = 100;
 
 /// What the keeper hears of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,8 +248,6 @@ pub enum Heard {
     Said(FromCaller),
     /// It has gone, and has said nothing more.
     Gone,
-    /// It has gone, and the system does not let its last words be read.
-    Unknown,
 }
 
 /// The keeper's end of the channel to the caller; needs a running tokio runtime.
@@ -280,26 +276,13 @@ impl KeepersEnd {
     /// What the caller says next. A refusal of the system is asked again: it says nothing of the caller, which may just have
     /// passed the answer on. Cancel-safe.
     pub async fn hear(&self) -> Heard {
-        let mut left = ASKED_OF_THE_GONE;
         loop {
             match self.0.async_io(tokio::io::Interest::READABLE, receive).await {
                 Ok(Some(([1, ..], _))) => return Heard::Said(FromCaller::Take),
                 Ok(Some(([2, ..], _))) => return Heard::Said(FromCaller::Done),
                 Ok(_) => return Heard::Gone,
-                Err(_) if left == 0 => return Heard::Unknown,
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
-            if self.is_closed() {
-                left -= 1;
-            }
         }
-    }
-
-    /// Whether the caller has closed its end; what it said before may still be to be read.
-    fn is_closed(&self) -> bool {
-        let mut sources = [PollFd::new(self.0.get_ref(), PollFlags::empty())];
-        // Asked without waiting, and it needs no memory of the system's.
-        let polled = poll(&mut sources, Some(&Timespec::default()));
-        polled.is_ok() && sources[0].revents().contains(PollFlags::HUP)
     }
 }

@@ -17,21 +17,16 @@ use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::wait;
 
-/// From the front to the keeper.
+/// From the front to the keeper: a signal came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ToKeeper {
-    /// This signal came. `everybody` has it already: the terminal sent it to the whole foreground group.
-    Signal {
-        /// Which.
-        signal: Signal,
-        /// Whether the command has it already.
-        everybody: bool,
-        /// How often the keeper had stopped the front when it came, modulo 128: a SIGCONT from before the last stop must
-        /// not undo that.
-        stops: u8,
-    },
-    /// The job is to be suspended while it waits: leave the queue and end.
-    Suspend,
+pub struct ToKeeper {
+    /// Which. A stop by the terminal while the job waits means to leave the queue and end.
+    pub signal: Signal,
+    /// Whether the command has it already: the terminal sent it to the whole foreground group.
+    pub everybody: bool,
+    /// How often the keeper had stopped the front when it came, modulo 128: a SIGCONT from before the last stop must
+    /// not undo that.
+    pub stops: u8,
 }
 
 /// From the keeper to the front.
@@ -45,11 +40,6 @@ pub enum ToFront {
         /// Whether the first descriptor is a handle on the command.
         handle: bool,
     },
-    /// The command has stopped, and the front is to be stopped with it by the signal that follows.
-    Stopped {
-        /// Its pid.
-        pid: i32,
-    },
     /// All is done and released: end like this.
     Done(ExitStatus),
     /// All is done and released: begin again with a new keeper, and so many milliseconds from now.
@@ -62,7 +52,7 @@ pub enum ToFront {
         /// Its place.
         ahead: i32,
     },
-    /// Out of the queue, as asked by [`ToKeeper::Suspend`].
+    /// Out of the queue, as a stop by the terminal asked.
     Suspended,
 }
 
@@ -139,26 +129,20 @@ impl Channel {
 
     /// Tells the keeper.
     pub fn tell_keeper(&self, message: ToKeeper) -> io::Result<()> {
-        let bytes = match message {
-            ToKeeper::Signal { signal, everybody, stops } => {
-                frame(1, u8::from(everybody) | stops << 1, signal.number())
-            }
-            ToKeeper::Suspend => frame(2, 0, 0),
-        };
-        send(&self.0, bytes, &[])
+        let ToKeeper { signal, everybody, stops } = message;
+        send(&self.0, frame(1, u8::from(everybody) | stops << 1, signal.number()), &[])
     }
 
     /// Tells the front.
     pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = match message {
             ToFront::Guard => frame(1, 0, 0),
-            ToFront::Stopped { pid } => frame(2, 0, pid),
-            ToFront::Done(ExitStatus::Exited(status)) => frame(3, status, 0),
-            ToFront::Done(ExitStatus::Signaled(signal)) => frame(3, 0, signal.number()),
-            ToFront::Again { pause_ms } => frame(6, 0, pause_ms),
-            ToFront::Waiting { ahead } => frame(7, 0, ahead),
-            ToFront::Suspended => frame(4, 0, 0),
-            ToFront::Started { handle } => frame(5, u8::from(handle), 0),
+            ToFront::Done(ExitStatus::Exited(status)) => frame(2, status, 0),
+            ToFront::Done(ExitStatus::Signaled(signal)) => frame(2, 0, signal.number()),
+            ToFront::Again { pause_ms } => frame(5, 0, pause_ms),
+            ToFront::Waiting { ahead } => frame(6, 0, ahead),
+            ToFront::Suspended => frame(3, 0, 0),
+            ToFront::Started { handle } => frame(4, u8::from(handle), 0),
         };
         send(end, bytes, descriptors)
     }
@@ -166,14 +150,8 @@ impl Channel {
     /// What the front says next; `None` when it is gone.
     pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
         let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
-        match kind {
-            1 => {
-                let (everybody, stops) = (small & 1 != 0, small >> 1);
-                Ok(Some(ToKeeper::Signal { signal: known(large)?, everybody, stops }))
-            }
-            2 => Ok(Some(ToKeeper::Suspend)),
-            _ => Err(garbled()),
-        }
+        let signal = if kind == 1 { known(large)? } else { return Err(garbled()) };
+        Ok(Some(ToKeeper { signal, everybody: small & 1 != 0, stops: small >> 1 }))
     }
 
     /// What the keeper says next, and the descriptors that came with it; `None` when it is gone.
@@ -181,13 +159,12 @@ impl Channel {
         let Some(([kind, small, large @ ..], descriptors)) = receive(&self.0)? else { return Ok(None) };
         let message = match (kind, i32::from_ne_bytes(large)) {
             (1, _) => ToFront::Guard,
-            (2, pid) => ToFront::Stopped { pid },
-            (3, 0) => ToFront::Done(ExitStatus::Exited(small)),
-            (3, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
-            (4, _) => ToFront::Suspended,
-            (5, _) => ToFront::Started { handle: small != 0 },
-            (6, pause_ms) => ToFront::Again { pause_ms },
-            (7, ahead) => ToFront::Waiting { ahead },
+            (2, 0) => ToFront::Done(ExitStatus::Exited(small)),
+            (2, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
+            (3, _) => ToFront::Suspended,
+            (4, _) => ToFront::Started { handle: small != 0 },
+            (5, pause_ms) => ToFront::Again { pause_ms },
+            (6, ahead) => ToFront::Waiting { ahead },
             _ => return Err(garbled()),
         };
         Ok(Some((message, descriptors)))
@@ -221,7 +198,9 @@ mod tests {
     #[test]
     fn a_last_word_is_heard_though_ours_was_not() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
-        front.tell_keeper(ToKeeper::Suspend).expect("room for a message");
+        front
+            .tell_keeper(ToKeeper { signal: Signal::TSTP, everybody: true, stops: 0 })
+            .expect("room for a message");
         Channel::tell_front(&keeper.0, ToFront::Suspended, &[]).expect("room for a message");
         drop(keeper);
         let heard = front.heard_by_front().expect("a message").map(|(message, _)| message);
@@ -232,15 +211,14 @@ mod tests {
     #[test]
     fn what_is_said_is_heard() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
-        let signal = |stops| ToKeeper::Signal { signal: Signal::TERM, everybody: stops == 0, stops };
-        for message in [signal(0), signal(127), ToKeeper::Suspend] {
+        let signal = |stops| ToKeeper { signal: Signal::TERM, everybody: stops == 0, stops };
+        for message in [signal(0), signal(127)] {
             front.tell_keeper(message).expect("room for a message");
             assert_eq!(Channel::heard_by_keeper(&keeper.0).expect("a message"), Some(message));
         }
         for message in [
             ToFront::Guard,
             ToFront::Started { handle: true },
-            ToFront::Stopped { pid: 4_194_304 },
             ToFront::Done(ExitStatus::Exited(255)),
             ToFront::Done(ExitStatus::Signaled(Signal::KILL)),
             ToFront::Again { pause_ms: 60_000 },

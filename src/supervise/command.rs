@@ -10,19 +10,9 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::diagnosis;
+use super::gate::Gate;
 use super::launch::{self, LaunchStack, Spawned};
-use super::shared::Shared;
 use super::start::Start;
-
-/// A command and its environment, made ready while there is time, so that starting it takes none.
-#[derive(Debug)]
-pub struct Prepared {
-    argv: Vec<CString>,
-    environment: Vec<CString>,
-    /// The variables that are to have the command's pid.
-    pid_variables: Vec<&'static str>,
-    stack: LaunchStack,
-}
 
 /// Variables by which a service manager names the process that it has started, with `=`. The program that it means is the command:
 /// it compares them with its own pid (`sd_listen_fds(3)`, `sd_watchdog_enabled(3)`).
@@ -33,72 +23,69 @@ const PIDFD_VARIABLE: &str = "LISTEN_PIDFDID";
 /// What keeps LVM from naming each descriptor that it inherits on standard error.
 const QUIET_LVM: &str = "LVM_SUPPRESS_FD_WARNINGS";
 
-impl Prepared {
-    /// Makes `argv` ready, the first word of which is looked up in PATH when it starts, with the environment of
-    /// this process but for the variables named `without`. Where a service manager has named `front`, the process that dlock was
-    /// started as, the command is named.
+/// What to start.
+#[derive(Debug)]
+pub struct Command<'a> {
+    /// Its words, the first of which is looked up in PATH.
+    pub argv: &'a [OsString],
+    /// Variables that it gets beside those of this process.
+    pub variables: Vec<(&'static str, String)>,
+    /// The names of those variables of this process that it does not get.
+    pub without: &'a [&'a str],
+    /// What carries the hold, which it gets under high numbers.
+    pub anchors: &'a [OwnedFd],
+}
+
+impl Command<'_> {
+    /// Starts it as a child of the calling thread, which must not end before it, with the dispositions, signal mask and
+    /// standard streams that dlock was started with; `gate` learns of it. Where a service manager has named the process that
+    /// dlock was started as, the command is named. One more variable is for programs that complain of anchors.
     ///
-    /// Errors: a word has a NUL in it, or there is no memory.
-    pub fn new(argv: &[OsString], without: &[&str], front: i32) -> io::Result<Self> {
+    /// Errors: a word has a NUL in it, or that of the fork or of the exec; of a file that is there and cannot be executed it
+    /// says why, without a number.
+    pub fn spawn(self, start: &Start, gate: Gate) -> io::Result<Spawned> {
+        let Self { argv, variables, without, anchors } = self;
         let argv =
             argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<Vec<_>>>()?;
-        let front = front.to_string();
+        let front = start.front_pid.to_string();
         let names_front =
-            |name: &&str| std::env::var_os(name.trim_end_matches('=')).is_some_and(|pid| *pid == *front);
+            |name: &&str| std::env::var_os(name.trim_end_matches('=')).is_some_and(|pid| pid == *front);
         let pid_variables: Vec<&str> = PID_VARIABLES.into_iter().filter(names_front).collect();
         let is_other = |name: &OsStr| {
             let rewritten = pid_variables.iter().any(|variable| name == variable.trim_end_matches('='));
             let foreign = name == PIDFD_VARIABLE && !pid_variables.is_empty();
             !rewritten && !foreign && !without.iter().any(|n| name == *n)
         };
+        let quiet = (!anchors.is_empty() && std::env::var_os(QUIET_LVM).is_none())
+            .then_some((QUIET_LVM, "1".to_owned()));
+        let added = variables.into_iter().chain(quiet).map(|(name, value)| (name.into(), value.into()));
         let kept = std::env::vars_os().filter(|(name, _)| is_other(name));
-        let environment = kept.map(|(name, value)| assignment(&name, &value)).collect::<io::Result<_>>()?;
-        let stack = LaunchStack::new(argv.len())?;
-        Ok(Self { argv, environment, pid_variables, stack })
-    }
-
-    /// Starts the command with `variables` added, and one for programs that complain of `anchors`, as a child of the calling thread, which must not end before
-    /// it. `shared` learns of it.
-    ///
-    /// It gets the dispositions, signal mask and standard streams that dlock was started with, and `anchors`
-    /// under high numbers. An error is that of the fork or of the exec; of a file that is there and cannot be executed it
-    /// says why, without a number.
-    pub fn spawn(
-        &self,
-        variables: Vec<(&str, String)>,
-        start: &Start,
-        shared: &Shared,
-        anchors: &[OwnedFd],
-    ) -> io::Result<Spawned> {
-        let added = variables.into_iter().map(|(name, value)| assignment(name.as_ref(), value.as_ref()));
-        let mut added = added.collect::<io::Result<Vec<_>>>()?;
-        if !anchors.is_empty() && std::env::var_os(QUIET_LVM).is_none() {
-            added.push(assignment(QUIET_LVM.as_ref(), "1".as_ref())?);
-        }
-        let envp: Vec<&CStr> = self.environment.iter().chain(&added).map(CString::as_c_str).collect();
-        let argv: Vec<&CStr> = self.argv.iter().map(CString::as_c_str).collect();
+        let environment = kept.chain(added).map(|(name, value)| assignment(&name, &value));
+        let environment = environment.collect::<io::Result<Vec<_>>>()?;
+        let envp: Vec<&CStr> = environment.iter().map(CString::as_c_str).collect();
+        let words: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
         let kept = anchors.iter().map(high_descriptor).collect::<io::Result<Vec<_>>>()?;
         let inherit: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
         let exec = launch::Exec {
-            argv: &argv,
+            argv: &words,
             envp: &envp,
             group: start.command_group(),
             mask: &start.mask,
             ignore: &start.restore_ignored,
             inherit: &inherit,
-            started: shared.started_word(),
-            stack: &self.stack,
-            pid_variables: &self.pid_variables,
+            gate,
+            stack: &LaunchStack::new(words.len())?,
+            pid_variables: &pid_variables,
         };
         let started = match launch::spawn(&exec) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {
-                let script = path_of(argv[0]).ok_or(error)?;
-                let argv = [&[SHELL, &script], &argv[1..]].concat();
+                let script = path_of(words[0]).ok_or(error)?;
+                let argv = [&[SHELL, &script], &words[1..]].concat();
                 launch::spawn(&launch::Exec { argv: &argv, ..exec })
             }
             started => started,
         };
-        started.map_err(|error| diagnosis::explain(error, self.argv[0].to_bytes(), &search_path()))
+        started.map_err(|error| diagnosis::explain(error, argv[0].to_bytes(), &search_path()))
     }
 }
 

@@ -41,12 +41,10 @@ pub struct Ender {
     own_group: bool,
     /// A handle on the command, once it has started, where there are handles.
     command: Option<OwnedFd>,
-    /// The process that this one was forked from has a table.
-    parent_sees: bool,
     /// What stands in the place of a command, if something does.
     pub(super) adopted: Option<Adopted>,
     /// The pid of the front.
-    pub(super) front: u32,
+    pub(super) front: i32,
 }
 
 impl Ender {
@@ -56,6 +54,7 @@ impl Ender {
     /// Errors: the system has no descriptors or memory for what it needs to have beforehand.
     pub fn new(shared: Shared, own_group: bool) -> io::Result<Self> {
         let mut table = ProcessTable::open()?;
+        let own = sys::own_pid();
         let mut outside = Vec::new();
         // The usual answer costs no look at anybody.
         if wait::have_children()
@@ -67,22 +66,10 @@ impl Ender {
                     "not every process can be seen, and some are children of this one",
                 ));
             }
-            let own = std::process::id();
-            let children = table.members().filter(|p| u32::try_from(p.parent) == Ok(own));
-            outside = children.map(|p| p.pid).collect();
+            outside = table.members().filter(|p| p.parent == own).map(|p| p.pid).collect();
             table.forget_members();
         }
-        let front = std::process::id();
-        Ok(Self {
-            table,
-            outside,
-            shared,
-            own_group,
-            command: None,
-            parent_sees: false,
-            adopted: None,
-            front,
-        })
+        Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front: own })
     }
 
     /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
@@ -90,18 +77,10 @@ impl Ender {
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        let (table, parent_sees) = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
-            Ok(table) => (table.again()?, true),
-            Err(hidden) => (Err(hidden), false),
-        };
-        let (shared, own_group, front) = (self.shared, self.own_group, self.front);
+        // A directory that two processes share has one position for both.
+        self.table = Err(Hidden::NotProc);
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
-        Ok(Self { table, outside: Vec::new(), shared, own_group, command: None, parent_sees, adopted, front })
-    }
-
-    /// Whether the process that this one was forked from may see members that this one does not.
-    pub fn parent_sees(&self) -> bool {
-        self.parent_sees
+        Ok(Self { adopted, front: self.front, ..Self::new(self.shared, self.own_group)? })
     }
 
     /// Why not every member can be found, if so.
@@ -130,11 +109,6 @@ impl Ender {
         table.look(pid).ok().flatten().map(Process::is_stopped)
     }
 
-    /// Whether `pid` is stopped, or catches the signal `stop`; `None` as above.
-    pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Option<bool> {
-        self.table.as_ref().ok()?.acts_on_stop(pid, stop).ok().flatten()
-    }
-
     /// Whether the command has ended, as far as known; it may not be reaped yet.
     pub fn command_has_ended(&self) -> bool {
         self.shared.outcome().is_some() || self.command.as_ref().is_some_and(wait::has_ended)
@@ -142,7 +116,7 @@ impl Ender {
 
     /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
     fn child(&self) -> Option<i32> {
-        self.shared.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))
+        self.shared.gate.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))
     }
 
     /// Sends `signal` to the command alone. One that has ended needs none.
@@ -157,28 +131,26 @@ impl Ender {
     /// Sends `signal` to the command and to those of its descendants that are still in its process group, then lets
     /// the stopped ones among them go on, so that they can act on it.
     pub fn signal_group(&mut self, signal: Signal) {
-        if self.adopted.is_some() {
-            return self.signal_adopted_group(signal);
-        }
-        let Some(pid) = self.child() else { return };
-        if self.own_group {
-            for signal in [signal, Signal::CONT] {
-                to_group(pid, signal);
-            }
-            return;
-        }
+        let Some(pid) = self.protected().map(Adopted::pid).or_else(|| self.child()) else { return };
         let group = sys::group_of(pid);
-        self.find_members();
+        let is_searched = self.adopted.is_some() || !self.own_group;
+        if is_searched {
+            self.find_members();
+        }
         for signal in [signal, Signal::CONT] {
-            drop(sys::kill(pid, signal));
-            self.signal_found(signal, |member| member.group == group && member.pid != pid);
+            self.signal_known(signal);
+            if is_searched {
+                self.signal_found(signal, |member| member.group == group && member.pid != pid);
+            }
         }
     }
 
     /// Lets those go on that the terminal has stopped with the job, although the command itself has ended.
     pub fn resume_job(&mut self) {
-        let front = i32::try_from(self.front).ok().filter(|_| !self.own_group);
-        let Some(group) = front.map(sys::group_of) else { return };
+        if self.own_group {
+            return;
+        }
+        let group = sys::group_of(self.front);
         self.find_members();
         self.signal_found(Signal::CONT, |member| member.group == group);
     }

@@ -43,12 +43,12 @@ impl Ender {
 
     /// The same, if the lock is held for it now.
     pub(super) fn protected(&self) -> Option<&Adopted> {
-        self.adopted.as_ref().filter(|_| self.shared.command().is_some())
+        self.adopted.as_ref().filter(|_| self.shared.gate.command().is_some())
     }
 
     /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
     pub(super) fn find_adopted(&mut self) -> bool {
-        let Some(claim) = self.shared.abandoned().map(format_digits) else { return false };
+        let Some(claim) = self.shared.number().map(format_digits) else { return false };
         let session = self.adopted.as_ref().and_then(Adopted::session);
         let descent = Descent { claim, session, reaper: self.reaper() };
         self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))
@@ -56,9 +56,7 @@ impl Ender {
 
     /// The process that orphans of the adopted one come to: the caller has ended, and the front was its orphan.
     fn reaper(&self) -> Option<i32> {
-        let front = i32::try_from(self.front).ok()?;
-        let front = self.table.as_ref().ok()?.look(front).ok().flatten()?;
-        Some(front.parent)
+        Some(self.table.as_ref().ok()?.look(self.front).ok().flatten()?.parent)
     }
 
     /// Those that may belong to the tree, and cannot be told from others: /proc does not let this process look at them.
@@ -85,17 +83,6 @@ impl Ender {
             if root.is_none() || self.protected().is_some_and(|adopted| !adopted.has_ended()) {
                 return complete;
             }
-        }
-    }
-
-    /// As [`Ender::signal_group`].
-    pub(super) fn signal_adopted_group(&mut self, signal: Signal) {
-        let Some(root) = self.protected().map(Adopted::pid) else { return };
-        let group = sys::group_of(root);
-        self.find_members();
-        for signal in [signal, Signal::CONT] {
-            self.signal_known(signal);
-            self.signal_found(signal, |member| member.group == group && member.pid != root);
         }
     }
 
@@ -144,7 +131,7 @@ impl Ender {
 
     /// Front and keeper, which are nobody's tree, though whoever started them may be.
     fn own(&self) -> [i32; 2] {
-        [std::process::id(), self.front].map(|pid| i32::try_from(pid).unwrap_or(0))
+        [sys::own_pid(), self.front]
     }
 
     /// Whether nothing is left of it.

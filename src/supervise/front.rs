@@ -4,16 +4,15 @@
 //! and guards: when the keeper dies, or lets the published instant pass, the front ends the command's tree
 //! itself.
 
-mod setup;
-
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{getpid, getppid};
+use rustix::process::getppid;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+use super::adopted::Adopted;
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::WhyFailed;
@@ -21,7 +20,7 @@ use super::inherited;
 use super::keeper::KeeperSetup;
 use super::limits;
 use super::notify::Notifier;
-use super::shared::{Shared, StopCount};
+use super::shared::Shared;
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
 use super::sys::{self, Fork, SignalSet};
@@ -66,7 +65,6 @@ pub struct Front {
 impl Front {
     /// Takes over the process: blocks signals, becomes a subreaper. Must be called while there is no other thread.
     pub fn new() -> io::Result<Self> {
-        inherited::look();
         sys::settle_threads();
         let terminal = Terminal::controlling();
         let mut taken = SignalSet::empty();
@@ -87,7 +85,7 @@ impl Front {
         }
         let mask = sys::block(&taken);
         limits::become_subreaper()?;
-        let front_pid = getpid().as_raw_nonzero().get();
+        let front_pid = sys::own_pid();
         let start = Start {
             front_pid,
             parent: getppid().map(|pid| pid.as_raw_nonzero().get()),
@@ -110,9 +108,32 @@ impl Front {
         })
     }
 
-    /// What dlock was started with.
-    pub fn start(&self) -> &Start {
-        &self.start
+    /// Keeps what dlock was started with for a command that is started later.
+    pub fn keep_for_another(&mut self) {
+        self.starts_again = true;
+    }
+
+    /// Has `notifier` told how it goes.
+    pub fn notify(&mut self, notifier: Option<Notifier>) {
+        self.notifier = notifier;
+    }
+
+    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
+    ///
+    /// Errors: as for [`Front::new`].
+    pub fn begin_again(&mut self) -> io::Result<()> {
+        self.ender = Ender::new(self.shared, self.start.command_group() == Some(0))?;
+        Ok(())
+    }
+
+    /// Has `process` stand in the place of a command: it is there already, and is ended as a command would be.
+    pub fn adopt(&mut self, process: Adopted) {
+        self.ender.adopt(process);
+    }
+
+    /// Has this process go on when the one that was started has ended: it keeps nothing of that one's.
+    pub fn stay_behind(&mut self) {
+        self.stays_behind = true;
     }
 
     /// Forks a keeper that does `duty` and supervises it to its end, again after each suspension.
@@ -145,10 +166,10 @@ impl Front {
         }
     }
 
-    /// Has a new process do `duty` with what the last keeper abandoned, if it did, and waits so long for it. Only
+    /// Has a new process do `duty` with the number that the last keeper took, if it did, and waits so long for it. Only
     /// after that keeper is gone. If the system has no process left for it, nothing is done.
     pub fn clean_up(&self, within: Duration, duty: impl FnOnce(u128)) {
-        let Some(number) = self.shared.abandoned() else { return };
+        let Some(number) = self.shared.number() else { return };
         match sys::fork() {
             Ok(Fork::Child) => {
                 duty(number);
@@ -201,7 +222,7 @@ impl Front {
     }
 
     fn deadline(&self, watch: &Watch) -> Moment {
-        let guards = self.shared.has_passed() && watch.last_word.is_none();
+        let guards = self.shared.gate.has_passed() && watch.last_word.is_none();
         if guards { self.shared.guard_until() } else { watch.act_by }
     }
 
@@ -234,8 +255,6 @@ impl Front {
             // What woke this process: the timer is set again before it waits.
             ToFront::Guard => {}
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
-            // The keeper stops this process by a signal that comes behind this.
-            ToFront::Stopped { pid } => watch.followed = Some(pid),
             ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
             ToFront::Waiting { ahead } => self.notifier.iter_mut().for_each(|n| n.waiting(ahead)),
             ToFront::Again { pause_ms } => {
@@ -266,8 +285,6 @@ impl Front {
     }
 
     fn take_signals(&mut self, watch: &mut Watch, patience: WaitLimits) -> Step {
-        // The last SIGCONT, and how often this process had been stopped before it was read.
-        let mut resumed = None;
         for _ in 0..SIGNALS_AT_ONCE {
             let before = self.shared.stops();
             match sys::read_signal(&self.signals) {
@@ -275,30 +292,20 @@ impl Front {
                 Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
                 Ok(info) if info.signal == Signal::CONT => {
                     // Who is resumed does not stop when the keeper has left the queue.
-                    (watch.suspending, resumed) = (false, Some((info, before)));
+                    watch.suspending = false;
+                    // If this process was stopped meanwhile, this or another one has resumed it.
+                    self.pass_on(watch, info, self.shared.stops());
                 }
                 Ok(info) => self.pass_on(watch, info, before),
                 Err(error) => {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         wait::pause(Duration::from_millis(1));
                     }
-                    if let Some((info, before)) = resumed {
-                        let stops = self.shared.settled_stops();
-                        if stops != before {
-                            // Stopped meanwhile: what has resumed it is another one, or this one if there is no other.
-                            resumed = Some((info, stops));
-                            sys::step_aside();
-                            continue;
-                        }
-                    }
                     // Whatever comes from now on comes after the command has joined the group.
-                    watch.in_group = watch.started && self.shared.command_is_in_group();
+                    watch.in_group = watch.started && self.shared.gate.command_is_in_group();
                     break;
                 }
             }
-        }
-        if let Some((info, stops)) = resumed {
-            self.pass_on(watch, info, stops);
         }
         match (watch.died, watch.last_word) {
             (Some(_), Some(_)) => self.keeper_ended(watch),
@@ -318,7 +325,7 @@ impl Front {
             if pid != watch.keeper {
                 if change.is_end() {
                     self.ender.forget(pid);
-                    if self.shared.command() == Some(pid) {
+                    if self.shared.gate.command() == Some(pid) {
                         watch.command_ended = Some(change);
                     }
                 }
@@ -326,11 +333,11 @@ impl Front {
             }
             match change {
                 ChildChange::Killed(_) | ChildChange::Exited(_) => watch.died = Some(WhyFailed::of(change)),
-                ChildChange::Stopped(_) if !self.shared.has_passed() => {
+                ChildChange::Stopped(_) if !self.shared.gate.has_passed() => {
                     watch.act_by = watch.act_by.min(now() + patience.stopped);
                     watch.fault = WhyFailed::Stalled;
                 }
-                ChildChange::Continued if !self.shared.has_passed() && watch.told_to_end.is_none() => {
+                ChildChange::Continued if !self.shared.gate.has_passed() && watch.told_to_end.is_none() => {
                     watch.act_by = patience.gone_by;
                     watch.fault = WhyFailed::Mute;
                 }
@@ -339,48 +346,37 @@ impl Front {
         }
     }
 
-    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: StopCount) {
+    fn pass_on(&self, watch: &mut Watch, info: SignalInfo, stops: u8) {
         let signal = info.signal;
         let everybody = watch.in_group && self.start.reaches_the_group(info);
         watch.told_to_end = Some(signal).filter(|signal| signal.is_ending()).or(watch.told_to_end);
-        if signal == Signal::CONT && self.is_resumed(watch, info) {
+        if signal == Signal::CONT && self.is_resumed(watch, info, stops) {
             return;
         }
         if signal.is_terminal_stop() {
             let resumable = self.start.terminal.as_ref().is_none_or(|t| !t.nobody_resumes);
-            if resumable && self.shared.shut() {
-                watch.suspending = true;
-                Self::leave_by(watch);
-                drop(watch.channel.tell_keeper(ToKeeper::Suspend));
-            }
             // The command stops itself or does not; its stop is followed, not the terminal's signal. When it has ended the keeper
             // stops this process, so that what it says later lets it go on.
-            let follows = everybody || self.has_the_stop(info);
-            if !self.shared.has_passed() || (follows && !self.ender.command_has_ended()) {
+            if resumable && self.shared.gate.shut() {
+                watch.suspending = true;
+                Self::leave_by(watch);
+            } else if !self.shared.gate.has_passed() || (everybody && !self.ender.command_has_ended()) {
                 return;
             }
-        } else if signal.is_ending() && self.shared.shut() {
+        } else if signal.is_ending() && self.shared.gate.shut() {
             Self::leave_by(watch);
         }
-        drop(watch.channel.tell_keeper(ToKeeper::Signal { signal, everybody, stops: stops.number() }));
-    }
-
-    /// Whether the command has this stop by the terminal too, although it may have come before the command had joined the group: it
-    /// is stopped, or runs a program that has said what to do then. Such a one would stop again when it is resumed.
-    fn has_the_stop(&self, info: SignalInfo) -> bool {
-        let joined = self.start.reaches_the_group(info) && self.shared.command_is_in_group();
-        let command = self.shared.command().filter(|_| joined);
-        command.is_some_and(|pid| self.ender.acts_on_stop(pid, info.signal) == Some(true))
+        drop(watch.channel.tell_keeper(ToKeeper { signal, everybody, stops }));
     }
 
     /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has
     /// resumed all of the job; passed on, the command would get it twice.
-    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo) -> bool {
+    fn is_resumed(&self, watch: &mut Watch, info: SignalInfo, stops: u8) -> bool {
+        let followed = std::mem::replace(&mut watch.resumed_after, stops) != stops;
         if info.sender == Some(watch.keeper) {
-            watch.followed = None;
             return true;
         }
-        let followed = watch.followed.take().filter(|_| self.start.terminal.is_some());
-        followed.is_some_and(|command| self.ender.is_stopped(command) == Some(false))
+        let command = self.shared.gate.command().filter(|_| followed && self.start.terminal.is_some());
+        command.is_some_and(|command| self.ender.is_stopped(command) == Some(false))
     }
 }

@@ -64,9 +64,9 @@ impl Front {
     pub(super) fn act(&mut self, watch: &mut Watch) -> Step {
         if watch.last_word.is_some() {
             self.keeper_ended(watch)
-        } else if self.shared.has_passed() {
+        } else if self.shared.gate.has_passed() {
             self.keeper_failed(watch, Some(WhyFailed::Stalled))
-        } else if self.shared.shut() {
+        } else if self.shared.gate.shut() {
             watch.died = wait::end_within(watch.keeper, LATE).map(WhyFailed::of);
             match self.hear(watch) {
                 Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
@@ -82,7 +82,7 @@ impl Front {
     /// Ends what a failed keeper left. The keeper is killed first: its children become ours, and a keeper that
     /// is woken later must not act on an old state.
     pub(super) fn keeper_failed(&mut self, watch: &mut Watch, why: Option<WhyFailed>) -> Step {
-        if why.is_none() && watch.died.is_none() && !self.shared.has_passed() {
+        if why.is_none() && watch.died.is_none() && !self.shared.gate.has_passed() {
             // No command runs: a keeper that gives up may still say why.
             watch.died = wait::end_within(watch.keeper, LAST_WORDS).map(WhyFailed::of);
         }
@@ -90,7 +90,7 @@ impl Front {
         if watch.died.is_none() {
             drop(sys::kill(watch.keeper, Signal::KILL));
         }
-        let (keeper, command) = (watch.keeper, self.shared.command());
+        let (keeper, command) = (watch.keeper, self.shared.gate.command());
         let Watch { died, command_ended, .. } = watch;
         let tree = self.ender.end(|pid, change| {
             if pid == keeper && change.is_end() {
@@ -110,9 +110,9 @@ impl Front {
 
     /// What had become of the command when its keeper failed.
     fn fate(&self, watch: &Watch) -> CommandFate {
-        if self.shared.command().is_none() {
+        if self.shared.gate.command().is_none() {
             // A process that was there before is let go again, and nobody's lease has none.
-            let let_go = self.stays_behind && self.shared.has_passed();
+            let let_go = self.stays_behind && self.shared.gate.has_passed();
             return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
         let by_itself = match watch.command_ended {

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, RawDir};
 
@@ -14,23 +14,12 @@ use super::sys;
 /// A bit for each descriptor below 64 that this program itself will write to.
 static NEEDED: AtomicU64 = AtomicU64::new(0);
 
-/// Whether nothing was inherited but standard streams.
-static NOTHING_ELSE: AtomicBool = AtomicBool::new(false);
-
 /// Where descriptors cannot be listed, this many are looked at.
 const WITHOUT_LIST: RawFd = 1024;
 
 /// Has [`let_go`] leave this descriptor alone, since this program itself will write to it.
 pub fn keep(descriptor: RawFd) {
     NEEDED.fetch_or(bit(descriptor), Ordering::Relaxed);
-}
-
-/// Notes whether there will be anything for [`let_go`] to close, where the kernel says how many descriptors are open (since
-/// Linux 6.2): to list them takes a new process five times as long. To be called while the program has none of its own.
-pub fn look() {
-    let count = rustix::fs::stat(c"/proc/self/fd").map_or(0, |found| found.st_size);
-    let streams_alone = count == 3 && (0..3).all(sys::is_open);
-    NOTHING_ELSE.store(streams_alone, Ordering::Relaxed);
 }
 
 fn bit(descriptor: RawFd) -> u64 {
@@ -50,9 +39,6 @@ pub fn let_go() {
         if !is_needed(1) {
             let _ = rustix::stdio::dup2_stdout(&null);
         }
-    }
-    if NOTHING_ELSE.load(Ordering::Relaxed) {
-        return;
     }
     for descriptor in open_descriptors() {
         if descriptor > 2 && !is_needed(descriptor) {

@@ -10,15 +10,12 @@ use tokio::io::unix::AsyncFd;
 
 use super::channel::{Channel, ToFront, ToKeeper};
 use super::ender::Ender;
-use super::exit_status::ExitStatus;
 use super::limits;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
-use crate::clock::now;
 use crate::fd;
-use crate::lock::Moment;
 
 /// How long to wait where the system refused what cannot be refused for long.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -101,27 +98,6 @@ impl<'a> Keeper<'a> {
         drop(Channel::tell_front(self.channel.get_ref(), message, descriptors));
     }
 
-    /// Publishes the instant at which the front ends the command unless a later one is published before.
-    pub fn guard_until(&self, when: Moment) {
-        self.shared.set_guard_until(when);
-    }
-
-    /// Has the front end the tree at once, in the place of this process.
-    pub fn hand_to_front(&self) {
-        self.shared.set_guard_until(now());
-        self.tell(ToFront::Guard, &[]);
-    }
-
-    /// Publishes how the command ended, should this process not live to tell it.
-    pub fn publish_outcome(&self, outcome: ExitStatus) {
-        self.shared.set_outcome(outcome);
-    }
-
-    /// Says by what number this process is known where it leaves something that outlives it.
-    pub fn would_abandon(&self, number: u128) {
-        self.shared.would_abandon(number);
-    }
-
     /// What ends the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()
@@ -135,7 +111,7 @@ impl<'a> Keeper<'a> {
     /// Passes the gate, unless the front has shut it; whether it is passed. The front guards from then on, also a keeper that hangs
     /// while it starts the command.
     pub fn pass_gate(&self) -> bool {
-        let passed = self.shared.pass();
+        let passed = self.shared.gate.pass();
         if passed {
             self.tell(ToFront::Guard, &[]);
         }
@@ -170,17 +146,10 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Stops the front as its command `pid` has stopped. Any later message makes it go on.
-    pub fn stop_front(&self, pid: i32) {
-        self.shared.stopping_the_front(|| {
-            self.tell(ToFront::Stopped { pid }, &[]);
-            self.signal_front(Signal::STOP);
-        });
-    }
-
-    /// Whether the front was stopped since it had been stopped `stops` times.
-    pub fn has_stopped_front_since(&self, stops: u8) -> bool {
-        self.shared.stops().number() != stops
+    /// Stops the front as its command has stopped. Any later message makes it go on.
+    pub fn stop_front(&self) {
+        self.shared.count_stop();
+        self.signal_front(Signal::STOP);
     }
 
     /// Lets a front go on that was stopped with its command.

@@ -5,8 +5,9 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use super::gate::Gate;
 use super::signals::Signal;
 use super::sys::{self, SignalSet};
 use super::wait;
@@ -25,8 +26,8 @@ pub struct Exec<'a> {
     pub ignore: &'a [Signal],
     /// Descriptors to hand to the command; they are close-on-exec here.
     pub inherit: &'a [BorrowedFd<'a>],
-    /// Where the child writes that it is about to execute: its pid, and [`sys::IN_GROUP`] if it is in `group`.
-    pub started: &'a AtomicU64,
+    /// Where the child says that it is about to execute.
+    pub gate: Gate,
     /// What the child stands on until then.
     pub stack: &'a LaunchStack,
     /// Names of variables, each with `=`, that have the pid of the command as their value, beside those of `envp`.
@@ -57,15 +58,15 @@ pub struct LaunchStack {
 }
 
 impl LaunchStack {
-    /// A stack for a command of so many words, of which the first page is at hand: for a script without an
-    /// interpreter line, execvpe copies the list of the words to it.
+    /// A stack for a command of so many words: for a script without an interpreter line, execvpe copies the list of the words
+    /// to it.
     ///
     /// Errors: there is no memory.
     pub fn new(words: usize) -> io::Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
         let list = (words + 8) * size_of::<*const libc::c_char>();
         let length = GUARD + (LAUNCH_STACK + list).next_multiple_of(GUARD);
-        // SAFETY: a new mapping that nobody else knows; the word written is its last.
+        // SAFETY: a new mapping that nobody else knows.
         unsafe {
             let stack = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, kind, -1, 0);
             if stack == libc::MAP_FAILED {
@@ -77,9 +78,7 @@ impl LaunchStack {
                 libc::munmap(stack, length);
                 return Err(error);
             }
-            let top = stack.byte_add(length);
-            top.cast::<u64>().sub(1).write_volatile(0);
-            Ok(Self { top })
+            Ok(Self { top: stack.byte_add(length) })
         }
     }
 }
@@ -108,7 +107,7 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
         argv: null_terminated(exec.argv),
         envp,
         pids,
-        parent: rustix::process::getpid().as_raw_nonzero().get(),
+        parent: sys::own_pid(),
         errno: AtomicI32::new(0),
     };
     let mut handle: RawFd = -1;
@@ -132,12 +131,10 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     }?;
     // SAFETY: the kernel has made the descriptor for this process, close-on-exec; older ones leave the number alone.
     let handle = (handle != -1).then(|| unsafe { OwnedFd::from_raw_fd(handle) });
-    // The child wakes this process in the middle of its exec, which would wait for what is done here next.
-    sys::step_aside();
     match launch.errno.load(Ordering::Relaxed) {
         0 => Ok(Spawned { pid, handle }),
         errno => {
-            exec.started.store(0, Ordering::SeqCst);
+            exec.gate.clear_command();
             wait::await_end(pid);
             Err(io::Error::from_raw_os_error(errno))
         }
@@ -198,12 +195,12 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
         for fd in (0..3).filter(|fd| sys::stream_was_closed(*fd)) {
             libc::close(fd);
         }
-        let pid = u64::try_from(libc::getpid()).unwrap_or(0);
+        let pid = libc::getpid();
         for variable in &mut launch.pids {
-            variable.set(pid);
+            variable.set(u64::try_from(pid).unwrap_or(0));
         }
         sys::set_mask(exec.mask);
-        exec.started.store(pid | if joined { sys::IN_GROUP } else { 0 }, Ordering::SeqCst);
+        exec.gate.set_command(pid, joined);
         libc::execvpe(launch.argv[0], launch.argv.as_ptr(), launch.envp.as_ptr());
         launch.errno.store(*libc::__errno_location(), Ordering::Relaxed);
         libc::_exit(127)

@@ -22,6 +22,7 @@ pub mod ender_adopted;
 pub mod exit_status;
 pub mod failure;
 pub mod front;
+mod gate;
 mod guard;
 pub mod inherited;
 pub mod keeper;

@@ -13,7 +13,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::carrier::Reader;
-use super::proc_files::{Process, number, parse, parse_acts_on_stop, parse_environment};
+use super::proc_files::{Process, number, parse, parse_environment};
 use crate::clock::now;
 
 /// How long a wait for the end of a process is at most before it is looked at again.
@@ -78,11 +78,6 @@ impl Directory {
     fn thread_stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
         // The name has at most 64 bytes, and the numbers wanted behind it at most 20 each.
         self.read_stat(pid, &mut [0; 512], |text| parse(pid, text))
-    }
-
-    /// As [`super::process_table::ProcessTable::acts_on_stop`].
-    pub(super) fn acts_on_stop(&self, pid: i32, stop: i32) -> Result<Option<bool>, Errno> {
-        self.read_stat(pid, &mut [0; 1024], |text| parse_acts_on_stop(text, stop))
     }
 
     /// What `parse` finds in /proc/PID/stat, of which `room` takes the beginning.

@@ -73,14 +73,6 @@ pub(super) fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     Some(Process { pid, parent, group, session, state, threads, flags, born })
 }
 
-/// By fields 3 and 34.
-pub(super) fn parse_acts_on_stop(text: &[u8], stop: i32) -> Option<bool> {
-    let mut fields = fields_from_state(text)?;
-    let is_stopped = fields.next()? == b"T";
-    let caught: u64 = number(fields.nth(30)?)?;
-    Some(is_stopped || caught & 1 << (stop - 1) != 0)
-}
-
 /// Fields 50 and 51: where the environment that the program was started with begins and ends; zero without a program.
 pub(super) fn parse_environment(text: &[u8]) -> Option<(u64, u64)> {
     let mut fields = fields_from_state(text)?;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::descent::Descent;
 use super::proc_dir::Directory;
 pub use super::proc_files::Process;
 use super::proc_files::number;
 use super::proof::{Hidden, proved};
-use super::signals::Signal;
+use super::sys;
 use super::tree_state::Pids;
 
 /// How long one look waits, all in all, for processes that end just now, or are just executing a program.
@@ -67,21 +67,6 @@ impl ProcessTable {
         }))
     }
 
-    /// That of a process just forked, made of its copy of its parent's: a directory that two share has one position for both,
-    /// and the room was copied.
-    ///
-    /// Errors: as for [`ProcessTable::open`].
-    pub fn again(mut self) -> io::Result<Result<Self, Hidden>> {
-        let proc = match proved(|| openat(&self.directory.proc, c".", directory_flags(), Mode::empty()))? {
-            Ok(proc) => proc,
-            Err(hidden) => return Ok(Err(hidden)),
-        };
-        self.found.clear();
-        self.members.clear();
-        self.before.clear();
-        Ok(Ok(Self { directory: Directory::new(proc)?, suspects: Pids::default(), denied: false, ..self }))
-    }
-
     /// Whether the last look found somebody whom the look before it had not.
     pub fn has_found_more(&self) -> bool {
         self.members().any(|member| !is_among(&self.before, member))
@@ -95,11 +80,6 @@ impl ProcessTable {
     /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
     pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
         self.directory.stat(pid)
-    }
-
-    /// Whether `pid` is stopped, or catches the signal `stop`; `None` if there is no such process.
-    pub fn acts_on_stop(&self, pid: i32, stop: Signal) -> Result<Option<bool>, Errno> {
-        self.directory.acts_on_stop(pid, stop.number())
     }
 
     /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
@@ -129,7 +109,7 @@ impl ProcessTable {
 
     /// Looks for all living descendants of this process, without `outside` and theirs. Whether all was seen.
     pub fn find_members(&mut self, outside: &[i32]) -> bool {
-        let own = own_pid();
+        let own = sys::own_pid();
         self.find(&[], |_, process, _| Ok(process.parent == own && !outside.contains(&process.pid)))
             && !self.denied
     }
@@ -156,7 +136,7 @@ impl ProcessTable {
     /// killed. If it may be an orphan of `root` it is a suspect. A process that /proc hides altogether is not found here.
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
-        let since = self.look(own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
+        let since = self.look(sys::own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
         let suspects = Cell::new(Pids::default());
         let complete = self.find(except, |directory, process, before| {
             if root == Some(process.pid) || is_among(before, process) {
@@ -217,7 +197,7 @@ impl ProcessTable {
         let found = &self.found;
         self.by_parent.sort_unstable_by_key(|at| found[index(*at)].parent);
         // A table that does not show this process shows nothing.
-        let own = own_pid();
+        let own = sys::own_pid();
         let mut complete = read && found.binary_search_by_key(&own, |p| p.pid).is_ok();
         for at in 0..self.found.len() {
             match is_first(&self.directory, self.found[at], &before) {
@@ -320,10 +300,6 @@ fn room_for<T>() -> io::Result<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory)?;
     Ok(room)
-}
-
-fn own_pid() -> i32 {
-    getpid().as_raw_nonzero().get()
 }
 
 fn directory_flags() -> OFlags {

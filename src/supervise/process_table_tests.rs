@@ -29,8 +29,8 @@ fn table() -> ProcessTable {
 
 #[test]
 fn this_process_is_found_in_its_own_table() {
-    let me = table().look(own_pid()).expect("a readable table").expect("this process");
-    assert_eq!(me.pid, own_pid());
+    let me = table().look(sys::own_pid()).expect("a readable table").expect("this process");
+    assert_eq!(me.pid, sys::own_pid());
     assert!(!me.is_stopped() && !me.has_ended());
     assert_eq!(table().look(i32::MAX), Ok(None));
 }

@@ -7,9 +7,9 @@ use std::mem::MaybeUninit;
 use rustix::fd::OwnedFd;
 use rustix::fs::{fstatfs, readlinkat_raw};
 use rustix::io::Errno;
-use rustix::process::getpid;
 
 use super::proc_files::number;
+use super::sys;
 
 /// What statfs(2) says of a /proc.
 const PROC_MAGIC: u32 = 0x9fa0;
@@ -48,7 +48,7 @@ fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
         Err(errno) => return Err(Hidden::Unreadable(errno)),
         Ok((own, _)) => number(own),
     };
-    if own == Some(getpid().as_raw_nonzero().get()) { Ok(()) } else { Err(Hidden::Foreign) }
+    if own == Some(sys::own_pid()) { Ok(()) } else { Err(Hidden::Foreign) }
 }
 
 /// The directory that `open` opens, if it is a /proc of this process's PID namespace. What cannot be read is tried once more:

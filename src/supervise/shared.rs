@@ -1,138 +1,85 @@
-//! What front and keeper share in memory: the guard instant, the gate before the command, whether it was executed,
-//! how it ended, and what a keeper that dies would leave behind.
-//!
-//! The gate decides, in one atomic step, whether the command starts or an ending signal came first, so that the
-//! keeper need not ask a front that is there anyway.
+//! What front and keeper share in memory: the guard instant, the gate before the command, how that ended, by what number the
+//! keeper is known elsewhere, and how often it has stopped the front.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::exit_status::ExitStatus;
+use super::gate::Gate;
 use super::signals::Signal;
-use super::{sys, wait};
+use super::sys;
 use crate::lock::Moment;
-
-const OPEN: u64 = 0;
-const SHUT: u64 = 1;
-const PASSED: u64 = 2;
 
 const EXITED: u64 = 0x100;
 const SIGNALED: u64 = 0x200;
+/// In the place of an outcome: the keeper has begun to end the command.
+const STOPPING: u64 = 0x300;
 
-/// How often the front was stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StopCount(u64);
-
-impl StopCount {
-    /// Their number, modulo 128.
-    pub fn number(self) -> u8 {
-        u8::try_from(self.0 / 2 % 128).unwrap_or(0)
-    }
-}
-
-/// The shared words.
+/// The shared words, and the number that this run has drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
+    /// The way to the command.
+    pub gate: Gate,
     guard: &'static AtomicU64,
-    gate: &'static AtomicU64,
     outcome: &'static AtomicU64,
-    abandoned: [&'static AtomicU64; 2],
-    command: &'static AtomicU64,
-    stopping: &'static AtomicU64,
     stops: &'static AtomicU64,
+    /// How many numbers were taken.
+    taken: &'static AtomicU64,
+    drawn: u128,
 }
 
 impl Shared {
     /// Fresh words: no guard instant, the gate open.
+    ///
+    /// Errors: the system has no memory, or no randomness.
     pub fn new() -> io::Result<Self> {
-        let [guard, gate, outcome, high, low, command, stopping, stops] = sys::shared_words()?;
-        Ok(Self { guard, gate, outcome, abandoned: [high, low], command, stopping, stops })
+        let [gate, guard, outcome, stops, taken] = sys::shared_words()?;
+        let drawn = u128::from_be_bytes(sys::random()?);
+        Ok(Self { gate: Gate::new(gate), guard, outcome, stops, taken, drawn })
     }
 
-    /// As fresh, for another keeper; the old one must be gone.
+    /// As fresh, for another keeper; the old one must be gone. Its numbers stay taken.
     pub fn reset(&self) {
-        self.guard.store(0, Ordering::SeqCst);
-        self.gate.store(OPEN, Ordering::SeqCst);
-        self.outcome.store(0, Ordering::SeqCst);
-        self.command.store(0, Ordering::SeqCst);
-        self.stopping.store(0, Ordering::SeqCst);
-        self.stops.store(0, Ordering::SeqCst);
-        self.would_abandon(0);
+        self.gate.reset();
+        for word in [self.guard, self.outcome, self.stops] {
+            word.store(0, Ordering::SeqCst);
+        }
     }
 
-    /// Where the command says that it is about to be executed; see [`super::launch::Exec::started`].
-    pub fn started_word(&self) -> &'static AtomicU64 {
-        self.command
+    /// Takes a number by which the keeper will be known where it leaves something that outlives it: another one each time.
+    pub fn take_number(&self) -> u128 {
+        self.numbered(self.taken.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// The pid of the command, once it is about to be executed.
-    pub fn command(&self) -> Option<i32> {
-        let pid = self.command.load(Ordering::SeqCst) & (sys::IN_GROUP - 1);
-        i32::try_from(pid).ok().filter(|pid| *pid != 0)
+    /// The number that was taken last.
+    pub fn number(&self) -> Option<u128> {
+        let taken = self.taken.load(Ordering::SeqCst);
+        (taken > 0).then(|| self.numbered(taken))
     }
 
-    /// Says that the lock is held for the process `pid`, which was there before and stands in the place of a command.
-    pub fn set_command(&self, pid: i32) {
-        self.command.store(u64::try_from(pid).unwrap_or(0), Ordering::SeqCst);
-    }
-
-    /// Says that nothing is held for a command any more: what goes on is on its own.
-    pub fn clear_command(&self) {
-        self.command.store(0, Ordering::SeqCst);
-    }
-
-    /// Whether the command has joined the process group that it was to join.
-    pub fn command_is_in_group(&self) -> bool {
-        self.command.load(Ordering::SeqCst) & sys::IN_GROUP != 0
+    /// Numbers differ in what people write of them, their first eight digits.
+    fn numbered(&self, taken: u64) -> u128 {
+        self.drawn ^ u128::from(taken) << 96
     }
 
     /// Says that the keeper ends the command of its own accord: what it does from now on is not its work.
     pub fn set_stopping(&self) {
-        self.stopping.store(1, Ordering::SeqCst);
+        let _has_ended = self.outcome.compare_exchange(0, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Whether the keeper has begun to end the command of its own accord.
+    /// Whether the keeper has begun to end the command of its own accord, before that had ended.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst) != 0
+        self.outcome.load(Ordering::SeqCst) == STOPPING
     }
 
-    /// Stops the front by `stop`, and counts it: the word is odd meanwhile.
-    pub fn stopping_the_front(&self, stop: impl FnOnce()) {
-        self.stops.fetch_add(1, Ordering::SeqCst);
-        stop();
+    /// Counts a stop of the front by the keeper, before it: what the front takes once it has been stopped is of after that.
+    pub fn count_stop(&self) {
         self.stops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often the keeper has stopped the front. One that is under way makes it differ from what it was and will be.
-    pub fn stops(&self) -> StopCount {
-        StopCount(self.stops.load(Ordering::SeqCst))
-    }
-
-    /// The same once a stop that is under way, which ends with this process being stopped, is over. That is not waited for
-    /// long: the keeper may have died in the middle.
-    pub fn settled_stops(&self) -> StopCount {
-        for _ in 0..20 {
-            if self.stops().0.is_multiple_of(2) {
-                break;
-            }
-            wait::pause(Duration::from_millis(1));
-        }
-        self.stops()
-    }
-
-    /// Says by what number the keeper is known where it leaves something that outlives it; 0 for nothing.
-    pub fn would_abandon(&self, number: u128) {
-        let [high, low] = self.abandoned;
-        // A keeper that dies between the two words leaves a number that no claim has.
-        high.store(u64::try_from(number >> 64).unwrap_or(0), Ordering::SeqCst);
-        low.store(u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0), Ordering::SeqCst);
-    }
-
-    /// What the keeper last said so.
-    pub fn abandoned(&self) -> Option<u128> {
-        let [high, low] = self.abandoned.map(|word| u128::from(word.load(Ordering::SeqCst)));
-        Some(high << 64 | low).filter(|number| *number != 0)
+    /// How often the keeper has stopped the front, modulo 128.
+    pub fn stops(&self) -> u8 {
+        u8::try_from(self.stops.load(Ordering::SeqCst) % 128).unwrap_or(0)
     }
 
     /// When the front ends the command, unless the keeper moves this on.
@@ -145,23 +92,7 @@ impl Shared {
         self.guard.store(when.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Shuts the gate, if the command has not passed it; whether it is shut now.
-    pub fn shut(&self) -> bool {
-        self.turn(SHUT)
-    }
-
-    /// Passes the gate with the command, if it is not shut; whether it is passed now. The guard instant must be
-    /// set before.
-    pub fn pass(&self) -> bool {
-        self.turn(PASSED)
-    }
-
-    /// Whether the command has passed the gate.
-    pub fn has_passed(&self) -> bool {
-        self.gate.load(Ordering::SeqCst) == PASSED
-    }
-
-    /// Publishes how the command ended.
+    /// Publishes how the command ended, should the keeper not live to tell it.
     pub fn set_outcome(&self, outcome: ExitStatus) {
         let word = match outcome {
             ExitStatus::Exited(status) => EXITED | u64::from(status),
@@ -180,11 +111,6 @@ impl Shared {
             _ => None,
         }
     }
-
-    fn turn(&self, to: u64) -> bool {
-        let turned = self.gate.compare_exchange(OPEN, to, Ordering::SeqCst, Ordering::SeqCst);
-        turned.is_ok() || turned == Err(to)
-    }
 }
 
 #[cfg(test)]
@@ -192,30 +118,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gate_is_either_shut_or_passed() {
+    fn numbers_differ_at_their_beginning_and_outlive_a_keeper() {
         let shared = Shared::new().expect("a page");
-        assert!(shared.shut() && shared.shut() && !shared.pass() && !shared.has_passed());
+        assert_eq!(shared.number(), None);
+        let first = shared.take_number();
         shared.reset();
-        assert!(shared.pass() && shared.pass() && !shared.shut() && shared.has_passed());
+        assert_eq!(shared.number(), Some(first));
+        let second = shared.take_number();
+        assert!(first >> 96 != second >> 96 && shared.number() == Some(second));
     }
 
     #[test]
-    fn what_is_abandoned_is_known_until_the_next_keeper() {
-        let shared = Shared::new().expect("a page");
-        assert_eq!(shared.abandoned(), None);
-        shared.would_abandon(7 << 64 | 9);
-        assert_eq!(shared.abandoned(), Some(7 << 64 | 9));
-        shared.reset();
-        assert_eq!(shared.abandoned(), None);
-    }
-
-    #[test]
-    fn outcomes_come_back() {
+    fn outcomes_come_back_and_the_first_word_on_the_end_counts() {
         let shared = Shared::new().expect("a page");
         assert_eq!(shared.outcome(), None);
         for outcome in [ExitStatus::Exited(0), ExitStatus::Exited(255), ExitStatus::Signaled(Signal::KILL)] {
             shared.set_outcome(outcome);
-            assert_eq!(shared.outcome(), Some(outcome));
+            shared.set_stopping();
+            assert!(shared.outcome() == Some(outcome) && !shared.is_stopping());
         }
+        shared.reset();
+        shared.set_stopping();
+        assert!(shared.outcome().is_none() && shared.is_stopping());
     }
 }

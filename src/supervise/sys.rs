@@ -152,11 +152,16 @@ const POLL_CODES: i32 = 6;
 /// Not in every C library's headers.
 const F_SETSIG: libc::c_int = 10;
 
+/// The pid of this process.
+pub fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
 /// Has the kernel send SIGCONT to this process whenever something comes through `socket`, its closing included: the
 /// one way for a stopped process to learn of a death.
 pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     let fd = socket.as_raw_fd();
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let pid = own_pid();
     // SAFETY: plain system calls on an open descriptor.
     let done = unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
@@ -253,7 +258,7 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 /// How many words [`shared_words`] gives.
-pub const SHARED_WORDS: usize = 8;
+pub const SHARED_WORDS: usize = 5;
 
 /// Words in memory that a process shares with those that it forks, zero at first; mapped for the life of
 /// each process.
@@ -268,17 +273,8 @@ pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
     }
 }
 
-/// Set beside the pid of a command that has joined its process group.
-pub const IN_GROUP: u64 = 1 << 32;
-
-/// Lets whoever is ready to run on this processor go first, once.
-pub fn step_aside() {
-    // SAFETY: a plain system call.
-    unsafe { libc::sched_yield() };
-}
-
 /// Whether `fd` is a descriptor.
-pub(super) fn is_open(fd: RawFd) -> bool {
+fn is_open(fd: RawFd) -> bool {
     // SAFETY: F_GETFD only reads the flags of a number that may or may not be a descriptor.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
@@ -375,7 +371,7 @@ pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
 
 /// Stops this process as its command has stopped, until somebody lets it go on.
 pub fn stop_self() {
-    drop(kill(rustix::process::getpid().as_raw_nonzero().get(), Signal::STOP));
+    drop(kill(own_pid(), Signal::STOP));
 }
 
 /// The same, but this process also goes on when its parent, which has to be `parent`, ends: nobody else would let it. Whether

@@ -39,8 +39,8 @@ pub(super) struct Watch {
     pub(super) in_group: bool,
     /// The command has started.
     pub(super) started: bool,
-    /// The command whose stop was followed, until somebody resumes the job.
-    pub(super) followed: Option<i32>,
+    /// How often this process had followed a stop of the command when it was resumed last.
+    pub(super) resumed_after: u8,
     /// Suspended with the job: stop, then begin again.
     pub(super) suspending: bool,
     /// Descriptors that carry the hold until the tree is gone.
@@ -84,7 +84,7 @@ impl Watch {
             fault: WhyFailed::Mute,
             in_group: false,
             started: false,
-            followed: None,
+            resumed_after: 0,
             suspending: false,
             anchors: Vec::new(),
             last_word: None,

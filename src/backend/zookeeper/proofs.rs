@@ -92,10 +92,8 @@ impl Proofs {
     /// When the session is over if nobody renews; where only this knows of its ttl, when its command must be ended.
     pub(super) fn ends(&self) -> Moment {
         let last = self.sent[self.sent.len() - 1];
-        match LeaseTimes::new(self.ttl.max(LeaseTimes::LEAST_TTL), Duration::ZERO) {
-            Ok(terms) if self.regranted => terms.kill_at(last),
-            _ => last + self.ttl,
-        }
+        let terms = LeaseTimes::at_least(self.ttl, Duration::ZERO);
+        if self.regranted { terms.kill_at(last) } else { last + self.ttl }
     }
 }
 

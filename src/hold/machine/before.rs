@@ -1,6 +1,6 @@
 //! The machine's phases up to the start of the command.
 
-use super::{LAST_WORD, Machine, RETRY};
+use super::{Machine, RETRY};
 use crate::hold::event::{Action, Event, Phase};
 use crate::hold::plan::Wait;
 use crate::hold::verdict::Verdict;
@@ -29,14 +29,7 @@ impl Machine {
                 Vec::new()
             }
             Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
-            Event::Tick if now >= self.last_word_until() => {
-                // Whoever did not run in time has not heard what was there in time.
-                if self.heard_late_until.is_none() && now >= self.last_word_until() + LAST_WORD {
-                    self.heard_late_until = Some(now + LAST_WORD);
-                    return Vec::new();
-                }
-                self.leave_unentered()
-            }
+            Event::Tick if now >= self.last_word_until() => self.leave_unentered(),
             Event::Tick if now >= self.retry_at => {
                 self.retry_at = Moment::NEVER;
                 vec![Action::Enter]
@@ -143,7 +136,7 @@ impl Machine {
                 vec![Action::EnterAgain(reason)]
             }
             Event::Signal { signal, .. } if signal.is_ending() => self.leave_as(Verdict::Signalled(signal)),
-            Event::Suspend => self.suspend(),
+            Event::Signal { signal, .. } if signal.is_terminal_stop() => self.suspend(),
             Event::FrontGone => self.leave_as(Verdict::Abandoned),
             _ => Vec::new(),
         }

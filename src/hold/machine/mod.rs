@@ -46,8 +46,6 @@ pub struct Machine {
     /// See [`Machine::is_unanswered`].
     unanswered: bool,
     retry_at: Moment,
-    /// Until when at least an attempt may say why it came to nothing, once this process did not run when its time was over.
-    heard_late_until: Option<Moment>,
     pub(super) last_error: Option<Error>,
     ask_until: Moment,
     grace_until: Moment,
@@ -83,7 +81,6 @@ impl Machine {
             full: false,
             unanswered: false,
             retry_at: Moment::NEVER,
-            heard_late_until: None,
             last_error: None,
             ask_until: Moment::NEVER,
             grace_until: Moment::NEVER,
@@ -280,8 +277,7 @@ impl Machine {
 
     /// When an attempt has had its time to say why it came to nothing.
     pub(super) fn last_word_until(&self) -> Moment {
-        let until = self.give_up_at() + LAST_WORD;
-        self.heard_late_until.map_or(until, |late| late.max(until))
+        self.give_up_at() + LAST_WORD
     }
 
     /// Takes an event that happened at `now`, and says what to do.

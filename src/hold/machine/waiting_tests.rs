@@ -150,39 +150,6 @@ fn an_attempt_says_itself_at_its_deadline_why_it_came_to_nothing() {
 }
 
 #[test]
-fn who_did_not_run_when_the_time_was_over_hears_first_what_was_said_meanwhile() {
-    for late in [300, 90_000] {
-        let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
-        assert_eq!(m.on(Event::Tick, at(700 + late)), []);
-        assert_eq!(m.on(refused(ErrorKind::Unavailable), at(700 + late)), LEAVE);
-        ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Unavailable));
-    }
-    // Once.
-    let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
-    assert_eq!(m.on(Event::Tick, at(1_000)), []);
-    assert_eq!(m.on(Event::Tick, m.wake_at() + ms(5_000)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::NotReached(None)));
-}
-
-#[test]
-fn who_was_late_once_and_was_answered_then_waits_as_long_as_it_may() {
-    let late = || {
-        let mut m = Machine::new(plan());
-        assert_eq!(m.on(Event::Tick, at(61_000)), []);
-        m
-    };
-    let mut m = late();
-    assert_eq!(m.on(refused(ErrorKind::Full), at(61_050)), []);
-    assert_eq!(m.on(Event::Tick, at(61_300)), [Action::Enter]);
-    assert_eq!(m.on(Event::Tick, at(70_000)), []);
-    let mut m = late();
-    assert_eq!(m.on(Event::Entered, at(61_050)), []);
-    assert_eq!(m.on(waiting(), at(61_060)), []);
-    assert!(matches!(m.on(lost(), at(80_000))[..], [Action::EnterAgain(_)]));
-    assert_eq!(m.on(Event::Tick, at(80_100)), []);
-}
-
-#[test]
 fn the_first_answer_is_waited_for_no_longer_than_all_first_answers() {
     let m = Machine::new(Plan { ttl: ms(3_600_000), ..plan() });
     assert_eq!(m.give_up_at(), at(60_000));
@@ -264,7 +231,7 @@ fn other_signals_mean_nothing_while_waiting() {
 #[test]
 fn a_suspended_wait_leaves_the_queue() {
     let mut m = waiting_machine(plan());
-    assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
+    assert_eq!(m.on(signal(Signal::TSTP), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Suspended));
 }
 
@@ -282,7 +249,7 @@ fn superseding_waiter_enters_once() {
     assert_eq!(m.on(lost(), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::PlaceLost(Some(LossReason::SessionEnded))));
     let mut m = superseding();
-    assert_eq!(m.on(Event::Suspend, at(20)), LEAVE);
+    assert_eq!(m.on(signal(Signal::TSTP), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::PlaceLost(None)));
     let mut m = machine(Plan { supersede: true, ..plan() }, vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.on(Event::Go, at(18_001)), LEAVE);
