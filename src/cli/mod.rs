@@ -95,8 +95,8 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
         .and_then(|invocation| dispatch(invocation, &mut printer, started));
     match done {
         Ok(outcome) => {
-            // A run has said its last words where its lock ended.
-            if !runs {
+            // A run has said its last words where its lock ended, and who dies of a signal waits for no reader.
+            if !runs && matches!(outcome, ExitStatus::Exited(_)) {
                 let _unread = writer::messages().finish(limit);
             }
             outcome
@@ -142,7 +142,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         Invocation::Leader(args) => {
             let settings = LeaderSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
-            leader::run(&settings, &mut out, printer)?;
+            return leader::run(&settings, &mut out, printer);
         }
         Invocation::Acquire(args) => {
             let settings = AcquireSettings::resolve(*args, &env)?;
@@ -172,7 +172,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         Invocation::Watch(args) => {
             let settings = WatchSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
-            watch::run(&settings, &mut out, printer)?;
+            return watch::run(&settings, &mut out, printer);
         }
         Invocation::Doctor(args) => {
             let mut settings = DoctorSettings::resolve(&args, &env)?;
