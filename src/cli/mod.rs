@@ -12,7 +12,6 @@ mod elect;
 mod ending;
 pub mod exit_code;
 mod exposure;
-mod habits;
 pub mod holder;
 pub mod layers;
 pub mod leader;

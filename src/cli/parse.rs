@@ -64,7 +64,7 @@ pub fn parse(words: Vec<OsString>) -> Result<Invocation, Failure> {
         return Ok(Invocation::Complete(words.collect()));
     }
     if !matches!(&*word, "help" | "-h" | "--help" | "-V" | "--version") {
-        return Err(usage::unknown_command(&word, &words[1..]));
+        return Err(usage::unknown_command(&word));
     }
     let whole = std::iter::once(OsString::from("dlock")).chain(words);
     match args::command().try_get_matches_from(whole) {

@@ -9,7 +9,7 @@ use crate::cli::args::{LockArgs, RunArgs};
 use crate::cli::exit_code::{ExitCode, Failure};
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::source::{Source, SourcedText};
-use crate::cli::{usage, values};
+use crate::cli::values;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::{LogFormat, Verbosity, sanitise};
@@ -109,7 +109,7 @@ impl RunSettings {
         let path =
             |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
         Ok(Self {
-            names: names(&args.lock.name, &args.argv)?,
+            names: names(&args.lock.name)?,
             mode,
             wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
@@ -151,7 +151,7 @@ fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration
 /// The most locks of one claim; each needs descriptors here and room in one request of a service.
 const MOST_NAMES: usize = 64;
 
-fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure> {
+fn names(given: &[OsString]) -> Result<Vec<LockName>, Failure> {
     let mut names = Vec::with_capacity(given.len());
     for text in given {
         let name = values::name(text, "--name")?;
@@ -165,7 +165,8 @@ fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure
         return Err(Failure::usage(reason));
     }
     if names.is_empty() {
-        return Err(usage::name_missing(argv));
+        let failure = Failure::usage("--name is missing; say which lock with --name NAME");
+        return Err(failure.hint("see dlock run --help"));
     }
     Ok(names)
 }
@@ -215,6 +216,7 @@ fn command_line(args: &RunArgs) -> Result<CommandLine, Failure> {
                 "--command and the command {first} are both given; choose one of them"
             )))
         }
-        (None, []) => Err(usage::command_missing(args.lock.name.last())),
+        (None, []) => Err(Failure::usage("a command is missing; write it after the options")
+            .hint("dlock run --name NAME -- COMMAND [ARG]...; see dlock run --help")),
     }
 }
