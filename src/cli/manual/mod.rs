@@ -251,7 +251,7 @@ mod tests {
             assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
         }
         let page = Page::Topic(Topic::Config).roff();
-        for (key, _) in crate::cli::config_file::KEYS {
+        for key in crate::cli::config_file::KEYS {
             assert!(page.contains(&roff::escape(key)), "{key}");
         }
     }
