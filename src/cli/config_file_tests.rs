@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::backend::locator::SERVICES;
 use crate::backend::service::LOGIN;
-use crate::cli::args::Subcommand;
+use crate::cli::args;
 use crate::cli::exit_code::Failure;
 use crate::output::file::tests::Folder;
 
@@ -125,7 +125,7 @@ fn a_file_that_is_no_text_is_an_error() {
 
 #[test]
 fn every_option_of_a_service_is_an_argument_and_a_key() {
-    let command = Subcommand::Status.command();
+    let command = args::subcommand("status");
     for option in LOGIN.iter().chain(SERVICES.iter().flat_map(|service| service.options)) {
         let known = KEYS.contains(&option.name);
         assert!(known, "{} is no key of the configuration files", option.name);

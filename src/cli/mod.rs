@@ -29,7 +29,6 @@ pub mod settings;
 pub mod shell;
 pub mod source;
 pub mod status;
-pub mod subcommand;
 #[cfg(test)]
 mod testing;
 mod unreached;
@@ -48,13 +47,12 @@ use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
-use args::ManArgs;
+use args::{Invocation, ManArgs};
 use doctor::DoctorSettings;
 pub use exit_code::{ExitCode, Failure};
 use layers::Environment;
 use out::{Out as _, OutputEnd, Stdout};
 use page::Page;
-use parse::Invocation;
 use settings::{
     AcquireSettings, BreakSettings, ClaimSettings, LeaderSettings, ListSettings, ProclaimSettings,
     RunSettings, StatusSettings, Viewing, WatchSettings,
@@ -154,7 +152,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
             release::release(&settings)?;
         }
         Invocation::Renew(args) => {
-            let settings = ClaimSettings::resolve(&args, &env)?;
+            let settings = ClaimSettings::resolve(&args.lease, &env)?;
             *printer = Printer::new(settings.verbosity, settings.log_format);
             release::renew(&settings)?;
         }

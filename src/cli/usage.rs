@@ -2,8 +2,8 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::args::Subcommand;
 use super::exit_code::Failure;
+use super::page::SUBCOMMANDS;
 
 /// What clap found wrong on the command line of `program` (`dlock run`).
 pub fn failure(error: &clap::Error, program: &str) -> Failure {
@@ -55,7 +55,7 @@ pub fn unknown_command(word: &str) -> Failure {
         return Failure::usage(format!("unknown option {word}"))
             .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
     }
-    let hint = match nearest(word, Subcommand::ALL.iter().map(|s| s.name())) {
+    let hint = match nearest(word, SUBCOMMANDS.iter().map(|(name, _)| *name)) {
         Some(name) => format!("did you mean dlock {name}? see dlock --help"),
         None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
     };

@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use std::time::Duration;
 
+use crate::cli::args::Invocation;
 use crate::cli::exit_code::Failure;
 use crate::cli::layers::Environment;
-use crate::cli::parse::{self, Invocation};
+use crate::cli::parse;
 use crate::cli::source::Source;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
