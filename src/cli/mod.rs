@@ -148,12 +148,12 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         }
         Invocation::Release(args) => {
             let settings = ClaimSettings::resolve(&args, &env)?;
-            *printer = Printer::new(settings.verbosity, settings.log_format);
+            told(printer, &settings.viewing);
             release::release(&settings)?;
         }
         Invocation::Renew(args) => {
             let settings = ClaimSettings::resolve(&args.lease, &env)?;
-            *printer = Printer::new(settings.verbosity, settings.log_format);
+            told(printer, &settings.viewing);
             release::renew(&settings)?;
         }
         Invocation::Status(args) => {

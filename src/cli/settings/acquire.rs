@@ -4,15 +4,15 @@ use std::ffi::{OsStr, OsString};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::looks::claim_digits;
-use super::{Connection, RunSettings, connection, messages};
+use super::looks::{claim_digits, viewing};
+use super::{RunSettings, Viewing};
 use crate::cli::args::{AcquireArgs, ClaimArgs, RunArgs};
 use crate::cli::exit_code::Hinted as _;
-use crate::cli::layers::{Environment, Layers};
+use crate::cli::layers::Environment;
 use crate::cli::values;
 use crate::lock::LockName;
 use crate::output::assignments::Format;
-use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::output::sanitise;
 
 /// For whom a lock is acquired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,12 +41,8 @@ pub struct ClaimSettings {
     pub claim: String,
     /// Locks that it is on, at least one.
     pub names: Vec<LockName>,
-    /// Where the lock service is.
-    pub connection: Connection,
-    /// How much is said.
-    pub verbosity: Verbosity,
-    /// For whom.
-    pub log_format: LogFormat,
+    /// The rest.
+    pub viewing: Viewing,
 }
 
 impl AcquireSettings {
@@ -106,8 +102,6 @@ impl ClaimSettings {
     /// `acquire` printed.
     pub fn resolve(args: &ClaimArgs, around: &Environment) -> Result<Self> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
-        let mut layers = Layers::load(&args.common.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
         let claim = if let Some(text) = &args.claim {
             claim_digits("CLAIM", text)?
         } else {
@@ -125,8 +119,7 @@ impl ClaimSettings {
         } else {
             args.name.iter().map(|text| values::name(text, "--name")).collect::<Result<Vec<_>, _>>()
         };
-        let connection = connection(&mut layers, &args.common.connection)?;
-        Ok(Self { claim, names: names?, connection, verbosity, log_format })
+        Ok(Self { claim, names: names?, viewing: viewing(false, &args.common, around)? })
     }
 }
 
