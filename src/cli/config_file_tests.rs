@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::backend::locator::SERVICES;
 use crate::backend::service::LOGIN;
-use crate::cli::args::Subcommand;
+use crate::cli::args;
+use crate::cli::exit_code::Failure;
 use crate::output::file::tests::Folder;
 
 fn parse(text: &str) -> Result<ConfigFile, Failure> {
-    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text)
+    Ok(ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text.to_owned())?)
 }
 
 #[test]
@@ -41,7 +42,10 @@ fn every_mistake_is_one_line_with_its_place() {
         ("prefix = 3", "1: prefix must be a text in quotes", None),
         ("ttl = true", "1: ttl must be a duration in quotes, such as \"30s\", or a number of seconds", None),
         ("endpoint = [1]", "1: endpoint must be a text in quotes, or a list of them", None),
-        ("[profile]\nci = 3", "2: a profile is a table: [profile.ci]", None),
+        ("password = 12345", "1: password must be a text in quotes", None),
+        ("[profile]\nci = \"12345\"", "2: ci must be a table of options", None),
+        ("[profile.a.profile.b]\nttl = 3", "1: unknown key profile", Some("did you mean profile?")),
+        ("[profile]\nci = 3", "2: ci must be a table of options", None),
     ] {
         let failure = parse(text).expect_err("refused");
         assert_eq!((failure.code, failure.to_string()), (64, format!("{place}:{error}")));
@@ -66,7 +70,9 @@ fn only_files_that_nobody_else_can_write_count() {
     let read = |text: &str, mode: u32, uid: u32| {
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
-        ConfigFile::read(&path, uid).map_err(|f| (f.to_string(), f.message.hint().map(str::to_owned)))
+        ConfigFile::read(&path, uid)
+            .map_err(Failure::from)
+            .map_err(|f| (f.to_string(), f.message.hint().map(str::to_owned)))
     };
     assert!(read("ttl=3", 0o644, uid).is_ok_and(|c| c.is_some()));
     let shown = path.display();
@@ -76,7 +82,7 @@ fn only_files_that_nobody_else_can_write_count() {
         format!("the configuration file {shown} can be written by others, who could change what dlock does")
     );
     assert_eq!(error.1, Some(format!("chmod go-w {shown}")));
-    let folder_itself = ConfigFile::read(&folder.0, uid).expect_err("a folder").to_string();
+    let folder_itself = Failure::from(ConfigFile::read(&folder.0, uid).expect_err("a folder")).to_string();
     assert_eq!(folder_itself, format!("the configuration file {} is a directory", folder.0.display()));
     assert!(ConfigFile::read(&folder.0.join("none"), uid).is_ok_and(|c| c.is_none()));
     assert!(ConfigFile::read(Path::new("/dev/null"), uid).is_ok_and(|c| c.is_some()));
@@ -119,9 +125,9 @@ fn a_file_that_is_no_text_is_an_error() {
 
 #[test]
 fn every_option_of_a_service_is_an_argument_and_a_key() {
-    let command = Subcommand::Status.command();
+    let command = args::subcommand("status");
     for option in LOGIN.iter().chain(SERVICES.iter().flat_map(|service| service.options)) {
-        let known = KEYS.iter().any(|(key, _)| *key == option.name);
+        let known = KEYS.contains(&option.name);
         assert!(known, "{} is no key of the configuration files", option.name);
         let argument = command.get_arguments().any(|argument| argument.get_long() == Some(option.name));
         assert!(argument, "there is no --{}", option.name);

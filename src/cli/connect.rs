@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use signal_hook_tokio::Signals;
 use tokio::runtime::{Builder, Runtime};
 
 use super::exit_code::{ExitCode, Failure};
@@ -16,6 +18,9 @@ use crate::backend::{Backend, locator};
 use crate::clock;
 use crate::lock::{self, Moment};
 use crate::output::sanitise;
+use crate::supervise::exit_status::ExitStatus;
+use crate::supervise::signals::Signal;
+use crate::supervise::sys;
 
 /// How long a command that only looks gives the service to answer a request.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -91,10 +96,41 @@ pub fn run_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 
 /// Runs `work` on a runtime of this thread.
 pub fn block_on(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<(), OutputEnd> {
-    match runtime() {
-        Ok(runtime) => run_on(runtime, work),
-        Err(error) => Err(Failure::new(ExitCode::System, format!("cannot make a runtime: {error}")).into()),
-    }
+    runtime().map_err(refused).map_err(OutputEnd::from).and_then(|runtime| run_on(runtime, work))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn refused(error: io::Error) -> Failure {
+    Failure::new(ExitCode::System, format!("cannot make a runtime: {error}"))
+}
+
+/// How long a service may take to close what was open.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Runs `work` until it ends or a signal asks for that; returns how the process is to end. A session of the service is closed by
+/// then, which the server would keep until its ttl otherwise. A signal that was ignored from the start stays ignored.
+pub fn until_signalled(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<ExitStatus, OutputEnd> {
+    let runtime = runtime().map_err(refused)?;
+    let heard =
+        [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(|signal| !sys::is_ignored(*signal));
+    let ended = runtime.block_on(async {
+        let signals = Signals::new(heard.map(Signal::number)).map_err(refused)?;
+        let mut told = signals.filter_map(async |number| Signal::new(number)).boxed_local();
+        tokio::select! {
+            biased;
+            Some(signal) = told.next() => Ok(ExitStatus::Signaled(signal)),
+            ended = work => ended.map(|()| ExitStatus::Exited(0)),
+        }
+    });
+    let closed = async {
+        while runtime.metrics().num_alive_tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // What is not closed by then ends with its ttl.
+    let _late = runtime.block_on(async { tokio::time::timeout(CLOSING, closed).await });
+    runtime.shutdown_background();
+    ended
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use anyhow::{Result, anyhow, bail};
+
 use super::args::ConnectionArgs;
-use super::exit_code::Failure;
 use super::exposure;
 use super::layers::Layers;
 use super::source::SourcedText;
@@ -27,7 +28,7 @@ pub(super) fn password(
     layers: &mut Layers<'_>,
     args: &ConnectionArgs,
     reading: Reading,
-) -> Result<Option<Secret>, Failure> {
+) -> Result<Option<Secret>> {
     layers.settle("password", "password-file", args.password_file.is_some());
     if let Some(found) = layers.text("password", None)? {
         return Ok(Some(Secret::new(found.text)));
@@ -48,7 +49,7 @@ fn first_line(path: &Path) -> Result<String, String> {
 }
 
 /// Encryption: the files, whose contents are checked when a connection is opened with them.
-pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Reading) -> Result<Tls, Failure> {
+pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Reading) -> Result<Tls> {
     let authority = layers.text("cacert", args.cacert.as_deref())?;
     let certificate = layers.text("cert", args.cert.as_deref())?;
     let key = layers.text("key", args.key.as_deref())?;
@@ -64,23 +65,17 @@ pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Readi
             Some(Identity::new(shown, own).map_err(|why| fault(&key, &why))?)
         }
         (Some(found), None) => {
-            return Err(Failure::usage(format!(
-                "{}: a certificate needs its key; say --key FILE",
-                found.source
-            )));
+            bail!("{}: a certificate needs its key; say --key FILE", found.source);
         }
         (None, Some(found)) => {
-            return Err(Failure::usage(format!(
-                "{}: a key needs its certificate; say --cert FILE",
-                found.source
-            )));
+            bail!("{}: a key needs its certificate; say --cert FILE", found.source);
         }
     };
     let authority = authority.map(|found| pem(&found)).transpose()?;
     Ok(Tls { authority, identity, server_name: server_name.map(|found| found.text) })
 }
 
-fn pem(found: &SourcedText) -> Result<Pem, Failure> {
+fn pem(found: &SourcedText) -> Result<Pem> {
     Pem::in_file(Path::new(&found.text), pem_text).map_err(|why| fault(found, &why))
 }
 
@@ -105,6 +100,6 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn fault(found: &SourcedText, what: &str) -> Failure {
-    Failure::usage(format!("{}: the file {} {what}", found.source, sanitise::text(&found.text)))
+fn fault(found: &SourcedText, what: &str) -> anyhow::Error {
+    anyhow!("{}: the file {} {what}", found.source, sanitise::text(&found.text))
 }

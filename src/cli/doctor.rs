@@ -44,12 +44,12 @@ pub struct DoctorSettings {
 
 impl DoctorSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &DoctorArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &DoctorArgs, around: &Environment) -> anyhow::Result<Self> {
         let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
         let (verbosity, log_format) = settings::messages(&mut layers, &args.common.messages)?;
         let connection = settings::connection(&mut layers, &args.common.connection)?;
         let mut settings = Vec::new();
-        for option in config_file::KEYS.iter().map(|(option, _)| *option).chain(["profile"]) {
+        for option in config_file::KEYS.iter().copied().chain(["profile"]) {
             // Flags have been seen; the others may stand in the layers below.
             if layers.sources.find(option).is_none() {
                 layers.texts(option, None)?;
@@ -59,7 +59,7 @@ impl DoctorSettings {
         let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
         let viewing = Viewing { json: args.json, connection, verbosity, log_format };
         let doubts = layers.doubts;
-        Ok(Self { files, settings, schema: args.schema, doubts, unread, viewing })
+        Ok(Self { files, settings, schema: args.schema, doubts, unread: unread.map(Failure::from), viewing })
     }
 
     /// Adds where the locks are, if nobody has said that.

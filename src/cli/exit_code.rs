@@ -139,6 +139,43 @@ impl Failure {
     }
 }
 
+/// What to try: beside the sentence in an error, which [`Failure`] finds.
+#[derive(Debug)]
+struct Hint(String);
+
+impl fmt::Display for Hint {
+    /// It is no part of the sentence.
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// Adds what to try to an error.
+pub trait Hinted {
+    /// The same error with what to try.
+    #[must_use]
+    fn hint(self, text: impl Into<String>) -> Self;
+}
+
+impl Hinted for anyhow::Error {
+    fn hint(self, text: impl Into<String>) -> Self {
+        self.context(Hint(text.into()))
+    }
+}
+
+/// What was said on the command line, in a variable or in a file cannot be used: a usage error. Each context stands before its cause.
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        let parts: Vec<String> =
+            error.chain().map(ToString::to_string).filter(|part| !part.is_empty()).collect();
+        let failure = Self::usage(parts.join(": "));
+        match error.downcast_ref::<Hint>() {
+            Some(Hint(text)) => failure.hint(text),
+            None => failure,
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::with(error.kind.into(), unreached::message(&error, None, None))

@@ -7,9 +7,11 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow, bail};
+
 use super::args::ConnectionArgs;
 use super::config_file::ConfigFile;
-use super::exit_code::Failure;
+use super::exit_code::Hinted as _;
 use super::source::{Source, SourcedText, Sources};
 use super::usage::nearest;
 use super::values;
@@ -104,7 +106,7 @@ fn variable_name(option: &str) -> String {
 
 /// The user's file. One in a folder that the user may not enter is not the user's: HOME is another's, as under
 /// sudo -u with the environment kept.
-fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>, Failure> {
+fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>> {
     ConfigFile::read(path, uid).or_else(|failure| match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(None),
         _ => Err(failure),
@@ -120,7 +122,7 @@ impl<'a> Layers<'a> {
     /// Reads the configuration files that there are.
     ///
     /// Errors: also for a file that this user may not read, since without it another lock could be meant.
-    pub fn load(args: &ConnectionArgs, around: &'a Environment) -> Result<Self, Failure> {
+    pub fn load(args: &ConnectionArgs, around: &'a Environment) -> Result<Self> {
         let (layers, unread) = Self::load_readable(args, around)?;
         unread.map_or(Ok(layers), Err)
     }
@@ -129,7 +131,7 @@ impl<'a> Layers<'a> {
     pub fn load_readable(
         args: &ConnectionArgs,
         around: &'a Environment,
-    ) -> Result<(Self, Option<Failure>), Failure> {
+    ) -> Result<(Self, Option<anyhow::Error>)> {
         let mut layers = Self {
             around,
             files: Vec::new(),
@@ -139,7 +141,7 @@ impl<'a> Layers<'a> {
             doubts: Vec::new(),
         };
         let mut unread = None;
-        let mut readable = |path: &Path, found: Result<Option<ConfigFile>, Failure>| match found {
+        let mut readable = |path: &Path, found: Result<Option<ConfigFile>>| match found {
             Err(failure) if is_closed(path) => {
                 unread = Some(failure);
                 Ok(None)
@@ -155,7 +157,7 @@ impl<'a> Layers<'a> {
                 None if is_closed(path) => {}
                 None => {
                     let shown = sanitise::text(text);
-                    return Err(Failure::usage(format!("{source}: there is no file {shown}")));
+                    bail!("{source}: there is no file {shown}");
                 }
             }
         } else if let Some(path) = around.user_file() {
@@ -175,11 +177,11 @@ impl<'a> Layers<'a> {
         }
     }
 
-    fn choose_profile(&mut self, flag: Option<&OsStr>) -> Result<(), Failure> {
+    fn choose_profile(&mut self, flag: Option<&OsStr>) -> Result<()> {
         let Some(SourcedText { text: name, source }) = self.text("profile", flag)? else { return Ok(()) };
-        if !self.files.iter().any(|file| file.has_profile(&name)) {
+        if !self.profiles().contains(name.as_str()) {
             let called = if name.is_empty() { "without a name".into() } else { sanitise::text(&name) };
-            let failure = Failure::usage(format!("{source}: no configuration file has a profile {called}"));
+            let failure = anyhow!("{source}: no configuration file has a profile {called}");
             let known = self.profiles();
             return Err(match nearest(&name, known.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {}?", sanitise::text(near))),
@@ -238,11 +240,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The value of `option`, if anybody said one.
-    pub fn text(
-        &mut self,
-        option: &'static str,
-        flag: Option<&OsStr>,
-    ) -> Result<Option<SourcedText>, Failure> {
+    pub fn text(&mut self, option: &'static str, flag: Option<&OsStr>) -> Result<Option<SourcedText>> {
         let found = self.texts(option, flag)?;
         Ok(found.and_then(|(mut texts, source)| texts.pop().map(|text| SourcedText { text, source })))
     }
@@ -252,7 +250,7 @@ impl<'a> Layers<'a> {
         &mut self,
         option: &'static str,
         flags: impl IntoIterator<Item = &'f OsStr>,
-    ) -> Result<Option<(Vec<String>, Source)>, Failure> {
+    ) -> Result<Option<(Vec<String>, Source)>> {
         if self.overruled.contains(&option) {
             return Ok(None);
         }
@@ -267,15 +265,15 @@ impl<'a> Layers<'a> {
         Ok(Some((texts, source)))
     }
 
-    fn unflagged(&self, option: &'static str) -> Result<Option<(Vec<String>, Source)>, Failure> {
+    fn unflagged(&self, option: &'static str) -> Result<Option<(Vec<String>, Source)>> {
         if let Some(value) = self.variable(option) {
             let source = Source::Environment(variable_name(option));
             return Ok(Some((vec![values::utf8(&value, &source)?], source)));
         }
-        Ok(self.in_files(option).map(|(texts, source)| (texts.to_vec(), source)))
+        Ok(self.in_files(option))
     }
 
-    fn in_files(&self, option: &'static str) -> Option<(&[String], Source)> {
+    fn in_files(&self, option: &'static str) -> Option<(Vec<String>, Source)> {
         self.files.iter().find_map(|file| file.get(option, self.profile.as_deref()))
     }
 
@@ -293,8 +291,7 @@ impl<'a> Layers<'a> {
         if self.overruled.contains(&option) {
             return false;
         }
-        let found = self.in_files(option).map(|(texts, source)| (texts.to_vec(), source));
-        let Some((texts, source)) = found else { return false };
+        let Some((texts, source)) = self.in_files(option) else { return false };
         let on = texts == ["true"];
         self.sources.remember(option, texts, source);
         on

@@ -8,11 +8,12 @@ use crate::backend::Backend;
 use crate::election;
 use crate::lock::{ClaimId, FencingToken, LockStatus};
 use crate::output::{Printer, json, sanitise};
+use crate::supervise::exit_status::ExitStatus;
 
 /// Shows who leads and what it proclaims, or nothing if nobody does; with `--follow` again after each change, until a
-/// signal ends the process.
-pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), OutputEnd> {
-    connect::block_on(async {
+/// signal asks for the end.
+pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> Result<ExitStatus, OutputEnd> {
+    connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
         look(&*backend, settings, out, printer).await
     })
@@ -26,10 +27,11 @@ async fn look(
 ) -> Result<(), OutputEnd> {
     let mut shown = Shown { json: settings.viewing.json, any: false, last: None };
     if settings.follow {
-        return follow(backend, &settings.name, printer, &mut |status| shown.show(status, out)).await;
+        let mut shown = |status: &LockStatus, _: &dyn Out| shown.text(status);
+        return follow(backend, &settings.name, printer, out, &mut shown).await;
     }
     let status = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
-    shown.show(&status, out)
+    out.write(&shown.text(&status))
 }
 
 /// A leader as those tell one from another who are shown it.
@@ -44,24 +46,22 @@ struct Shown {
 }
 
 impl Shown {
-    /// Shows the leader of `status`, if that is not what was shown last.
-    fn show(&mut self, status: &LockStatus, out: &mut dyn Out) -> Result<(), OutputEnd> {
+    /// The leader of `status`; empty if that is what was shown last.
+    fn text(&mut self, status: &LockStatus) -> String {
         let leader = election::leader(status);
         // The token is not in the bare line: where it comes later than the turn, the line would come twice.
         let token = |entry: &crate::lock::Entry| entry.token.filter(|_| self.json);
         let seen = leader.map(|entry| (entry.claim, entry.label.clone(), token(entry)));
         if std::mem::replace(&mut self.any, true) && self.last == seen {
-            return Ok(());
+            return String::new();
         }
         self.last = seen;
-        match leader {
-            _ if self.json => out.write(&json::leader(leader)),
-            None => Ok(()),
-            Some(leader) => {
-                let value = leader.label.as_deref().unwrap_or_default();
-                out.write(&format!("{}\n", sanitise::text(value)))
-            }
+        if self.json {
+            return json::leader(leader);
         }
+        let value =
+            |leader: &crate::lock::Entry| sanitise::text(leader.label.as_deref().unwrap_or_default()) + "\n";
+        leader.map(value).unwrap_or_default()
     }
 }
 

@@ -12,7 +12,6 @@ mod elect;
 mod ending;
 pub mod exit_code;
 mod exposure;
-mod habits;
 pub mod holder;
 pub mod layers;
 pub mod leader;
@@ -30,7 +29,6 @@ pub mod settings;
 pub mod shell;
 pub mod source;
 pub mod status;
-pub mod subcommand;
 #[cfg(test)]
 mod testing;
 mod unreached;
@@ -49,13 +47,12 @@ use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
-use args::ManArgs;
+use args::{Invocation, ManArgs};
 use doctor::DoctorSettings;
 pub use exit_code::{ExitCode, Failure};
 use layers::Environment;
 use out::{Out as _, OutputEnd, Stdout};
 use page::Page;
-use parse::Invocation;
 use settings::{
     AcquireSettings, BreakSettings, ClaimSettings, LeaderSettings, ListSettings, ProclaimSettings,
     RunSettings, StatusSettings, Viewing, WatchSettings,
@@ -95,8 +92,8 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
         .and_then(|invocation| dispatch(invocation, &mut printer, started));
     match done {
         Ok(outcome) => {
-            // A run has said its last words where its lock ended.
-            if !runs {
+            // A run has said its last words where its lock ended, and who dies of a signal waits for no reader.
+            if !runs && matches!(outcome, ExitStatus::Exited(_)) {
                 let _unread = writer::messages().finish(limit);
             }
             outcome
@@ -142,7 +139,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         Invocation::Leader(args) => {
             let settings = LeaderSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
-            leader::run(&settings, &mut out, printer)?;
+            return leader::run(&settings, &mut out, printer);
         }
         Invocation::Acquire(args) => {
             let settings = AcquireSettings::resolve(*args, &env)?;
@@ -151,12 +148,12 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         }
         Invocation::Release(args) => {
             let settings = ClaimSettings::resolve(&args, &env)?;
-            *printer = Printer::new(settings.verbosity, settings.log_format);
+            told(printer, &settings.viewing);
             release::release(&settings)?;
         }
         Invocation::Renew(args) => {
-            let settings = ClaimSettings::resolve(&args, &env)?;
-            *printer = Printer::new(settings.verbosity, settings.log_format);
+            let settings = ClaimSettings::resolve(&args.lease, &env)?;
+            told(printer, &settings.viewing);
             release::renew(&settings)?;
         }
         Invocation::Status(args) => {
@@ -172,7 +169,7 @@ fn dispatch(invocation: Invocation, printer: &mut Printer, started: Moment) -> R
         Invocation::Watch(args) => {
             let settings = WatchSettings::resolve(&args, &env)?;
             told(printer, &settings.viewing);
-            watch::run(&settings, &mut out, printer)?;
+            return watch::run(&settings, &mut out, printer);
         }
         Invocation::Doctor(args) => {
             let mut settings = DoctorSettings::resolve(&args, &env)?;

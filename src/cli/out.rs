@@ -28,6 +28,12 @@ impl From<Failure> for OutputEnd {
     }
 }
 
+impl From<anyhow::Error> for OutputEnd {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 impl From<Error> for OutputEnd {
     fn from(error: Error) -> Self {
         Self::Failed(error.into())

@@ -1,8 +1,30 @@
 //! Which manual pages there are.
 
-use super::subcommand::Subcommand;
 use crate::backend::locator::SERVICES;
 use crate::backend::service::Service;
+
+/// The subcommands in the order of the help, each with the text of its page.
+pub const SUBCOMMANDS: [(&str, &str); 14] = [
+    ("run", include_str!("manual/text/run.md")),
+    ("elect", include_str!("manual/text/elect.md")),
+    ("proclaim", include_str!("manual/text/proclaim.md")),
+    ("leader", include_str!("manual/text/leader.md")),
+    ("acquire", include_str!("manual/text/acquire.md")),
+    ("release", include_str!("manual/text/release.md")),
+    ("renew", include_str!("manual/text/renew.md")),
+    ("status", include_str!("manual/text/status.md")),
+    ("list", include_str!("manual/text/list.md")),
+    ("watch", include_str!("manual/text/watch.md")),
+    ("break", include_str!("manual/text/break.md")),
+    ("doctor", include_str!("manual/text/doctor.md")),
+    ("completions", include_str!("manual/text/completions.md")),
+    ("man", include_str!("manual/text/man.md")),
+];
+
+/// Whether there is a subcommand of that name.
+pub fn is_subcommand(word: &str) -> bool {
+    SUBCOMMANDS.iter().any(|(name, _)| *name == word)
+}
 
 /// A manual page.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +32,7 @@ pub enum Page {
     /// `dlock(1)`.
     Main,
     /// `dlock-SUBCOMMAND(1)`.
-    Subcommand(Subcommand),
+    Subcommand(&'static str),
     /// About something that concerns several commands.
     Topic(Topic),
     /// `dlock-SERVICE(7)`.
@@ -46,7 +68,7 @@ impl Topic {
 impl Page {
     /// All of them, in the order of the help.
     pub fn all() -> impl Iterator<Item = Self> {
-        let subcommands = Subcommand::ALL.into_iter().map(Self::Subcommand);
+        let subcommands = SUBCOMMANDS.iter().map(|(name, _)| Self::Subcommand(name));
         let services = SERVICES.iter().copied().map(Self::Service);
         let topics = Topic::ALL.into_iter().map(Self::Topic);
         std::iter::once(Self::Main).chain(subcommands).chain(topics).chain(services)
@@ -56,7 +78,7 @@ impl Page {
     pub fn name(self) -> &'static str {
         match self {
             Self::Main => "dlock",
-            Self::Subcommand(subcommand) => subcommand.name(),
+            Self::Subcommand(name) => name,
             Self::Topic(topic) => topic.name(),
             Self::Service(service) => service.name,
         }

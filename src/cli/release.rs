@@ -25,7 +25,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 pub fn release(settings: &ClaimSettings) -> Result<(), OutputEnd> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
-        let backend = connect::open(&settings.connection)?;
+        let backend = connect::open(&settings.viewing.connection)?;
         give_back(&*backend, settings, &by).await.map_err(|end| elsewhere(&*backend, settings, end))
     })
 }
@@ -33,7 +33,7 @@ pub fn release(settings: &ClaimSettings) -> Result<(), OutputEnd> {
 /// Gives a lock that `acquire --detach` has taken another ttl. One that is held for a process is renewed anyway.
 pub fn renew(settings: &ClaimSettings) -> Result<(), OutputEnd> {
     connect::block_on(async {
-        let backend = connect::open(&settings.connection)?;
+        let backend = connect::open(&settings.viewing.connection)?;
         prolong(&*backend, settings).await.map_err(|end| elsewhere(&*backend, settings, end))
     })
 }

@@ -2,17 +2,13 @@
 
 use super::*;
 use crate::cli::exit_code::ExitCode;
-use crate::cli::settings::Connection;
-use crate::cli::testing::{Queues, by, queue};
-use crate::output::{LogFormat, Verbosity};
+use crate::cli::testing::{Queues, by, queue, viewing};
 
 fn settings(claim: &str, names: &[&str]) -> ClaimSettings {
     ClaimSettings {
         claim: claim.into(),
         names: names.iter().map(|name| name.parse().expect("valid")).collect(),
-        connection: Connection::default(),
-        verbosity: Verbosity::Normal,
-        log_format: LogFormat::Human,
+        viewing: viewing(false),
     }
 }
 

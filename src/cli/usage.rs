@@ -1,13 +1,9 @@
 //! Usage errors as one line and a hint, instead of clap's paragraphs.
 
-use std::ffi::OsString;
-
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::args::Subcommand;
 use super::exit_code::Failure;
-use super::habits;
-use crate::output::{LONG_DASHES, sanitise};
+use super::page::SUBCOMMANDS;
 
 /// What clap found wrong on the command line of `program` (`dlock run`).
 pub fn failure(error: &clap::Error, program: &str) -> Failure {
@@ -19,8 +15,7 @@ pub fn failure(error: &clap::Error, program: &str) -> Failure {
     match error.kind() {
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             let nearest = text(error, ContextKind::SuggestedArg);
-            let meant = habits::option(option, program).map_or(nearest, str::to_owned);
-            let hint = if meant.is_empty() { see } else { format!("did you mean {meant}? {see}") };
+            let hint = if nearest.is_empty() { see } else { format!("did you mean {nearest}? {see}") };
             Failure::usage(format!("unknown option {option}")).hint(hint)
         }
         ErrorKind::UnknownArgument => Failure::usage(format!("unexpected argument {argument}")).hint(see),
@@ -37,7 +32,7 @@ pub fn failure(error: &clap::Error, program: &str) -> Failure {
             Failure::usage(format!("{option} takes no value, but {value:?} was given")).hint(see)
         }
         ErrorKind::InvalidUtf8 => Failure::usage("an argument is not valid UTF-8").hint(see),
-        ErrorKind::InvalidSubcommand => unknown_command(&text(error, ContextKind::InvalidSubcommand), &[]),
+        ErrorKind::InvalidSubcommand => unknown_command(&text(error, ContextKind::InvalidSubcommand)),
         _ => {
             let rendered = error.to_string();
             let line = rendered.lines().next().unwrap_or_default();
@@ -54,50 +49,17 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// A first argument that is no subcommand, and what comes after it.
-pub fn unknown_command(word: &str, rest: &[OsString]) -> Failure {
+/// A first argument that is no subcommand.
+pub fn unknown_command(word: &str) -> Failure {
     if word.starts_with('-') {
         return Failure::usage(format!("unknown option {word}"))
             .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
     }
-    let meant = nearest(word, Subcommand::ALL.iter().map(|s| s.name())).or_else(|| habits::command(word));
-    let hint = match (meant, rest.first()) {
-        (Some(name), _) => format!("did you mean dlock {name}? see dlock --help"),
-        (None, Some(first)) if !word.contains('/') && !is_option(first) => habits::named_run(word, rest),
-        (None, _) => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
+    let hint = match nearest(word, SUBCOMMANDS.iter().map(|(name, _)| *name)) {
+        Some(name) => format!("did you mean dlock {name}? see dlock --help"),
+        None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
     };
     Failure::usage(format!("unknown command {word}")).hint(hint)
-}
-
-/// A run without a name, of the command `argv`.
-pub fn name_missing(argv: &[OsString]) -> Failure {
-    let failure = Failure::usage("--name is missing; say which lock with --name NAME");
-    let first = argv.first().map(|word| sanitise::text(&sanitise::os(word))).unwrap_or_default();
-    if first.starts_with(LONG_DASHES) {
-        return failure.hint(format!("{first} begins with a long dash; write two hyphens, as in --name"));
-    }
-    match argv {
-        [name, rest @ ..] if !rest.is_empty() && !is_option(&rest[0]) && !habits::is_command(name) => {
-            failure.hint(habits::named_run(&first, rest))
-        }
-        _ => failure.hint("see dlock run --help"),
-    }
-}
-
-/// A run without a command, under the lock that was said last.
-pub fn command_missing(name: Option<&OsString>) -> Failure {
-    let failure = Failure::usage("a command is missing; write it after the options");
-    match name.filter(|name| habits::is_command(name)) {
-        Some(name) => {
-            let name = sanitise::text(&sanitise::os(name));
-            failure.hint(format!("{name} was taken as the name; is a variable empty that stands before it?"))
-        }
-        None => failure.hint("dlock run --name NAME -- COMMAND [ARG]...; see dlock run --help"),
-    }
-}
-
-fn is_option(word: &OsString) -> bool {
-    word.as_encoded_bytes().starts_with(b"-")
 }
 
 /// The candidate most like `word`, if one is like it at all.

@@ -6,8 +6,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, anyhow, bail};
+
 use super::args::NameArgs;
-use super::exit_code::Failure;
+use super::exit_code::Hinted as _;
 use super::source::{Source, SourcedText};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::LeaseTimes;
@@ -20,134 +22,127 @@ use crate::supervise::signals::Signal;
 const LABEL_BYTES: usize = 200;
 
 /// `text` as Unicode. It may be a secret, so that an error names its source alone.
-pub fn utf8(text: &OsStr, source: &Source) -> Result<String, Failure> {
+pub fn utf8(text: &OsStr, source: &Source) -> Result<String> {
     let text = text.to_str().map(str::to_owned);
-    text.ok_or_else(|| Failure::usage(format!("{source} is not valid UTF-8")))
+    text.ok_or_else(|| anyhow!("{source} is not valid UTF-8"))
 }
 
 /// The value of `option` in `text`, without the line ends behind it. One in the middle is refused, but in a password.
-pub fn line(option: &str, text: &str, source: &Source) -> Result<String, Failure> {
+pub fn line(option: &str, text: &str, source: &Source) -> Result<String> {
     let line = without_line_end(text);
     if line.contains(['\r', '\n']) && option != "password" {
-        return Err(Failure::usage(format!("{source} has a line break in it")).hint("write it in one line"));
+        return Err(anyhow!("{source} has a line break in it").hint("write it in one line"));
     }
     Ok(line.to_owned())
 }
 
 /// A length of time.
-pub fn length(found: &SourcedText) -> Result<Duration, Failure> {
-    duration::parse(&found.text).map_err(|error| Failure::usage(format!("{}: {error}", found.source)))
+pub fn length(found: &SourcedText) -> Result<Duration> {
+    duration::parse(&found.text).context(found.source.clone())
 }
 
 /// A length of a lease.
-pub fn ttl(found: &SourcedText) -> Result<Duration, Failure> {
+pub fn ttl(found: &SourcedText) -> Result<Duration> {
     let ttl = length(found)?;
-    match LeaseTimes::new(ttl, Duration::ZERO) {
-        Ok(_) => Ok(ttl),
-        Err(error) => Err(Failure::usage(format!("{}: {error}", found.source))),
-    }
+    LeaseTimes::new(ttl, Duration::ZERO).context(found.source.clone())?;
+    Ok(ttl)
 }
 
 /// A lock's name, from the option or argument `place`.
-pub fn name(text: &OsStr, place: &str) -> Result<LockName, Failure> {
-    LockName::new(name_text(text, place)?).map_err(|error| Failure::usage(format!("{place}: {error}")))
+pub fn name(text: &OsStr, place: &str) -> Result<LockName> {
+    LockName::new(name_text(text, place)?).with_context(|| place.to_owned())
 }
 
 /// What names of locks begin with, from the argument `place`. White space may follow there.
-pub fn beginning(text: &OsStr, place: &str) -> Result<String, Failure> {
+pub fn beginning(text: &OsStr, place: &str) -> Result<String> {
     let text = name_text(text, place)?;
     name(OsStr::new(text.trim_end()), place).map(|_| text.to_owned())
 }
 
-fn name_text<'a>(text: &'a OsStr, place: &str) -> Result<&'a str, Failure> {
-    text.to_str()
-        .ok_or_else(|| Failure::usage(format!("{place}: the name {} is not valid UTF-8", sanitise::os(text))))
+fn name_text<'a>(text: &'a OsStr, place: &str) -> Result<&'a str> {
+    text.to_str().ok_or_else(|| anyhow!("{place}: the name {} is not valid UTF-8", sanitise::os(text)))
 }
 
 /// The name of the only lock of a command, from its argument or from `--name`.
-pub fn one_name(args: &NameArgs) -> Result<LockName, Failure> {
+pub fn one_name(args: &NameArgs) -> Result<LockName> {
     match (&args.name, &args.named) {
         (Some(text), None) => name(text, "NAME"),
         (None, Some(text)) => name(text, "--name"),
-        (None, None) => {
-            Err(Failure::usage("NAME is missing").hint("say which lock; dlock list shows those in use"))
-        }
-        (Some(_), Some(_)) => Err(Failure::usage("NAME and --name are both given; choose one of them")),
+        (None, None) => Err(anyhow!("NAME is missing").hint("say which lock; dlock list shows those in use")),
+        (Some(_), Some(_)) => Err(anyhow!("NAME and --name are both given; choose one of them")),
     }
 }
 
 /// A label.
-pub fn label(found: SourcedText) -> Result<String, Failure> {
+pub fn label(found: SourcedText) -> Result<String> {
     shown_text(found.text, &found.source, "a label")
 }
 
 /// A text for others to see, from `place`; `what` it is.
-pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<String, Failure> {
+pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<String> {
     if text.len() > LABEL_BYTES {
         let bytes = text.len();
         let reason = format!("{place}: {what} has at most {LABEL_BYTES} bytes, this one has {bytes}");
-        return Err(Failure::usage(reason));
+        bail!(reason);
     }
     match text.chars().find(|c| c.is_control()) {
         Some(c) => {
             let c = c.escape_default();
-            Err(Failure::usage(format!("{place}: {what} cannot contain the control character {c}")))
+            Err(anyhow!("{place}: {what} cannot contain the control character {c}"))
         }
         None => Ok(text),
     }
 }
 
 /// The format of messages.
-pub fn log_format(found: &SourcedText) -> Result<LogFormat, Failure> {
+pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
     match found.text.as_str() {
         "human" => Ok(LogFormat::Human),
         "json" => Ok(LogFormat::Json),
-        other => Err(Failure::usage(format!("{}: {other:?} is not one of human, json", found.source))),
+        other => Err(anyhow!("{}: {other:?} is not one of human, json", found.source)),
     }
 }
 
 /// How ZooKeeper nodes are named.
-pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout, Failure> {
+pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
     match found.text.as_str() {
         "curator" => Ok(ZkLayout::Curator),
         "kazoo" => Ok(ZkLayout::Kazoo),
-        other => Err(Failure::usage(format!("{}: {other:?} is not one of curator, kazoo", found.source))),
+        other => Err(anyhow!("{}: {other:?} is not one of curator, kazoo", found.source)),
     }
 }
 
 /// A number of slots.
-pub fn slots(text: &OsStr) -> Result<NonZeroU32, Failure> {
-    text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
-        Failure::usage(format!("--slots: {:?} is not a number of slots; write 1 or more", sanitise::os(text)))
-    })
+pub fn slots(text: &OsStr) -> Result<NonZeroU32> {
+    text.to_str()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| anyhow!("--slots: {:?} is not a number of slots; write 1 or more", sanitise::os(text)))
 }
 
 /// An exit status.
-pub fn exit_status(text: &OsStr) -> Result<u8, Failure> {
+pub fn exit_status(text: &OsStr) -> Result<u8> {
     text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
         let text = sanitise::os(text);
-        Failure::usage(format!("--busy-exit-code: {text:?} is not an exit status; write 0 to 255"))
+        anyhow!("--busy-exit-code: {text:?} is not an exit status; write 0 to 255")
     })
 }
 
 /// A signal to send, by name or number.
-pub fn signal(text: &OsStr) -> Result<Signal, Failure> {
+pub fn signal(text: &OsStr) -> Result<Signal> {
     text.to_str().and_then(Signal::named).ok_or_else(|| {
         let text = sanitise::os(text);
-        Failure::usage(format!("--signal: {text:?} is not a signal; write a name such as INT, or 1 to 64"))
+        anyhow!("--signal: {text:?} is not a signal; write a name such as INT, or 1 to 64")
     })
 }
 
 /// A path of a file to write, absolute: the process that writes it has left the directory by then.
-pub fn file(text: &OsStr, option: &str) -> Result<PathBuf, Failure> {
+pub fn file(text: &OsStr, option: &str) -> Result<PathBuf> {
     if text.is_empty() {
-        return Err(Failure::usage(format!("--{option}: the file's name is empty")));
+        bail!("--{option}: the file's name is empty");
     }
     if text == "-" {
         let reason = format!("--{option}: - is not the name of a file");
-        return Err(
-            Failure::usage(reason).hint("write /dev/stderr, /dev/stdout, or ./- for a file of that name")
-        );
+        return Err(anyhow!(reason).hint("write /dev/stderr, /dev/stdout, or ./- for a file of that name"));
     }
     Ok(std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text)))
 }

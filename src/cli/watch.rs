@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::pipe::PIPE_BUF;
+
 use super::connect;
 use super::out::{self, Out, OutputEnd};
 use super::settings::WatchSettings;
@@ -9,30 +11,36 @@ use crate::backend::{Backend, Observer};
 use crate::lock::{Error, LockName, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, ServicePlace, json, status};
+use crate::supervise::exit_status::ExitStatus;
 
 /// The time between two attempts to reach a service that was lost.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The time between two looks whether somebody reads again.
+const UNREAD: Duration = Duration::from_millis(50);
 
-/// Shows the queue of a lock now and after each change, until a signal ends the process.
-pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), OutputEnd> {
-    connect::block_on(async {
+/// Shows the queue of a lock now and after each change, until a signal asks for the end.
+pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<ExitStatus, OutputEnd> {
+    connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
-        let mut show = |queue: &LockStatus| show(queue, &out::service(&*backend), settings, out);
-        follow(&*backend, &settings.name, printer, &mut show).await
+        let service = out::service(&*backend);
+        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, settings, out);
+        follow(&*backend, &settings.name, printer, out, &mut shown).await
     })
 }
 
-/// Has `show` called with the queue of `name` now and after each change, until it fails or what went wrong will not pass. An
+/// Writes what `shown` makes of the queue of `name` now and after each change, until that fails or what went wrong will not pass. An
 /// outage is said once and waited out.
 pub(super) async fn follow(
     backend: &dyn Backend,
     name: &LockName,
     printer: &Printer,
-    show: &mut dyn FnMut(&LockStatus) -> Result<(), OutputEnd>,
+    out: &mut dyn Out,
+    shown: &mut dyn FnMut(&LockStatus, &dyn Out) -> String,
 ) -> Result<(), OutputEnd> {
     let (mut observer, first) = begin(backend, name).await?;
     let mut last = first;
-    show(&last)?;
+    let text = shown(&last, out);
+    write(out, &text).await?;
     loop {
         let next = match observer.next().await {
             Ok(next) => next,
@@ -47,7 +55,8 @@ pub(super) async fn follow(
             Err(error) => return Err(error.into()),
         };
         if next != last {
-            show(&next)?;
+            let text = shown(&next, out);
+            write(out, &text).await?;
             last = next;
         }
     }
@@ -80,18 +89,28 @@ async fn regain(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> 
     }
 }
 
-fn show(
-    queue: &LockStatus,
-    service: &ServicePlace,
-    settings: &WatchSettings,
-    out: &mut dyn Out,
-) -> Result<(), OutputEnd> {
+fn shown(queue: &LockStatus, service: &ServicePlace, settings: &WatchSettings, out: &dyn Out) -> String {
     if settings.viewing.json {
-        return out.write(&json::status(queue, service.backend));
+        return json::status(queue, service.backend);
     }
     let layout = out.layout();
     let stamp = format!("{}  ", out.stamp(layout.now));
-    out.write(&status::stamped(&stamp, queue, service, Detail::Usual, &layout))
+    status::stamped(&stamp, queue, service, Detail::Usual, &layout)
+}
+
+/// Writes `text` in pieces that a pipe with room takes whole: while nobody reads, a signal must be heard.
+async fn write(out: &mut dyn Out, text: &str) -> Result<(), OutputEnd> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        while !out.has_room() {
+            tokio::time::sleep(UNREAD).await;
+        }
+        let end = (0..=rest.len().min(PIPE_BUF)).rfind(|end| rest.is_char_boundary(*end));
+        let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
+        out.write(piece)?;
+        rest = after;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -113,8 +132,9 @@ mod tests {
         let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };
         let mut page = Page::default();
         let quiet = Printer { verbosity: Verbosity::Quiet, ..Printer::default() };
-        let mut show = |queue: &LockStatus| show(queue, &out::service(&backend), &settings, &mut page);
-        let ended = follow(&backend, &settings.name, &quiet, &mut show).await;
+        let service = out::service(&backend);
+        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, &settings, out);
+        let ended = follow(&backend, &settings.name, &quiet, &mut page, &mut shown).await;
         assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 69));
         let counts: Vec<_> = page
             .text

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::sentence::{cannot_end, cut_short, ended, ends, fate, held_by};
-use super::{Party, ServicePlace, sanitise, unfound};
+use super::{Party, ServicePlace, sanitise};
 use crate::lock::LockName;
 use crate::lock::duration::short;
 
@@ -225,7 +225,7 @@ messages! {
     );
     Error CommandNotFound { command: String } => match command.as_str() {
         "" => "the command is empty".to_owned(),
-        _ => format!("cannot find the command {command}{}", unfound::advice(command)),
+        _ => format!("cannot find the command {command}; what only a shell knows runs with -c"),
     };
     Error CannotExecute { command: String, reason: String } => format!("cannot execute {command}: {reason}");
     Error CannotEnd {

@@ -173,13 +173,12 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             Level::Warning,
             "cannot withdraw the request for deploy: reason; if it was granted, it ends by itself within 31s",
         ),
-        (M::CommandNotFound { command: "x".into() }, Level::Error, "cannot find the command x"),
-        (M::CommandNotFound { command: String::new() }, Level::Error, "the command is empty"),
         (
-            M::CommandNotFound { command: "cd".into() },
+            M::CommandNotFound { command: "x".into() },
             Level::Error,
-            "cannot find the command cd, which is built into shells; run it with -c",
+            "cannot find the command x; what only a shell knows runs with -c",
         ),
+        (M::CommandNotFound { command: String::new() }, Level::Error, "the command is empty"),
         (M::CannotExecute { command: "x".into(), reason: why() }, Level::Error, "cannot execute x: reason"),
         (
             M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false, lacks_kill: false },

@@ -20,7 +20,6 @@ mod sentence;
 pub mod service;
 pub mod status;
 pub mod table;
-mod unfound;
 mod wrap;
 pub mod writer;
 
@@ -30,4 +29,3 @@ pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};
 pub use service::ServicePlace;
-pub use unfound::LONG_DASHES;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dlock::backend::locator::SERVICES;
-use dlock::cli::args::Subcommand;
+use dlock::cli::args;
 
 use crate::source::has_word;
 
@@ -91,12 +91,12 @@ fn pages() -> Vec<(String, String)> {
 
 /// The help of each option.
 fn help() -> Vec<String> {
-    let of = |command: clap::Command| -> Vec<String> {
+    let of = |command: &clap::Command| -> Vec<String> {
         let about = command.get_about().map(ToString::to_string);
         let texts = command.get_arguments().filter_map(|argument| argument.get_help());
         texts.map(ToString::to_string).chain(about).collect()
     };
-    Subcommand::ALL.into_iter().flat_map(|subcommand| of(subcommand.command())).collect()
+    args::whole().get_subcommands().flat_map(of).collect()
 }
 
 #[test]

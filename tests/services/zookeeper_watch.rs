@@ -39,6 +39,26 @@ fn whoever_watches_is_told_of_an_outage_and_follows_a_server_that_lost_its_data(
 }
 
 #[test]
+fn an_interrupted_watch_leaves_no_session_behind() {
+    if absent() {
+        return;
+    }
+    let lines = vec!["4lw.commands.whitelist=srvr,dump".to_owned()];
+    let server = zookeeper::start_with(&zookeeper::Setup { lines, ..zookeeper::Setup::default() });
+    let endpoint = format!("zk://127.0.0.1:{}", server.port());
+    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    for verb in [&["watch", "x"][..], &["leader", "x", "--follow", "--json"]] {
+        let watch = env.start(&mut env.verb(verb[0], &verb[1..]));
+        until_true("the first look", || !watch.out_so_far().is_empty());
+        watch.signal(Signal::TERM);
+        assert_eq!(watch.finish().signal(), Some(Signal::TERM.as_raw()));
+        let left = zookeeper::said(server.port(), *b"dump").expect("answers");
+        // How many points of time sessions end at, and how many sessions.
+        assert!(left.lines().any(|l| l.starts_with("Session Sets") && l.ends_with("/(0):")), "{left}");
+    }
+}
+
+#[test]
 fn a_lease_without_a_process_is_refused() {
     if absent() {
         return;

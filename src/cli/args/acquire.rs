@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Command};
+use clap::Args;
 
 use super::{CommonArgs, LockArgs};
 
@@ -18,9 +18,11 @@ Examples:
   Hold a lease over several steps of a CI job:
     dlock acquire --name deploy --detach --ttl 10m --format env >> \"$GITHUB_ENV\"";
 
-/// `dlock acquire`.
+/// Acquire a lock for a running script, and print the claim
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Lock")]
+#[command(mut_arg("busy_exit_code", |arg| arg.help("The exit status when the lock was not acquired, 1 to 255 [default: 75]")))]
+#[command(mut_arg("grace", |arg| arg.help("The time between SIGTERM and SIGKILL when the process is ended [default: 5s] [env: DLOCK_GRACE]")))]
 pub struct AcquireArgs {
     /// Hold the lock for process PID: release it when PID exits, kill PID if the lock is lost. In a script: $$
     #[arg(help_heading = "Claim", long, value_name = "PID", allow_hyphen_values = true)]
@@ -48,20 +50,7 @@ pub struct AcquireArgs {
     pub common: CommonArgs,
 }
 
-/// The options of `run` as `acquire` has them: what ends with the lock is a process that was there before.
-pub(super) fn as_acquired(command: Command) -> Command {
-    command
-        .mut_arg("busy_exit_code", |arg| {
-            arg.help("The exit status when the lock was not acquired, 1 to 255 [default: 75]")
-        })
-        .mut_arg("grace", |arg| {
-            arg.help(
-                "The time between SIGTERM and SIGKILL when the process is ended [default: 5s] [env: DLOCK_GRACE]",
-            )
-        })
-}
-
-/// `dlock release` and `dlock renew`.
+/// Release a lock taken with acquire
 #[derive(Args, Debug)]
 pub struct ClaimArgs {
     /// The claim that acquire printed; the first digits are enough, at least eight [default: DLOCK_CLAIM]
@@ -73,4 +62,12 @@ pub struct ClaimArgs {
     /// What every subcommand takes.
     #[command(flatten)]
     pub common: CommonArgs,
+}
+
+/// Renew a detached lease
+#[derive(Args, Debug)]
+pub struct RenewArgs {
+    /// Which lease.
+    #[command(flatten)]
+    pub lease: ClaimArgs,
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Command};
+use clap::Args;
 
 use super::{CommonArgs, NameArgs, RunArgs};
 
@@ -15,8 +15,12 @@ Examples:
   Change the value from inside the command:
     dlock proclaim draining";
 
-/// `dlock elect`.
+/// Run a command while elected the leader
 #[derive(Args, Debug)]
+#[command(mut_arg("shared", |arg| arg.hide(true)), mut_arg("exclusive", |arg| arg.hide(true)))]
+#[command(mut_arg("slots", |arg| arg.hide(true)), mut_arg("label", |arg| arg.hide(true)))]
+#[command(mut_arg("replace", |arg| arg.hide(true)))]
+#[command(mut_arg("name", |arg| arg.help("The election; it is the lock of that name")))]
 pub struct ElectArgs {
     /// Publish TEXT as the value of the leader [default: the host's name]
     #[arg(help_heading = "Election", long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -29,22 +33,7 @@ pub struct ElectArgs {
     pub run: RunArgs,
 }
 
-/// The options of `run` as `elect` has them. What an election has no use for is taken still, so that it can be said why.
-pub(super) fn as_elected(command: Command) -> Command {
-    let hidden = ["shared", "exclusive", "slots", "label", "replace"];
-    let command =
-        hidden.into_iter().fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)));
-    command.mut_arg("name", |arg| arg.help("The election; it is the lock of that name"))
-}
-
-/// The lock as `leader` has it.
-pub(super) fn of_election(command: Command) -> Command {
-    command
-        .mut_arg("name", |arg| arg.help("The election"))
-        .mut_arg("named", |arg| arg.help("The election, as elect takes it; the same as NAME"))
-}
-
-/// `dlock proclaim`.
+/// Change the leader's value, from inside its command
 #[derive(Args, Debug)]
 pub struct ProclaimArgs {
     /// The new value of the leader
@@ -55,8 +44,10 @@ pub struct ProclaimArgs {
     pub common: CommonArgs,
 }
 
-/// `dlock leader`.
+/// Show the current leader and its value
 #[derive(Args, Debug)]
+#[command(mut_arg("name", |arg| arg.help("The election")))]
+#[command(mut_arg("named", |arg| arg.help("The election, as elect takes it; the same as NAME")))]
 pub struct LeaderArgs {
     /// Which election.
     #[command(flatten)]

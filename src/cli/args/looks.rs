@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{CommonArgs, NameArgs};
 
-/// `dlock status`.
+/// Show who holds and waits for locks, in order
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// The lock, or several [default: all that have holders or waiters]
@@ -29,7 +29,7 @@ pub struct StatusArgs {
     pub common: CommonArgs,
 }
 
-/// `dlock list`.
+/// List the locks that have holders or waiters
 #[derive(Args, Debug)]
 pub struct ListArgs {
     /// Only locks whose names start with this
@@ -43,7 +43,7 @@ pub struct ListArgs {
     pub common: CommonArgs,
 }
 
-/// `dlock watch`.
+/// Show a lock's queue after each change, until interrupted
 #[derive(Args, Debug)]
 pub struct WatchArgs {
     /// Which lock.
@@ -57,7 +57,7 @@ pub struct WatchArgs {
     pub common: CommonArgs,
 }
 
-/// `dlock break`.
+/// Stop a holder or remove a waiter
 #[derive(Args, Debug)]
 pub struct BreakArgs {
     /// Which lock.
@@ -80,7 +80,7 @@ pub struct BreakArgs {
     pub common: CommonArgs,
 }
 
-/// `dlock doctor`.
+/// Show the effective configuration and check the lock service
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Print a JSON object

@@ -14,89 +14,113 @@ mod run;
 use std::ffi::OsString;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Command, ValueHint};
+use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint};
 
 use super::page::Page;
 use super::shell::Shell;
 
-pub use super::subcommand::Subcommand;
-pub use acquire::{AcquireArgs, ClaimArgs};
+pub use acquire::{AcquireArgs, ClaimArgs, RenewArgs};
 pub use connection::{CommonArgs, ConnectionArgs, MessageArgs};
 pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
 pub use lock::{LockArgs, NameArgs};
 pub use looks::{BreakArgs, DoctorArgs, ListArgs, StatusArgs, WatchArgs};
 pub use run::RunArgs;
 
-impl Subcommand {
-    /// Its part of the command line.
-    pub fn command(self) -> Command {
-        let empty = Command::new(self.name())
-            .bin_name(format!("dlock {}", self.name()))
-            .display_name(format!("dlock-{}", self.name()))
-            .args_override_self(true)
-            .max_term_width(100);
-        match self {
-            Self::Run => with::<RunArgs>(empty)
-                .about("Run a command under a lock")
-                .after_help(run::EXAMPLES)
-                .override_usage("dlock run [OPTIONS] --name NAME [--name NAME]... [--] COMMAND [ARG]..."),
-            Self::Elect => elect::as_elected(with::<ElectArgs>(empty))
-                .about("Run a command while elected the leader")
-                .after_help(elect::EXAMPLES)
-                .override_usage(
-                    "dlock elect [OPTIONS] --name NAME [--value TEXT] [--forever] [--] COMMAND [ARG]...",
-                ),
-            Self::Proclaim => with::<ProclaimArgs>(empty)
-                .about("Change the leader's value, from inside its command")
-                .override_usage("dlock proclaim VALUE"),
-            Self::Leader => elect::of_election(with::<LeaderArgs>(empty))
-                .about("Show the current leader and its value")
-                .override_usage("dlock leader NAME [--follow] [--json]"),
-            Self::Acquire => acquire::as_acquired(with::<AcquireArgs>(empty))
-                .about("Acquire a lock for a running script, and print the claim")
-                .after_help(acquire::EXAMPLES)
-                .override_usage(
-                    "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)",
-                ),
-            Self::Release => with::<ClaimArgs>(empty).about("Release a lock taken with acquire"),
-            Self::Renew => with::<ClaimArgs>(empty).about("Renew a detached lease"),
-            Self::Status => with::<StatusArgs>(empty).about("Show who holds and waits for locks, in order"),
-            Self::List => with::<ListArgs>(empty).about("List the locks that have holders or waiters"),
-            Self::Watch => with::<WatchArgs>(empty)
-                .about("Show a lock's queue after each change, until interrupted")
-                .override_usage("dlock watch NAME [--json]"),
-            Self::Break => with::<BreakArgs>(empty)
-                .about("Stop a holder or remove a waiter")
-                .override_usage("dlock break NAME [--claim ID | --all] [--yes] [--force]"),
-            Self::Doctor => {
-                with::<DoctorArgs>(empty).about("Show the effective configuration and check the lock service")
-            }
-            Self::Completions => with::<CompletionsArgs>(empty).about("Print the completions for a shell"),
-            Self::Man => with::<ManArgs>(empty).about("Show a manual page"),
-        }
-    }
+/// The whole command line.
+#[derive(Parser, Debug)]
+#[command(
+    name = "dlock",
+    version,
+    about = "Put a distributed lock in front of a command",
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Examples:\n  dlock run --name nightly -- ./backup.sh\n  dlock status nightly\n\nOptions follow the command: dlock COMMAND --help shows them."
+)]
+pub struct CommandLine {
+    /// What is asked for.
+    #[command(subcommand)]
+    pub asked: Invocation,
 }
 
-/// The arguments `A`. One by one: in a single function those of all subcommands would take a stack of many pages, each of which
-/// costs every start.
-#[inline(never)]
-fn with<A: Args>(command: Command) -> Command {
-    A::augment_args(command)
+/// What was asked for.
+#[derive(Subcommand, Debug)]
+#[command(defer = true)]
+pub enum Invocation {
+    /// Run a command under a lock
+    #[command(args_override_self = true, after_help = run::EXAMPLES, override_usage = "dlock run [OPTIONS] --name NAME [--name NAME]... [--] COMMAND [ARG]...")]
+    Run(Box<RunArgs>),
+    /// Run a command while elected the leader
+    #[command(args_override_self = true, after_help = elect::EXAMPLES, override_usage = "dlock elect [OPTIONS] --name NAME [--value TEXT] [--forever] [--] COMMAND [ARG]...")]
+    Elect(Box<ElectArgs>),
+    /// Change the leader's value, from inside its command
+    #[command(args_override_self = true, override_usage = "dlock proclaim VALUE")]
+    Proclaim(ProclaimArgs),
+    /// Show the current leader and its value
+    #[command(args_override_self = true, override_usage = "dlock leader NAME [--follow] [--json]")]
+    Leader(LeaderArgs),
+    /// Acquire a lock for a running script, and print the claim
+    #[command(args_override_self = true, after_help = acquire::EXAMPLES, override_usage = "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)")]
+    Acquire(Box<AcquireArgs>),
+    /// Release a lock taken with acquire
+    #[command(args_override_self = true)]
+    Release(ClaimArgs),
+    /// Renew a detached lease
+    #[command(args_override_self = true)]
+    Renew(RenewArgs),
+    /// Show who holds and waits for locks, in order
+    #[command(args_override_self = true)]
+    Status(StatusArgs),
+    /// List the locks that have holders or waiters
+    #[command(args_override_self = true)]
+    List(ListArgs),
+    /// Show a lock's queue after each change, until interrupted
+    #[command(args_override_self = true, override_usage = "dlock watch NAME [--json]")]
+    Watch(WatchArgs),
+    /// Stop a holder or remove a waiter
+    #[command(
+        args_override_self = true,
+        override_usage = "dlock break NAME [--claim ID | --all] [--yes] [--force]"
+    )]
+    Break(BreakArgs),
+    /// Show the effective configuration and check the lock service
+    #[command(args_override_self = true)]
+    Doctor(DoctorArgs),
+    /// Print the completions for a shell
+    #[command(args_override_self = true)]
+    Completions(CompletionsArgs),
+    /// Show a manual page
+    #[command(args_override_self = true)]
+    Man(ManArgs),
+    /// What the completions of a shell ask for: the words to the cursor.
+    #[command(skip)]
+    Complete(Vec<String>),
+    /// `--help` or `--version`: the text to print.
+    #[command(skip)]
+    Text(String),
 }
 
-/// The whole tree.
+/// The whole tree, of which each subcommand is made when it is named.
 pub fn command() -> Command {
-    Command::new("dlock")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Put a distributed lock in front of a command")
-        .after_help("Examples:\n  dlock run --name nightly -- ./backup.sh\n  dlock status nightly\n\nOptions follow the command: dlock COMMAND --help shows them.")
-        .arg_required_else_help(false)
-        .subcommand_required(true)
-        .max_term_width(100)
-        .subcommands(Subcommand::ALL.map(Subcommand::command))
+    CommandLine::command()
 }
 
-/// `dlock completions`.
+/// The whole tree, made.
+pub fn whole() -> Command {
+    let mut command = command();
+    command.build();
+    command
+}
+
+/// The subcommand `name`.
+///
+/// # Panics
+/// If there is none.
+pub fn subcommand(name: &str) -> Command {
+    whole().find_subcommand(name).cloned().expect("a subcommand")
+}
+
+/// Print the completions for a shell
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
     /// The shell
@@ -104,7 +128,7 @@ pub struct CompletionsArgs {
     pub shell: Option<Shell>,
 }
 
-/// `dlock man`.
+/// Show a manual page
 #[derive(Args, Debug)]
 pub struct ManArgs {
     /// A subcommand, a lock service or a topic [default: the main page]

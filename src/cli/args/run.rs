@@ -16,7 +16,7 @@ Examples:
   Run at most three at once, with shell syntax:
     dlock run --name render --slots 3 -c 'render < in.txt > out.png'";
 
-/// `dlock run`.
+/// Run a command under a lock
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Lock")]
 #[expect(clippy::struct_excessive_bools, reason = "one for each switch")]

@@ -46,7 +46,7 @@ pub fn answer(words: &[String]) -> String {
         return format!("command {}\n", at - run);
     }
     let mut command =
-        args::command().mut_subcommands(|subcommand| subcommand.mut_args(|arg| with_values(arg, &said)));
+        args::whole().mut_subcommands(|subcommand| subcommand.mut_args(|arg| with_values(arg, &said)));
     let found = complete(&mut command, line, at, None).unwrap_or_default();
     let (mut out, mut shells) = (String::new(), None);
     for candidate in &found {

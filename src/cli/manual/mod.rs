@@ -13,9 +13,9 @@ use std::path::Path;
 use clap::{Args as _, Command};
 use clap_mangen::Man;
 
-use super::args::{self, ConnectionArgs, Subcommand};
+use super::args::{self, ConnectionArgs};
 use super::exit_code::{ExitCode, Failure};
-use super::page::{Page, Topic};
+use super::page::{Page, SUBCOMMANDS, Topic};
 use crate::backend::service::Service;
 pub use pager::show;
 use roff::INFALLIBLE;
@@ -47,10 +47,10 @@ fn name(out: &mut String, title: &str, about: &str) {
 }
 
 /// The usage and the options are clap's; the description stands before the options, everything else behind them.
-fn subcommand_page(out: &mut String, title: &str, subcommand: Option<Subcommand>) {
+fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
     let command = match subcommand {
         None => args::command().disable_help_subcommand(true),
-        Some(subcommand) => subcommand.command(),
+        Some(name) => args::subcommand(name),
     };
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     name(out, title, &about.to_lowercase());
@@ -89,24 +89,9 @@ fn topic_text(topic: Topic) -> &'static str {
     }
 }
 
-fn text(subcommand: Option<Subcommand>) -> &'static str {
-    match subcommand {
-        None => include_str!("text/dlock.md"),
-        Some(Subcommand::Run) => include_str!("text/run.md"),
-        Some(Subcommand::Elect) => include_str!("text/elect.md"),
-        Some(Subcommand::Proclaim) => include_str!("text/proclaim.md"),
-        Some(Subcommand::Leader) => include_str!("text/leader.md"),
-        Some(Subcommand::Acquire) => include_str!("text/acquire.md"),
-        Some(Subcommand::Release) => include_str!("text/release.md"),
-        Some(Subcommand::Renew) => include_str!("text/renew.md"),
-        Some(Subcommand::Status) => include_str!("text/status.md"),
-        Some(Subcommand::List) => include_str!("text/list.md"),
-        Some(Subcommand::Watch) => include_str!("text/watch.md"),
-        Some(Subcommand::Break) => include_str!("text/break.md"),
-        Some(Subcommand::Doctor) => include_str!("text/doctor.md"),
-        Some(Subcommand::Completions) => include_str!("text/completions.md"),
-        Some(Subcommand::Man) => include_str!("text/man.md"),
-    }
+fn text(subcommand: Option<&str>) -> &'static str {
+    let found = SUBCOMMANDS.iter().find(|(name, _)| Some(*name) == subcommand);
+    found.map_or(include_str!("text/dlock.md"), |(_, text)| text)
 }
 
 /// The groups of connection options, as `clap_mangen` writes their headings.
@@ -223,7 +208,7 @@ mod tests {
                 ],
                 Page::Topic(Topic::Recipes) => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
                 Page::Topic(_) => &["NAME", "DESCRIPTION", "SEE ALSO"],
-                Page::Main | Page::Subcommand(Subcommand::Completions | Subcommand::Man) => {
+                Page::Main | Page::Subcommand("completions" | "man") => {
                     &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
                 }
                 Page::Subcommand(_) => &[
@@ -246,12 +231,12 @@ mod tests {
 
     #[test]
     fn pages_have_every_exit_status_and_every_key_of_the_files() {
-        let page = Page::Subcommand(Subcommand::Run).roff();
+        let page = Page::Subcommand("run").roff();
         for code in ExitCode::ALL {
             assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
         }
         let page = Page::Topic(Topic::Config).roff();
-        for (key, _) in crate::cli::config_file::KEYS {
+        for key in crate::cli::config_file::KEYS {
             assert!(page.contains(&roff::escape(key)), "{key}");
         }
     }

@@ -2,15 +2,17 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::looks::claim_digits;
-use super::{Connection, RunSettings, connection, messages};
+use anyhow::{Result, anyhow, bail};
+
+use super::looks::{claim_digits, viewing};
+use super::{RunSettings, Viewing};
 use crate::cli::args::{AcquireArgs, ClaimArgs, RunArgs};
-use crate::cli::exit_code::Failure;
-use crate::cli::layers::{Environment, Layers};
+use crate::cli::exit_code::Hinted as _;
+use crate::cli::layers::Environment;
 use crate::cli::values;
 use crate::lock::LockName;
 use crate::output::assignments::Format;
-use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::output::sanitise;
 
 /// For whom a lock is acquired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,17 +41,13 @@ pub struct ClaimSettings {
     pub claim: String,
     /// Locks that it is on, at least one.
     pub names: Vec<LockName>,
-    /// Where the lock service is.
-    pub connection: Connection,
-    /// How much is said.
-    pub verbosity: Verbosity,
-    /// For whom.
-    pub log_format: LogFormat,
+    /// The rest.
+    pub viewing: Viewing,
 }
 
 impl AcquireSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: AcquireArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: AcquireArgs, around: &Environment) -> Result<Self> {
         let beneficiary = beneficiary(args.for_pid.as_deref(), args.detach)?;
         let format = args.format.as_deref().and_then(Format::named).unwrap_or_default();
         let run_args = RunArgs {
@@ -63,29 +61,27 @@ impl AcquireSettings {
             ..RunArgs::default()
         };
         if run_args.lock.name.is_empty() {
-            return Err(Failure::usage("--name is missing; say which lock with --name NAME")
+            return Err(anyhow!("--name is missing; say which lock with --name NAME")
                 .hint("see dlock acquire --help"));
         }
         let run = RunSettings::resolve(&run_args, around)?;
         if run.busy_exit_code == 0 {
-            return Err(Failure::usage(
-                "-E 0 would have a script go on without the lock; choose 1 to 255, or leave it out",
-            ));
+            bail!("-E 0 would have a script go on without the lock; choose 1 to 255, or leave it out");
         }
         Ok(Self { run, beneficiary, format })
     }
 }
 
-fn beneficiary(pid: Option<&OsStr>, detach: bool) -> Result<Beneficiary, Failure> {
+fn beneficiary(pid: Option<&OsStr>, detach: bool) -> Result<Beneficiary> {
     match (pid, detach) {
-        (Some(_), true) => Err(Failure::usage("--for-pid and --detach are both given; choose one of them")),
+        (Some(_), true) => Err(anyhow!("--for-pid and --detach are both given; choose one of them")),
         (None, true) => Ok(Beneficiary::Nobody),
-        (None, false) => Err(Failure::usage("--for-pid or --detach is missing; say what the lock is for")
+        (None, false) => Err(anyhow!("--for-pid or --detach is missing; say what the lock is for")
             .hint("in a shell script write --for-pid $$")),
         (Some(text), false) => {
             let pid = text.to_str().and_then(|text| text.parse().ok()).filter(|pid| *pid > 0);
             pid.map(Beneficiary::Process).ok_or_else(|| {
-                Failure::usage(format!("--for-pid: {:?} is not a pid", sanitise::os(text)))
+                anyhow!("--for-pid: {:?} is not a pid", sanitise::os(text))
                     .hint("in a shell script write --for-pid $$")
             })
         }
@@ -104,31 +100,26 @@ fn shown(beneficiary: Beneficiary) -> OsString {
 impl ClaimSettings {
     /// Settles `args` with the environment and the configuration files; claim and names may come from the variables that
     /// `acquire` printed.
-    pub fn resolve(args: &ClaimArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &ClaimArgs, around: &Environment) -> Result<Self> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
-        let mut layers = Layers::load(&args.common.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
         let claim = if let Some(text) = &args.claim {
             claim_digits("CLAIM", text)?
         } else {
             let text = variable("DLOCK_CLAIM").ok_or_else(|| {
-                Failure::usage("CLAIM is missing, and DLOCK_CLAIM is not set")
+                anyhow!("CLAIM is missing, and DLOCK_CLAIM is not set")
                     .hint("eval what dlock acquire prints, or write the claim")
             })?;
             claim_digits("DLOCK_CLAIM", &text)?
         };
         let names = if args.name.is_empty() {
             let text = variable("DLOCK_NAMES").or_else(|| variable("DLOCK_NAME")).ok_or_else(|| {
-                Failure::usage(
-                    "--name is missing, and DLOCK_NAMES is not set; say which lock with --name NAME",
-                )
+                anyhow!("--name is missing, and DLOCK_NAMES is not set; say which lock with --name NAME")
             })?;
             text.to_string_lossy().lines().map(|line| values::name(line.as_ref(), "DLOCK_NAMES")).collect()
         } else {
             args.name.iter().map(|text| values::name(text, "--name")).collect::<Result<Vec<_>, _>>()
         };
-        let connection = connection(&mut layers, &args.common.connection)?;
-        Ok(Self { claim, names: names?, connection, verbosity, log_format })
+        Ok(Self { claim, names: names?, viewing: viewing(false, &args.common, around)? })
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 
+use anyhow::{Result, anyhow, bail};
+
 use crate::backend::{Options, locator};
 use crate::cli::args::{ConnectionArgs, MessageArgs};
 use crate::cli::credentials::Reading;
-use crate::cli::exit_code::Failure;
+use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::Layers;
 use crate::cli::source::{Source, Sources};
 use crate::cli::{credentials, values};
@@ -25,10 +27,10 @@ pub struct Connection {
 pub(in crate::cli) fn messages(
     layers: &mut Layers<'_>,
     args: &MessageArgs,
-) -> Result<(Verbosity, LogFormat), Failure> {
+) -> Result<(Verbosity, LogFormat)> {
     let verbosity = match (args.quiet, args.verbose) {
         (true, true) => {
-            return Err(Failure::usage("--quiet and --verbose are opposites; choose one of them"));
+            bail!("--quiet and --verbose are opposites; choose one of them");
         }
         (true, false) => Verbosity::Quiet,
         (false, true) => Verbosity::Verbose,
@@ -52,10 +54,7 @@ fn in_files(layers: &mut Layers<'_>) -> Verbosity {
     }
 }
 
-pub(in crate::cli) fn connection(
-    layers: &mut Layers<'_>,
-    args: &ConnectionArgs,
-) -> Result<Connection, Failure> {
+pub(in crate::cli) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Connection> {
     let endpoints = layers.texts("endpoint", args.endpoint.iter().map(OsString::as_os_str))?;
     let endpoints = endpoints.map(|(texts, source)| {
         let addresses: Vec<String> = texts.iter().flat_map(|text| apart(text)).collect();
@@ -64,8 +63,8 @@ pub(in crate::cli) fn connection(
     if let Some((urls, Source::Flag(_))) = &endpoints
         && urls.iter().any(|url| has_password(url))
     {
-        return Err(Failure::usage(
-            "--endpoint: a password on the command line can be read by every user of this host",
+        return Err(anyhow!(
+            "--endpoint: a password on the command line can be read by every user of this host"
         )
         .hint("put it into DLOCK_ENDPOINT or into a configuration file that only you can read"));
     }

@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 
+use anyhow::{Result, anyhow, bail};
+
 use super::looks::viewing;
 use super::{RunSettings, Viewing};
 use crate::cli::args::{ElectArgs, LeaderArgs, ProclaimArgs};
-use crate::cli::exit_code::Failure;
+use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::Environment;
 use crate::cli::values;
 use crate::lock::LockName;
@@ -32,36 +34,34 @@ pub struct LeaderSettings {
 }
 
 /// What is proclaimed, from the option or argument `place`.
-fn value(text: &OsStr, place: &str) -> Result<String, Failure> {
+fn value(text: &OsStr, place: &str) -> Result<String> {
     let Some(text) = text.to_str() else {
-        return Err(Failure::usage(format!("{place}: {} is not valid UTF-8", sanitise::os(text))));
+        bail!("{place}: {} is not valid UTF-8", sanitise::os(text));
     };
     values::shown_text(text.to_owned(), place, "a value")
 }
 
 /// What an election cannot be asked for.
-fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
+fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<()> {
     let run = &args.run;
     if run.lock.name.is_empty() {
-        let failure = Failure::usage("--name is missing; say which election with --name NAME");
+        let failure = anyhow!("--name is missing; say which election with --name NAME");
         return Err(failure.hint("see dlock elect --help"));
     }
     if run.lock.name.len() > 1 {
-        return Err(Failure::usage("an election has one name; dlock run takes several"));
+        bail!("an election has one name; dlock run takes several");
     }
     if run.lock.shared || run.lock.slots.is_some() {
-        return Err(Failure::usage("an election has one leader; --shared and --slots are for dlock run"));
+        bail!("an election has one leader; --shared and --slots are for dlock run");
     }
     if run.replace {
-        return Err(Failure::usage(
-            "--replace is for dlock run; a leader is not replaced by a newer candidate",
-        ));
+        bail!("--replace is for dlock run; a leader is not replaced by a newer candidate");
     }
     if run.label.is_some() {
-        return Err(Failure::usage("--label is for dlock run; what others see of a leader is --value"));
+        bail!("--label is for dlock run; what others see of a leader is --value");
     }
     if run.argv.is_empty() && run.shell_command.is_none() {
-        let failure = Failure::usage("a command is missing; write it after the options");
+        let failure = anyhow!("a command is missing; write it after the options");
         return Err(failure.hint("dlock elect --name NAME -- COMMAND [ARG]...; see dlock elect --help"));
     }
     Ok(())
@@ -70,11 +70,11 @@ fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<(), Failure> {
 impl RunSettings {
     /// Settles `args` with the environment and the configuration files: a run whose label is the value, and that may begin
     /// again.
-    pub fn of_election(args: &ElectArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn of_election(args: &ElectArgs, around: &Environment) -> Result<Self> {
         refuse_what_does_not_elect(args)?;
         let run = Self::resolve(&args.run, around)?;
         if args.forever && run.once_per.is_some() {
-            return Err(Failure::usage("--once-per ends where --forever goes on; choose one of them"));
+            bail!("--once-per ends where --forever goes on; choose one of them");
         }
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let value = args.value.as_deref().map(|text| value(text, "--value")).transpose()?;
@@ -84,9 +84,9 @@ impl RunSettings {
 
 impl ProclaimSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &ProclaimArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &ProclaimArgs, around: &Environment) -> Result<Self> {
         let Some(text) = &args.value else {
-            return Err(Failure::usage("VALUE is missing; say what to proclaim"));
+            bail!("VALUE is missing; say what to proclaim");
         };
         let viewing = viewing(false, &args.common, around)?;
         Ok(Self { value: value(text, "VALUE")?, viewing })
@@ -95,7 +95,7 @@ impl ProclaimSettings {
 
 impl LeaderSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &LeaderArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &LeaderArgs, around: &Environment) -> Result<Self> {
         let name = values::one_name(&args.election)?;
         let viewing = viewing(args.json, &args.common, around)?;
         Ok(Self { name, follow: args.follow, viewing })

@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 
+use anyhow::{Result, anyhow, bail};
+
 use super::{Connection, connection, messages};
 use crate::cli::args::{BreakArgs, CommonArgs, ListArgs, StatusArgs, WatchArgs};
-use crate::cli::exit_code::Failure;
+use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::values;
 use crate::lock::LockName;
@@ -80,7 +82,7 @@ pub struct BreakSettings {
     pub viewing: Viewing,
 }
 
-pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Environment) -> Result<Viewing, Failure> {
+pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Environment) -> Result<Viewing> {
     let mut layers = Layers::load(&args.connection, around)?;
     let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
     Ok(Viewing { json, connection: connection(&mut layers, &args.connection)?, verbosity, log_format })
@@ -88,7 +90,7 @@ pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Environment) -> Re
 
 impl StatusSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &StatusArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &StatusArgs, around: &Environment) -> Result<Self> {
         let given = args.names.iter().chain(&args.named);
         let names = given.map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
         let viewing = viewing(args.json, &args.common, around)?;
@@ -98,7 +100,7 @@ impl StatusSettings {
 
 impl ListSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &ListArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &ListArgs, around: &Environment) -> Result<Self> {
         let starting_with = match &args.starting_with {
             None => String::new(),
             Some(text) => values::beginning(text, "PREFIX")?,
@@ -109,7 +111,7 @@ impl ListSettings {
 
 impl WatchSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &WatchArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &WatchArgs, around: &Environment) -> Result<Self> {
         let name = values::one_name(&args.lock)?;
         Ok(Self { name, viewing: viewing(args.json, &args.common, around)? })
     }
@@ -117,12 +119,12 @@ impl WatchSettings {
 
 impl BreakSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &BreakArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &BreakArgs, around: &Environment) -> Result<Self> {
         let target = match (&args.claim, args.all) {
             (Some(id), false) => Target::Claim(claim_digits("--claim", id)?),
             (None, true) => Target::All,
             (Some(_), true) => {
-                return Err(Failure::usage("--claim and --all are both given; choose one of them"));
+                bail!("--claim and --all are both given; choose one of them");
             }
             (None, false) => Target::Only,
         };
@@ -137,14 +139,14 @@ impl BreakSettings {
 }
 
 /// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the queue.
-pub(super) fn claim_digits(place: &str, id: &OsStr) -> Result<String, Failure> {
+pub(super) fn claim_digits(place: &str, id: &OsStr) -> Result<String> {
     let digits = id.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
     if (8..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(digits);
     }
-    Err(Failure::usage(format!(
+    Err(anyhow!(
         "{place}: {:?} is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them",
         sanitise::os(id)
-    ))
+    )
     .hint("dlock status NAME shows the claims"))
 }

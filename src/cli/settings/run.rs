@@ -4,12 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, anyhow, bail};
+
 use super::{Connection, connection, messages};
 use crate::cli::args::{LockArgs, RunArgs};
-use crate::cli::exit_code::{ExitCode, Failure};
+use crate::cli::exit_code::{ExitCode, Hinted as _};
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::source::{Source, SourcedText};
-use crate::cli::{usage, values};
+use crate::cli::values;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::{LogFormat, Verbosity, sanitise};
@@ -96,7 +98,7 @@ pub struct RunSettings {
 
 impl RunSettings {
     /// Settles `args` with the environment and the configuration files.
-    pub fn resolve(args: &RunArgs, around: &Environment) -> Result<Self, Failure> {
+    pub fn resolve(args: &RunArgs, around: &Environment) -> Result<Self> {
         let mut layers = Layers::load(&args.common.connection, around)?;
         let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
         let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
@@ -109,7 +111,7 @@ impl RunSettings {
         let path =
             |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
         Ok(Self {
-            names: names(&args.lock.name, &args.argv)?,
+            names: names(&args.lock.name)?,
             mode,
             wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
@@ -141,7 +143,7 @@ impl RunSettings {
 }
 
 /// A length of time that only a flag can say; zero is as good as unsaid.
-fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>, Failure> {
+fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>> {
     let Some(flag) = flag else { return Ok(None) };
     let source = Source::Flag(option);
     let length = values::length(&SourcedText { text: values::utf8(flag, &source)?, source })?;
@@ -151,37 +153,38 @@ fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration
 /// The most locks of one claim; each needs descriptors here and room in one request of a service.
 const MOST_NAMES: usize = 64;
 
-fn names(given: &[OsString], argv: &[OsString]) -> Result<Vec<LockName>, Failure> {
+fn names(given: &[OsString]) -> Result<Vec<LockName>> {
     let mut names = Vec::with_capacity(given.len());
     for text in given {
         let name = values::name(text, "--name")?;
         if names.contains(&name) {
-            return Err(Failure::usage(format!("--name {} is given twice", sanitise::text(name.as_str()))));
+            bail!("--name {} is given twice", sanitise::text(name.as_str()));
         }
         names.push(name);
     }
     if names.len() > MOST_NAMES {
         let reason = format!("{} locks are too many at once; the most is {MOST_NAMES}", names.len());
-        return Err(Failure::usage(reason));
+        bail!(reason);
     }
     if names.is_empty() {
-        return Err(usage::name_missing(argv));
+        let failure = anyhow!("--name is missing; say which lock with --name NAME");
+        return Err(failure.hint("see dlock run --help"));
     }
     Ok(names)
 }
 
-fn mode(args: &LockArgs) -> Result<Mode, Failure> {
+fn mode(args: &LockArgs) -> Result<Mode> {
     let slots = args.slots.as_deref().map(values::slots).transpose()?;
     match (args.exclusive, args.shared, slots) {
         (_, false, None) => Ok(Mode::Exclusive),
         (false, true, None) => Ok(Mode::Shared),
         (false, false, Some(slots)) => Ok(Mode::Slots(slots)),
-        _ => Err(Failure::usage("a lock has one mode; choose one of --exclusive, --shared and --slots")),
+        _ => Err(anyhow!("a lock has one mode; choose one of --exclusive, --shared and --slots")),
     }
 }
 
 /// Whoever replaces somebody holds alone, and waits until that one's command has ended.
-fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<(), Failure> {
+fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<()> {
     let reason = match (replace, mode, wait) {
         (true, Mode::Shared | Mode::Slots(_), _) => "--replace is for exclusive locks",
         (true, _, Wait::Once) => {
@@ -189,32 +192,31 @@ fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<(), Failure> {
         }
         _ => return Ok(()),
     };
-    Err(Failure::usage(reason))
+    Err(anyhow!(reason))
 }
 
-fn wait_of(try_once: bool, wait: Option<&SourcedText>) -> Result<Wait, Failure> {
+fn wait_of(try_once: bool, wait: Option<&SourcedText>) -> Result<Wait> {
     let Some(found) = wait else { return Ok(if try_once { Wait::Once } else { Wait::Forever }) };
     let length = values::length(found)?;
     match (try_once, &found.source) {
-        (true, Source::Flag(_)) if !length.is_zero() => Err(Failure::usage(
-            "--try does not wait, so it cannot be together with --wait; choose one of them",
-        )),
+        (true, Source::Flag(_)) if !length.is_zero() => {
+            Err(anyhow!("--try does not wait, so it cannot be together with --wait; choose one of them"))
+        }
         (true, _) => Ok(Wait::Once),
         (false, _) if length.is_zero() => Ok(Wait::Once),
         (false, _) => Ok(Wait::AtMost(length)),
     }
 }
 
-fn command_line(args: &RunArgs) -> Result<CommandLine, Failure> {
+fn command_line(args: &RunArgs) -> Result<CommandLine> {
     match (&args.shell_command, args.argv.as_slice()) {
         (Some(text), []) => Ok(CommandLine::Shell(text.clone())),
         (None, [_, ..]) => Ok(CommandLine::Argv(args.argv.clone())),
         (Some(_), [first, ..]) => {
             let first = sanitise::text(&sanitise::os(first));
-            Err(Failure::usage(format!(
-                "--command and the command {first} are both given; choose one of them"
-            )))
+            Err(anyhow!("--command and the command {first} are both given; choose one of them"))
         }
-        (None, []) => Err(usage::command_missing(args.lock.name.last())),
+        (None, []) => Err(anyhow!("a command is missing; write it after the options")
+            .hint("dlock run --name NAME -- COMMAND [ARG]...; see dlock run --help")),
     }
 }

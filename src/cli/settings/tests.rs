@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use std::time::Duration;
 
+use crate::cli::args::Invocation;
 use crate::cli::exit_code::Failure;
 use crate::cli::layers::Environment;
-use crate::cli::parse::{self, Invocation};
+use crate::cli::parse;
 use crate::cli::source::Source;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
@@ -33,7 +34,7 @@ fn os(words: &[&str]) -> Vec<OsString> {
 
 fn run_in(words: &[&str], around: &Environment) -> Result<RunSettings, Failure> {
     match parse::parse(os(words))? {
-        Invocation::Run(args) => RunSettings::resolve(&args, around),
+        Invocation::Run(args) => Ok(RunSettings::resolve(&args, around)?),
         other => panic!("{other:?}"),
     }
 }
@@ -152,7 +153,7 @@ fn every_usage_error_is_one_clear_line() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let result = parse::parse(os(&words)).and_then(|invocation| match invocation {
-            Invocation::Run(args) => RunSettings::resolve(&args, &around(&[])).map(|_| ()),
+            Invocation::Run(args) => Ok(RunSettings::resolve(&args, &around(&[])).map(|_| ())?),
             _ => Ok(()),
         });
         let failure = result.expect_err(line);
@@ -388,7 +389,9 @@ fn claims_to_break_are_named_unmistakably() {
         else {
             panic!("break")
         };
-        BreakSettings::resolve(&args, &around(&[])).map(|s| s.target).map_err(|f| f.to_string())
+        BreakSettings::resolve(&args, &around(&[]))
+            .map(|s| s.target)
+            .map_err(|error| Failure::from(error).to_string())
     };
     assert_eq!(target("break x --claim ABCDEF01"), Ok(Target::Claim("abcdef01".into())));
     assert_eq!(target("break --all x --yes"), Ok(Target::All));
