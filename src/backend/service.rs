@@ -22,8 +22,8 @@ pub struct Service {
     pub options: &'static [ServiceOption],
     /// Reads the connection options and connects to nothing. An error is one line without secrets.
     pub parse: fn(&Options) -> Result<Box<dyn Address>, String>,
-    /// Its manual page `dlock-NAME(7)` in Markdown: `# WHAT IT OFFERS`, then the sections Address, Layout, Interoperates with,
-    /// Promises, Limits, Permissions and Settings that matter, each `## TITLE` with paragraphs, terms (`**TERM**` on a line of
+    /// Its manual page `dlock-NAME(7)` in Markdown: `# WHAT IT OFFERS`, then the sections Endpoint, Data layout, Interoperability,
+    /// Guarantees, Limitations, Permissions and Server settings, each `## TITLE` with paragraphs, terms (`**TERM**` on a line of
     /// its own and on the next lines what it means) and fenced lines to type.
     pub manual: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The English of what users read: README.md, the manual pages and the help.
+//! The English of what users read (README.md, the manual pages, the help), of the decision records and the traps.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use dlock::backend::locator::SERVICES;
 use dlock::cli::args;
 
+use crate::records::records;
 use crate::source::has_word;
 
 /// Words that a reader has to translate, and what to write.
@@ -97,6 +98,13 @@ fn help() -> Vec<String> {
         texts.map(ToString::to_string).chain(about).collect()
     };
     args::whole().get_subcommands().flat_map(of).collect()
+}
+
+#[test]
+fn records_and_traps_are_plain_english() {
+    let mut found = complaints("gotchas.md", &prose(&read("src/docs/gotchas.md")));
+    found.extend(records().iter().flat_map(|(name, text)| complaints(name, &prose(text))));
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Decision records are numbered, dated, and found from the documentation and from the index.
+//! Decision records are numbered without gaps, dated, and listed in `src/docs/adr.md`, their only register.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,48 +7,43 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs")
 }
 
-/// The names and texts of all records.
-fn records() -> Vec<(String, String)> {
+/// The names and texts of all records, in the order of their names.
+pub(crate) fn records() -> Vec<(String, String)> {
     let files = fs::read_dir(docs().join("adr")).expect("read").map(|file| file.expect("readable").path());
     let name = |path: &Path| path.file_name().expect("named").to_str().expect("UTF-8").to_owned();
-    let records: Vec<_> = files.map(|path| (name(&path), fs::read_to_string(&path).expect("read"))).collect();
+    let mut records: Vec<_> =
+        files.map(|path| (name(&path), fs::read_to_string(&path).expect("read"))).collect();
     assert!(!records.is_empty(), "there are records");
+    records.sort();
     records
 }
 
-/// Those of which `is_wrong` is true.
+/// The names of the records of which `is_wrong` is true.
 fn wrong(is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
     records().into_iter().filter(|(name, text)| is_wrong(name, text)).map(|(name, _)| name).collect()
 }
 
 #[test]
-fn every_record_is_in_the_documentation_and_once_in_the_index() {
-    let list = fs::read_to_string(docs().join("mod.rs")).expect("read");
+fn index_lists_every_record_by_number_and_title() {
     let index = fs::read_to_string(docs().join("adr.md")).expect("read");
-    let missing = wrong(|name, _| {
-        let number = name[..4].trim_start_matches('0');
-        !list.contains(&format!("adr/{name}"))
-            || index.matches(&format!("[{number}](adr/{name})")).count() != 1
-    });
-    assert!(missing.is_empty(), "{missing:?}");
-    assert_eq!(
-        index.matches("](adr/").count(),
-        records().len(),
-        "the index names a record that is not there"
-    );
+    let listed: Vec<_> = index.lines().filter(|line| line.contains("](adr/")).collect();
+    let entry = |(number, (name, text)): (usize, &(String, String))| {
+        assert!(is_record(name, number), "not named {number:04}-short-title.md: {name}");
+        let title = text.lines().next().and_then(|line| line.strip_prefix(&format!("# {number}. ")));
+        format!("- [{number}](adr/{name}) {}", title.expect("a title with the number of the file"))
+    };
+    let records = records();
+    let expected: Vec<_> = (1..).zip(&records).map(entry).collect();
+    assert_eq!(listed, expected);
 }
 
 #[test]
-fn every_record_has_its_number_its_date_and_how_it_stands() {
-    let wrong = wrong(|name, text| {
-        let number = name[..4].trim_start_matches('0');
-        let mut lines = text.lines();
-        let title = lines.next().is_some_and(|title| title.starts_with(&format!("# {number}. ")));
-        let dated = lines.nth(1).and_then(|line| line.strip_prefix("Date: ")).is_some_and(|rest| {
+fn every_record_has_a_date_and_a_status() {
+    let wrong = wrong(|_, text| {
+        !text.lines().nth(2).and_then(|line| line.strip_prefix("Date: ")).is_some_and(|rest| {
             let date = rest.get(..10).unwrap_or_default();
             date.split('-').map(str::len).eq([4, 2, 2]) && rest[10..].starts_with(". Status: ")
-        });
-        !title || !dated
+        })
     });
     assert!(wrong.is_empty(), "{wrong:?}");
 }
@@ -63,18 +58,16 @@ fn links_of_records_lead_to_records() {
 }
 
 #[test]
-fn decision_records_are_numbered() {
-    let unnamed = wrong(|name, _| !is_record(name));
-    assert!(unnamed.is_empty(), "not named NNNN-title.md: {unnamed:?}");
-    assert!(is_record("0001-two-phase-claim.md"));
-    assert!(!is_record("1-title.md") && !is_record("0001-Title.md") && !is_record("0001.md"));
+fn names_of_records_are_checked() {
+    assert!(is_record("0001-two-phase-claim.md", 1));
+    assert!(!is_record("0001-two-phase-claim.md", 2) && !is_record("1-title.md", 1));
+    assert!(!is_record("0001-Title.md", 1) && !is_record("0001-.md", 1) && !is_record("0001.md", 1));
 }
 
-fn is_record(name: &str) -> bool {
-    let Some((number, rest)) = name.split_once('-') else { return false };
-    let Some(title) = rest.strip_suffix(".md") else { return false };
-    number.len() == 4
-        && number.bytes().all(|b| b.is_ascii_digit())
-        && !title.is_empty()
-        && title.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+/// Whether `name` is `NNNN-short-title.md` with this number.
+fn is_record(name: &str, number: usize) -> bool {
+    let title = name.strip_prefix(&format!("{number:04}-")).and_then(|rest| rest.strip_suffix(".md"));
+    title.is_some_and(|title| {
+        !title.is_empty() && title.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    })
 }
