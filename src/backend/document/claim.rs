@@ -115,8 +115,8 @@ impl Shared {
         self.publisher.publish(ClaimState::Waiting { ahead: None, holder });
     }
 
-    /// Publishes the loss if the lease has expired, whatever the store contains: another client may have taken the
-    /// entry for dead. Returns whether it has.
+    /// Publishes the loss if the lease has expired, without asking the store: another client may have taken the entry
+    /// for dead. Returns whether it has.
     fn expire(&self) -> bool {
         let expired = self.now() >= self.expires_at();
         if expired {
