@@ -1,9 +1,10 @@
-//! How a claim stands: told once for all, whatever the service.
+//! Publishing the state of a claim, by the same rules for all services.
 //!
-//! A service that publishes finds out how its claim stands and hands that to a [`Publisher`], which keeps what may not
-//! depend on the service: what may follow what, that whoever leaves tells nothing more, the moment from which the last
-//! confirmed ttl counts, and the answers to [`Claim::changed`](super::Claim::changed). The service supplies how it looks
-//! and what wakes it, as a [`Source`]; one that follows its claim in a task of its own needs none.
+//! A service reads the state of its claim and passes it to a [`Publisher`], which enforces the rules that are common to
+//! all services. It decides which state may follow which, publishes nothing after leaving has begun, keeps the moment
+//! from which the last confirmed ttl counts, and answers [`Claim::changed`](super::Claim::changed). The service
+//! supplies a [`Source`], which reads the state and is woken by changes. A service that follows its claim in a task of
+//! its own needs none.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,46 +15,49 @@ use crate::clock::Clock;
 use crate::lock::{ClaimState, Error, ErrorKind, Grant, Granted, Holder, LossReason, Moment, Result};
 use crate::net::fault::{Fault, FaultResult};
 
-/// A hold that ends sooner is not worth listening for its loss: most commands are done before, and what happens meanwhile
-/// is told then.
+/// The time for which a hold is not watched for loss: most commands end before, and a loss within it is published
+/// afterwards.
 pub const SHORT_HOLD: Duration = Duration::from_millis(100);
 
-/// Between two looks at a queue of which the service reports no changes.
+/// The time between two reads of a queue without change notifications.
 pub const POLL: Duration = Duration::from_millis(500);
 
-/// Beyond a service's own resolution of time.
+/// The addition to a service's resolution of time.
 const SLACK: Duration = Duration::from_millis(2);
 
-/// When what a service said at `now` to last for so long is over there, too.
+/// Returns when a remaining time of `left`, reported by a service at `now`, has also passed here.
 pub fn due(now: Moment, left: Option<Duration>) -> Moment {
     left.map_or(Moment::NEVER, |left| now + left + SLACK)
 }
 
-/// How long a look at a claim with this ttl may take that nobody gave a deadline.
+/// Returns how long a read of a claim with this ttl may take if the caller gave no deadline.
 pub fn patience(ttl: Duration) -> Duration {
     (ttl / 6).min(Duration::from_secs(5))
 }
 
-/// Why a [`Source`] is to look.
+/// The reason for a [`Source`] to read the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// Somebody asks how the claim stands now.
+    /// The caller asks for the present state.
     Asked,
-    /// The service told that something may have changed.
+    /// The service has notified of a possible change.
     Notified,
-    /// Time alone may have changed something, or nobody tells.
+    /// Time alone may have changed the state, or the service does not notify.
     Due,
 }
 
-/// How a claim is found out to stand, and what makes that worth while.
+/// Reads the state of a claim, and knows when to do so.
 pub trait Source: Sync {
-    /// Whether nothing can have changed since the service last answered.
+    /// Returns whether nothing can have changed since the service last answered.
     fn is_fresh(&self) -> bool;
 
-    /// A future that completes when the service tells of a change, if it does that; and when to look whatever it tells.
+    /// Returns a future that completes when the service notifies of a change, if it can, and the moment of the next
+    /// read in any case.
     fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment);
 
-    /// Finds out how the claim stands and publishes it. Errors: why that cannot be found out now.
+    /// Reads the state of the claim and publishes it.
+    ///
+    /// Errors: why it cannot be read now.
     fn look(&self, cause: Cause) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -74,7 +78,7 @@ impl Source for Followed<'_> {
     }
 }
 
-/// How far a claim has come on its way out.
+/// The progress of leaving.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Leaving {
     No,
@@ -85,39 +89,40 @@ enum Leaving {
 #[derive(Debug)]
 struct Published {
     state: ClaimState,
-    /// Nobody has asked since the claim entered.
+    /// Whether no caller has asked since the claim entered.
     unasked: bool,
     /// When the hold was first seen.
     held_at: Option<Moment>,
-    /// From when the last confirmed ttl counts.
+    /// The moment from which the last confirmed ttl counts.
     proof: Moment,
     leaving: Leaving,
 }
 
-/// Publishes how one claim stands, and answers who asks.
+/// Publishes the state of one claim to its callers.
 #[derive(Debug)]
 pub struct Publisher {
     clock: Clock,
     news: watch::Sender<Published>,
-    /// Why it could not be followed when that was tried last.
+    /// Why the last attempt to follow the claim failed.
     trouble: watch::Sender<Option<Fault>>,
 }
 
-/// Why a claim is gone that went with everything else.
+/// The reason for the loss of a claim that vanished together with all other keys.
 pub const FLUSHED: &str = "all keys are gone: was the database flushed?";
 
 impl Publisher {
-    /// For a claim that waits, as far as is known, and whose ttl counts from `proof`.
+    /// Creates a publisher for a claim that is assumed to wait. Its ttl counts from `proof`.
     pub fn new(clock: Clock, proof: Moment) -> Self {
         let state = ClaimState::Waiting { ahead: None, holder: None };
         let news = Published { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
         Self { clock, news: watch::Sender::new(news), trouble: watch::Sender::new(None) }
     }
 
-    /// Publishes `state` if it is new and may follow what was published last: first waits, then the hold as it is first seen,
-    /// then requests to leave, then the end. So an answer that was overtaken takes nothing back, and nothing follows the end.
-    /// Nothing at all is published once leaving has begun. A hold is never superseded: something may run under it, so whatever
-    /// took it away is a loss. What is known of the claim shows that it can be followed again.
+    /// Publishes `state` if it is new and may follow the last one. The order is waiting, the hold as it is first seen,
+    /// requests to leave, and the end. So an outdated answer takes nothing back, and nothing follows the end.
+    ///
+    /// Nothing is published once leaving has begun. A hold is never superseded: a command may run under it, so its
+    /// removal is a loss. Any call shows that the claim can be followed again.
     pub fn publish(&self, state: ClaimState) {
         self.trouble.send_if_modified(|trouble| {
             *trouble = None;
@@ -144,17 +149,18 @@ impl Publisher {
         });
     }
 
-    /// The same for a hold of `names`, which counts from the last proof.
+    /// Publishes a hold of `names`, which counts from the last proof.
     pub fn publish_held(&self, names: Vec<Granted>) {
         self.publish(self.held(names));
     }
 
-    /// A hold of `names`, which counts from the last proof.
+    /// Returns a hold of `names`, which counts from the last proof.
     pub fn held(&self, names: Vec<Granted>) -> ClaimState {
         ClaimState::Held(Grant { names, counts_from: self.proof() })
     }
 
-    /// How a claim ended of which the service noted `why` (`superseded`, `evicted`), and `by` whom.
+    /// Returns how a claim ended. `why` is the service's note (`superseded`, `evicted`), and `by` the client that
+    /// caused it.
     pub fn ended(&self, why: Option<&str>, by: Option<&Holder>, ttl: Duration) -> ClaimState {
         ClaimState::Lost(match (why, by) {
             (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
@@ -165,20 +171,21 @@ impl Publisher {
         })
     }
 
-    /// How the claim stands, as was published last.
+    /// Returns the last published state.
     pub fn state(&self) -> ClaimState {
         self.news.borrow().state.clone()
     }
 
-    /// Whoever follows the claim cannot do so at the moment, and says so each time: it is an error for those who wait for a change.
+    /// Reports that the task that follows the claim fails at the moment. It is an error for callers that wait for a
+    /// change.
     pub fn cannot_follow(&self, why: Fault) {
         self.trouble.send_replace(Some(why));
     }
 
-    /// Completes when whoever follows the claim says that it cannot.
+    /// Completes when the task that follows the claim reports a failure.
     pub async fn troubled(&self) {
         let mut trouble = self.trouble.subscribe();
-        // The sender is part of `self`.
+        // The sender lives as long as `self`.
         let _ = trouble.changed().await;
     }
 
@@ -187,38 +194,38 @@ impl Publisher {
         self.trouble.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// Whether it waits.
+    /// Returns whether the claim waits.
     pub fn waits(&self) -> bool {
         matches!(self.news.borrow().state, ClaimState::Waiting { .. })
     }
 
-    /// Whether it holds, and nobody has asked it to leave.
+    /// Returns whether the claim holds and was not asked to leave.
     pub fn holds(&self) -> bool {
         matches!(self.news.borrow().state, ClaimState::Held(_))
     }
 
-    /// When it was first seen to hold.
+    /// Returns when the claim was first seen to hold.
     pub fn held_at(&self) -> Option<Moment> {
         self.news.borrow().held_at
     }
 
-    /// Whether it has ended, and not by its own doing.
+    /// Returns whether the claim has ended other than by leaving.
     pub fn has_ended(&self) -> bool {
         self.news.borrow().state.is_final()
     }
 
-    /// Whether it has begun to leave.
+    /// Returns whether the claim has begun to leave.
     pub fn is_leaving(&self) -> bool {
         self.news.borrow().leaving != Leaving::No
     }
 
-    /// Whether nothing more is published.
+    /// Returns whether nothing more is published.
     pub fn is_over(&self) -> bool {
         let news = self.news.borrow();
         news.leaving != Leaving::No || news.state.is_final()
     }
 
-    /// A renewal that was sent at `sent` was confirmed.
+    /// Records the confirmation of a renewal that was sent at `sent`.
     pub fn prove(&self, sent: Moment) {
         self.news.send_if_modified(|news| {
             news.proof = news.proof.max(sent);
@@ -226,12 +233,12 @@ impl Publisher {
         });
     }
 
-    /// From when the last confirmed ttl counts.
+    /// Returns the moment from which the last confirmed ttl counts.
     pub fn proof(&self) -> Moment {
         self.news.borrow().proof
     }
 
-    /// Nothing is published from here on: what becomes of the entry is no loss.
+    /// Stops publishing: the end of the entry is not a loss from here on.
     pub fn begin_leaving(&self) {
         self.news.send_if_modified(|news| {
             news.leaving = news.leaving.max(Leaving::Begun);
@@ -239,17 +246,17 @@ impl Publisher {
         });
     }
 
-    /// It has left: whoever asks is told so, those who wait for an answer at once.
+    /// Records that the claim has left. All callers, including those that wait now, receive an error.
     pub fn leave(&self) {
         self.news.send_modify(|news| news.leaving = Leaving::Done);
     }
 
-    /// Has those who wait for a change look what wakes them anew.
+    /// Makes callers that wait for a change call [`Source::wakes`] again.
     pub fn stir(&self) {
         self.news.send_modify(|_| {});
     }
 
-    /// What is known is to be found out anew for the next who asks.
+    /// Makes the next call without `seen` read the state again, unless the source is fresh.
     pub fn distrust(&self) {
         self.news.send_if_modified(|news| {
             news.unasked = false;
@@ -257,12 +264,12 @@ impl Publisher {
         });
     }
 
-    /// As [`Claim::changed`](super::Claim::changed), of a claim that is followed in the background.
+    /// Implements [`Claim::changed`](super::Claim::changed) for a claim that is followed in the background.
     pub async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
         self.follow(seen, &Followed(self)).await
     }
 
-    /// As [`Claim::changed`](super::Claim::changed), of a claim that `source` looks at.
+    /// Implements [`Claim::changed`](super::Claim::changed) for a claim that `source` reads.
     pub async fn follow(&self, seen: Option<&ClaimState>, source: &impl Source) -> Result<ClaimState> {
         let mut news = self.news.subscribe();
         let mut anew = seen.is_none();
@@ -281,7 +288,7 @@ impl Publisher {
             let mut cause = Cause::Asked;
             if !anew {
                 tokio::select! {
-                    // The sender is part of `self`.
+                    // The sender lives as long as `self`.
                     _ = news.changed() => continue,
                     woken = self.woken(&state, source), if !state.is_final() => cause = woken,
                 }
@@ -308,7 +315,7 @@ impl Publisher {
     }
 }
 
-/// How far a claim has come.
+/// The progress of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     Waits,

@@ -1,4 +1,4 @@
-//! During what an error happened: added in one place to the errors of every backend, its claims and its observers (C12).
+//! Adds the operation to the errors of every backend, its claims and its observers, in one place (C12).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::lock::{
 };
 use crate::net::rank::Rank;
 
-/// The same backend, whose errors say during what they happened, on which backend and lock.
+/// Returns the backend with errors that name the operation, the backend and the lock.
 pub fn with_context(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
     Arc::new(InContext(backend))
 }
@@ -32,7 +32,7 @@ struct ObserverInContext {
     context: Context,
 }
 
-/// The backend and lock that a claim or observer is of.
+/// The backend and lock of a claim or observer.
 #[derive(Debug)]
 struct Context {
     backend: &'static str,
@@ -46,7 +46,7 @@ impl Context {
     }
 }
 
-/// `error`, with `place` if it is about a reply that was read apart from its connection.
+/// Returns `error`, with `place` if it is about a reply that was parsed apart from its connection.
 fn placed(error: Error, place: &str) -> Error {
     let is_placed = error.kind != ErrorKind::Corrupt || error.reason.names_a_server();
     if is_placed { error } else { error.at(&place) }
@@ -96,7 +96,7 @@ impl Backend for InContext {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let lock = request.names.first();
-        // A backend without a queue has nothing to join.
+        // Without a queue there is nothing to join.
         let verb = if self.0.capabilities().queue { "join the queue" } else { "acquire the lock" };
         let claim = self.0.enter(request, deadline).await.map_err(self.during(verb, lock))?;
         Ok(Arc::new(ClaimInContext { claim, context: self.context(lock) }))

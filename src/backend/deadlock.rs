@@ -1,10 +1,12 @@
-//! Refusing waits that would never end.
+//! Refuses waits that would never end.
 //!
-//! An entry waits for entries that were ahead of it when it arrived, so only an arrival closes a cycle of waits. It is that of a
-//! claim with ancestors, since no claim waits for any other one that has just arrived. Such a claim searches once it waits. The
-//! claims that wait for a claim are its ancestors and those behind it in its queues, and entries show their ancestors and the
-//! names of these. So the search reads the queues of the names that it finds, beginning with those of the claim and its
-//! ancestors.
+//! An entry waits for entries that were ahead of it when it arrived, so only an arrival closes a cycle of waits. The
+//! arriving claim has ancestors, since no claim waits yet for another claim that has just arrived. Such a claim
+//! searches once it waits.
+//!
+//! The claims that wait for a claim are its ancestors and those behind it in its queues. Entries show their ancestors
+//! and the names of these. So the search reads the queues of all names that it finds, beginning with those of the claim
+//! and its ancestors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +17,13 @@ use crate::clock::Clock;
 use crate::lock::deadlock::{Graph, Member};
 use crate::lock::{ClaimState, Entry, Error, ErrorKind, LockName, LockStatus, Moment, Request, Result};
 
-/// Time between two looks at a cycle that a later claim should leave.
+/// The time between two searches for a cycle that a later claim should leave.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a later claim may take to leave. Clocks may disagree on which is later, so a claim that finds the cycle still
-/// closed after that leaves it itself.
+/// The time for a later claim to leave. Clocks may disagree on which claim is later, so a claim that still finds the
+/// cycle closed after this time leaves itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which waiters inside other claims a search counts.
+/// The waiters inside other claims that a search counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counted {
     All,
@@ -29,11 +31,12 @@ enum Counted {
     Earlier,
 }
 
-/// Joins the queues as [`Backend::enter`] does, and refuses a wait that closes a cycle of waits. Of two claims that close it
-/// together the later one is refused. `clock` is that of the deadline.
+/// Joins the queues with [`Backend::enter`], and refuses a wait that closes a cycle of waits. Of two claims that close
+/// it together the later one is refused. `clock` is that of the deadline.
 ///
-/// Errors: those of [`Backend::enter`]; `Deadlock`, with the entry gone; transient ones of the search, after which the same
-/// request can be made again and [`Backend::withdraw`] removes what is there. Dropping the future may leave the entry as well.
+/// Errors: those of [`Backend::enter`]; `Deadlock`, with the entry removed; transient ones of the search. After a
+/// transient error the same request can be made again, and [`Backend::withdraw`] removes the entry. Dropping the future
+/// may leave the entry as well.
 pub async fn enter(
     backend: &dyn Backend,
     request: &Request,
@@ -51,14 +54,14 @@ pub async fn enter(
         match claim.changed(None).await {
             Ok(ClaimState::Waiting { .. }) => {}
             Err(error) if error.is_transient() => return Err(error),
-            // The caller, which follows the claim, gets the same.
+            // The caller follows the claim and gets the same result.
             Ok(_) | Err(_) => return Ok(claim),
         }
         let queues = read(backend, request, deadline).await?;
         let own = cycle(&queues, request, Counted::Earlier);
         let is_last = own.is_some();
         let Some(found) = own.or_else(|| cycle(&queues, request, Counted::All)) else { return Ok(claim) };
-        // The queues are read one after the other. A cycle that two looks show was there between them.
+        // The queues are read one after the other. A cycle that two reads show existed between them.
         let is_closed = before.as_ref() == Some(&found);
         if is_closed && (is_last || clock.now() >= until) {
             claim.leave(false, deadline).await?;
@@ -72,8 +75,8 @@ pub async fn enter(
     }
 }
 
-/// Reads the queues of all claims that may wait for that of `request`, and its own. One that this user may not read, or that
-/// cannot be read at all, is left out: whether it belongs to a cycle cannot be told.
+/// Reads the queues of all claims that may wait for that of `request`, and its own. A queue that this user may not
+/// read, or that cannot be read at all, is left out: it may or may not belong to a cycle.
 ///
 /// Errors: transient ones of [`Backend::inspect`].
 async fn read(
@@ -99,7 +102,7 @@ async fn read(
     Ok(queues)
 }
 
-/// Returns the sentence about the cycle of waits that the claim of `request` is part of, if there is one.
+/// Returns the sentence about the cycle of waits that contains the claim of `request`, if there is one.
 fn cycle(queues: &BTreeMap<LockName, LockStatus>, request: &Request, counted: Counted) -> Option<String> {
     let arrival = |entry: &Entry| (entry.since, entry.claim);
     let waiters = queues.values().flat_map(|queue| &queue.waiters);
@@ -125,7 +128,7 @@ fn cycle(queues: &BTreeMap<LockName, LockStatus>, request: &Request, counted: Co
     graph.cycle(request.id)
 }
 
-/// Returns `entry` as the search sees it; `None` if its claim or its mode is not known.
+/// Returns `entry` as a node of the search; `None` if its claim or its mode is not known.
 fn member(entry: &Entry) -> Option<Member> {
     let id = entry.claim?;
     let owner = match (&entry.key, &entry.host) {
@@ -153,7 +156,7 @@ mod tests {
         ClaimId::from_bytes([n; 16])
     }
 
-    /// An exclusive entry of the claim `n`, which arrived at `since` and runs inside others.
+    /// Returns an exclusive entry of the claim `n`, which arrived at `since` and runs inside others.
     fn entry(n: u8, since: u64, inside: &[u8]) -> Entry {
         Entry {
             claim: Some(id(n)),
@@ -228,10 +231,10 @@ mod tests {
         assert_eq!(cycle(&unshown, &request(2, "a", &[3]), Counted::All), None);
     }
 
-    /// What a look finds, or that the service is away.
+    /// The queues that a search reads; `None` if the service is away.
     type Look = Option<BTreeMap<LockName, LockStatus>>;
 
-    /// A service with one waiting claim; each look at its queues finds the next of `looks`, or the last one again.
+    /// A service with one waiting claim. Each search reads the next of `looks`, or the last one again.
     #[derive(Debug)]
     struct Scripted {
         looks: Vec<Look>,
@@ -313,7 +316,7 @@ mod tests {
         }
     }
 
-    /// How entering with `request` ended, whether the claim left then, and how long that took.
+    /// Returns the error of entering with `request`, whether the claim left, and how long that took.
     async fn entered(looks: Vec<Look>, request: Request) -> (Option<ErrorKind>, bool, Duration) {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let begun = clock.now();
@@ -323,7 +326,7 @@ mod tests {
         (ended.err().map(|error| error.kind), service.left.load(Ordering::Relaxed), clock.now().since(begun))
     }
 
-    /// The claim 3 or 4 of [`crossed`], with the name of its ancestor.
+    /// Returns the claim 3 or 4 of [`crossed`], with the name of its ancestor.
     fn crossing(n: u8) -> Request {
         let (on, outer, held) = if n == 3 { ("b", 1, "a") } else { ("a", 2, "b") };
         let ancestors = vec![Ancestor { claim: id(outer), names: vec![name(held)] }];

@@ -1,33 +1,33 @@
-//! Tables of what `doctor` says of a service, over the facts that a service reads.
+//! Tables of the findings of `doctor`, derived from the facts of a service.
 //!
-//! A fact that could not be read is `None`, and no rule applies by it: unknown is neither zero nor off.
+//! A fact that could not be read is `None`, and rules on it do not apply: unknown means neither zero nor off.
 
 use std::collections::HashMap;
 
 use crate::lock::examination::{Risk, Weight};
 
-/// One thing that `doctor` may say of a service with the facts `F`.
+/// One finding that `doctor` may report for a service with the facts `F`.
 #[derive(Debug)]
 pub struct Rule<F> {
     weight: Weight,
-    /// What stands in the texts for `{0}` and `{1}`, if the rule applies.
+    /// Returns the texts for `{0}` and `{1}`, if the rule applies.
     applies: fn(&F) -> Option<Vec<String>>,
     what: &'static str,
     remedy: Option<&'static str>,
 }
 
 impl<F> Rule<F> {
-    /// A limit of this kind of service.
+    /// Creates a note on a limit of this kind of service.
     pub const fn always(what: &'static str) -> Self {
         Self::note(|_| Some(Vec::new()), what)
     }
 
-    /// A limit of this one as it is set up.
+    /// Creates a note on a limit of this service's configuration.
     pub const fn note(applies: fn(&F) -> Option<Vec<String>>, what: &'static str) -> Self {
         Self { weight: Weight::Note, applies, what, remedy: None }
     }
 
-    /// Something that is wrong with this one, and what to do about it.
+    /// Creates a warning about this service, with the remedy.
     pub const fn warning(
         applies: fn(&F) -> Option<Vec<String>>,
         what: &'static str,
@@ -36,12 +36,12 @@ impl<F> Rule<F> {
         Self { weight: Weight::Warning, applies, what, remedy: Some(remedy) }
     }
 
-    /// That tokens fall with the service's data; `help` says what there is against it, or what becomes of them.
+    /// Creates the note that a restored backup lowers tokens. `help` returns the precaution or the consequence.
     pub const fn backup(help: fn(&F) -> Option<Vec<String>>) -> Self {
         Self::note(help, "after a restore from a backup, tokens can be lower than ones already issued; {0}")
     }
 
-    /// That somebody on the way to a place can come by the password; `remedy` says how to have it encrypted.
+    /// Creates the warning that the password can be intercepted on the way to a place. `remedy` is how to encrypt it.
     pub const fn open_password(place: fn(&F) -> Option<Vec<String>>, remedy: &'static str) -> Self {
         Self::warning(
             place,
@@ -60,42 +60,42 @@ impl<F> Rule<F> {
     }
 }
 
-/// What `rules` say of a service with these facts.
+/// Returns the findings of `rules` for a service with these facts.
 pub fn risks<F>(rules: &[Rule<F>], facts: &F) -> Vec<Risk> {
     rules.iter().filter_map(|rule| rule.risk(facts)).collect()
 }
 
-/// That a rule without gaps in its texts applies, if `it_does`.
+/// Makes a rule without placeholders apply, if `it_does`.
 pub fn when(it_does: bool) -> Option<Vec<String>> {
     it_does.then(Vec::new)
 }
 
-/// That a rule with one gap in its texts applies.
+/// Makes a rule with one placeholder apply.
 pub fn with(word: impl Into<String>) -> Option<Vec<String>> {
     Some(vec![word.into()])
 }
 
-/// What a service says of itself by names.
+/// The named properties that a service reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Properties(HashMap<String, String>);
 
 impl Properties {
-    /// The property `name`, if the service tells it.
+    /// Returns the property `name`, if the service reports it.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The same if it is a number.
+    /// Returns the property `name`, if it is a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
-    /// Whether the property `name` is `value`, if the service tells it.
+    /// Returns whether the property `name` is `value`, if the service reports it.
     pub fn is(&self, name: &str, value: &str) -> Option<bool> {
         self.text(name).map(|told| told == value)
     }
 
-    /// The properties whose names begin with `prefix`: the rest of the name, and the value.
+    /// Returns the properties with names that begin with `prefix`: the rest of the name, and the value.
     pub fn beginning(&self, prefix: &str) -> impl Iterator<Item = (String, String)> {
         let rest = move |name: &str| Some(name.strip_prefix(prefix)?.to_owned());
         self.0.iter().filter_map(move |(name, value)| Some((rest(name)?, value.clone())))
@@ -108,7 +108,7 @@ impl FromIterator<(String, String)> for Properties {
     }
 }
 
-/// The numbers that a version begins with; `None` of a text that is no version.
+/// Returns the leading numbers of a version; `None` if the text is not a version.
 pub fn version(text: &str) -> Option<[u32; 3]> {
     let mut parts = text.split(['.', '-']).map_while(|part| part.parse().ok());
     Some([parts.next()?, parts.next()?, parts.next().unwrap_or(0)])
@@ -118,13 +118,13 @@ pub fn version(text: &str) -> Option<[u32; 3]> {
 pub(crate) mod testing {
     use super::{Properties, Rule, Weight, risks};
 
-    /// The warnings among what `rules` say.
+    /// Returns the warnings among the findings of `rules`.
     pub(crate) fn warnings<F>(rules: &[Rule<F>], facts: &F) -> Vec<String> {
         let all = risks(rules, facts).into_iter();
         all.filter(|risk| risk.weight == Weight::Warning).map(|risk| risk.what).collect()
     }
 
-    /// Properties as a service tells them.
+    /// Returns properties as a service reports them.
     pub(crate) fn properties(pairs: &[(&str, &str)]) -> Properties {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }

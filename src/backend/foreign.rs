@@ -1,15 +1,15 @@
-//! Entries that other programs' clients made.
+//! Entries of other programs' clients.
 
 use sha2::{Digest, Sha256};
 
 use crate::lock::ClaimId;
 
-/// The claim that an entry is shown as which no dlock made: the same for as long as it is the same entry, and another
-/// for any other. `parts` are what the service knows it by, which a removal compares.
+/// Returns the claim id under which an entry of another program is shown: stable for one entry, and different for any
+/// other. `parts` are the service's identification of the entry, which a removal compares.
 pub fn identity<const N: usize>(parts: [&[u8]; N]) -> ClaimId {
     let mut hash = Sha256::new();
     for part in parts {
-        // With their lengths, so that no part can pass for two.
+        // With its length, so that two parts differ from one joined part.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

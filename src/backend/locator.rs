@@ -1,4 +1,4 @@
-//! The services that there are, and which of them the connection options mean. The only file that names them.
+//! The services of this build, and the choice among them by the connection options. No other file names services.
 
 use std::fmt;
 use std::path::Path;
@@ -41,7 +41,7 @@ struct Optional {
     schemes: &'static [&'static str],
 }
 
-/// What people may ask for though it was left out.
+/// The services that users may ask for although the build left them out.
 const OPTIONAL: [Optional; 6] = [
     Optional { name: "etcd", schemes: &["http://", "https://", "etcd://"] },
     Optional {
@@ -54,7 +54,7 @@ const OPTIONAL: [Optional; 6] = [
     Optional { name: "memcached", schemes: &["memcached://", "memcacheds://"] },
 ];
 
-/// What other programs call the schemes of services, where that is not like the name.
+/// Names that other programs use for the schemes of services.
 const OTHER_NAMES: [(&str, &str); 6] = [
     ("pgsql", "postgres"),
     ("psql", "postgres"),
@@ -64,14 +64,14 @@ const OTHER_NAMES: [(&str, &str); 6] = [
     ("zookeeper", "zk"),
 ];
 
-/// The one that is meant if nobody names one.
+/// The service if no option names one.
 static DEFAULT: &Service = &file::SERVICE;
 
-/// An address that leads nowhere: a usage error. The text is one line without secrets.
+/// An address that dlock cannot use: a usage error. The text is one line without secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LocatorError {
     reason: String,
-    /// The options that it is about, without dashes.
+    /// The options at fault, without dashes.
     pub about: &'static [&'static str],
 }
 
@@ -80,7 +80,8 @@ impl LocatorError {
         Self { reason: reason.into(), about }
     }
 
-    /// The same, or how to write the password in an endpoint of which it may quote a piece.
+    /// Returns this error. If it may quote a fragment of a password in an endpoint, returns instead how to write a
+    /// password.
     fn without_password_in(self, endpoints: &[String]) -> Self {
         match endpoints.iter().find(|endpoint| may_be_quoted(endpoint, &self.reason)) {
             None => self,
@@ -103,8 +104,9 @@ impl fmt::Display for LocatorError {
 
 impl std::error::Error for LocatorError {}
 
-/// Reads the connection options: the service is the one named, else the one that the endpoint's scheme says,
-/// else `file`.
+/// Reads the connection options. The service is the one named, else that of the endpoint's scheme, else `file`.
+///
+/// Errors: why dlock cannot use the options, without passwords.
 pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
     let parse = |service: &Service| {
         (service.parse)(options).map_err(|reason| LocatorError::new(guilty(service, options), reason))
@@ -112,7 +114,7 @@ pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
     service_of(options).and_then(parse).map_err(|error| error.without_password_in(&options.endpoints))
 }
 
-/// Which of the options `service` did not understand: the prefix, if it understands the others without.
+/// Returns the options that `service` did not understand: the prefix, if it understands the others without it.
 fn guilty(service: &Service, options: &Options) -> &'static [&'static str] {
     let without_prefix = Options { prefix: None, ..options.clone() };
     if options.prefix.is_some() && (service.parse)(&without_prefix).is_ok() {
@@ -122,14 +124,14 @@ fn guilty(service: &Service, options: &Options) -> &'static [&'static str] {
     }
 }
 
-/// Whether users, passwords and certificates may count at the service that `options` mean. They do if none is named: whoever
-/// gives them has forgotten it.
+/// Returns whether users, passwords and certificates may apply to the service of `options`. They do if no service is
+/// named, because then the option that names it was probably forgotten.
 pub fn may_log_in(options: &Options) -> bool {
     let is_named = options.backend.is_some() || !options.endpoints.is_empty();
     !is_named || service_of(options).is_ok_and(|service| service.has_login)
 }
 
-/// The options of services that count for nothing at `address`.
+/// Returns the options of services that have no effect at `address`.
 pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static ServiceOption> {
     let (own, has_login) = (address.options(), address.service().has_login);
     let login = LOGIN.iter().filter(move |_| !has_login);
@@ -137,7 +139,7 @@ pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static ServiceOp
     login.chain(others.filter(|option| !own.iter().any(|used| used.name == option.name)))
 }
 
-/// The names of all services, with `word` before the last one: `file, etcd or redis`.
+/// Returns the names of all services, with `word` before the last one: `file, etcd or redis`.
 pub fn names(word: &str) -> String {
     let names: Vec<&str> = SERVICES.iter().map(|service| service.name).collect();
     let (last, others) = names.split_last().unwrap_or((&"", &[]));
@@ -160,7 +162,7 @@ fn service_of(options: &Options) -> Result<&'static Service, LocatorError> {
     Ok(named)
 }
 
-/// The service that is meant if nothing names one, unless another may be meant.
+/// Returns the service if no option names one, unless the options may mean another one.
 fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     let Some(endpoint) = options.endpoints.first() else {
         if options.user.is_some() || options.password.is_some() || options.tls.is_given() {
@@ -169,13 +171,13 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
         }
         return Ok(DEFAULT);
     };
-    // A lock directory named like a server would hide a forgotten scheme, and lock this host alone.
-    // One with a password in it is no directory's.
+    // A lock directory named like a server would hide a forgotten scheme, and would lock only on this host. A text that
+    // contains a password is not a directory.
     let is_path = endpoint.contains('/') && !has_password(endpoint);
     if endpoint.is_empty() || is_path || Path::new(endpoint).is_dir() {
         return Ok(DEFAULT);
     }
-    // What stands before the host may be a password.
+    // The text before the host may be a password.
     let endpoint = without_login(endpoint);
     let remote = SERVICES.iter().find(|service| service.has_login && endpoint.starts_with(service.name));
     let directory = if options.endpoints_in.is_some() {
@@ -191,7 +193,7 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     Err(LocatorError::new(&["endpoint"], reason))
 }
 
-/// The service that the endpoints name by how they start, those of comma lists too.
+/// Returns the service named by the schemes of the endpoints, including those in comma lists.
 fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, LocatorError> {
     let mut said: Option<&'static Service> = None;
     // A path may contain anything.
@@ -222,7 +224,7 @@ fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
     match endpoint.split_once("://") {
         Some((scheme, _)) if !scheme.contains('/') && by_scheme(endpoint).is_none() => {
             let schemes = SERVICES.iter().flat_map(|service| service.schemes);
-            // Some libraries put the name of their driver behind a plus sign.
+            // Some libraries append the name of their driver after a plus sign.
             let plain = scheme.split('+').next().unwrap_or_default().to_ascii_lowercase();
             let same = OTHER_NAMES.iter().find(|(name, _)| *name == plain).map(|(_, own)| *own);
             let near =
@@ -235,7 +237,7 @@ fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
     }
 }
 
-/// An error if `services`, those of this build, lack the one of which `is_meant` says that it is meant.
+/// Errors: `services`, those of this build, lack the one for which `is_meant` returns true.
 fn refuse_left_out(
     services: &[&Service],
     is_meant: impl Fn(&Optional) -> bool,
@@ -263,7 +265,7 @@ fn by_name(name: &str) -> Result<&'static Service, LocatorError> {
     })
 }
 
-/// The one of `all` that `text` is most like, if it is like one.
+/// Returns the one of `all` that is most similar to `text`, if one is similar enough.
 fn nearest<'a>(text: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = all.map(|a| (strsim::jaro_winkler(&text.to_ascii_lowercase(), a), a));
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.7).map(|(_, a)| a)

@@ -1,8 +1,8 @@
-//! Which service is meant, and what is refused.
+//! The choice of the service, and refusals.
 
 use super::*;
 
-/// The service and the place that the options mean.
+/// Returns the service and the place of the options.
 fn said(backend: Option<&str>, endpoints: &[&str]) -> Result<(&'static str, String), String> {
     let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
     let backend = backend.map(str::to_owned);

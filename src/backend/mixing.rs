@@ -1,8 +1,8 @@
-//! What is said where kinds of claims meet that do not mix.
+//! The sentence for claims of kinds that do not mix.
 
 use crate::lock::{LockName, Mode};
 
-/// What somebody uses a lock as.
+/// How a claim uses a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// In this mode.
@@ -17,8 +17,8 @@ impl From<Option<Mode>> for Use {
     }
 }
 
-/// Why a claim on `name` in the mode `wanted` is refused: `owner` uses that one as `used`. `None` for what is not known. Says
-/// also what to do.
+/// Returns why a claim on `name` in the mode `wanted` is refused, with the remedy: `owner` uses the lock as `used`. An
+/// unknown name or owner is `None`.
 pub fn mismatch(name: Option<&LockName>, owner: Option<&str>, used: Use, wanted: Mode) -> String {
     let owner = owner.unwrap_or("another claim");
     let name = name.map_or("it", LockName::as_str);

@@ -12,41 +12,41 @@ use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment, Result};
 use crate::net::fault::FaultResult;
 
-/// How long one look may take.
+/// The time limit of one read.
 pub const LOOK: Duration = Duration::from_secs(5);
 
-/// A queue that one client reads again and again.
+/// A queue that one client reads repeatedly.
 pub trait Watched: Debug + Send {
-    /// Reads the queue of `name`, after having the service report changes from then on, if it can. After an error, or if the
-    /// future is dropped, the next look follows at once.
+    /// Reads the queue of `name`, after subscribing to later changes if the service can report them. After an error, or
+    /// if the future is dropped, the next read follows at once.
     fn look(&mut self, name: &LockName) -> impl Future<Output = FaultResult<LockStatus>> + Send;
 
-    /// Completes when the service has reported a change since the last look; never, if it reports none. Cancel-safe.
+    /// Completes when the service has reported a change since the last read; never, if it reports none. Cancel-safe.
     fn notified(&mut self) -> impl Future<Output = FaultResult<()>> + Send;
 
-    /// When to look again, whatever is reported, after a look that found `status` at `now`; `is_news` says whether it differs
-    /// from the one before.
+    /// Returns when to read again without a report, after a read that found `status` at `now`. `is_news` is whether the
+    /// status has changed.
     fn next_look(&mut self, status: &LockStatus, is_news: bool, now: Moment) -> Moment;
 }
 
-/// When a `status` that was read at `now` changes if nobody renews anything.
+/// Returns when a `status` that was read at `now` changes if no claim is renewed.
 pub fn first_expiry(status: &LockStatus, now: Moment) -> Moment {
     due(now, status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl).min())
 }
 
-/// The observer of a queue that has to be read to be known.
+/// An observer that reads a queue to find changes.
 #[derive(Debug)]
 pub struct QueueObserver<W> {
     clock: Clock,
     name: LockName,
     queue: W,
-    /// When to look, unless a change is reported before; `None` is at once.
+    /// When to read unless a change is reported before; `None` means at once.
     look_at: Option<Moment>,
     last: Option<LockStatus>,
 }
 
 impl<W: Watched> QueueObserver<W> {
-    /// One of `queue`, that of the lock `name`, which has not looked yet.
+    /// Creates an observer of `queue`, that of the lock `name`, without reading it.
     pub fn new(clock: Clock, name: LockName, queue: W) -> Self {
         Self { clock, name, queue, look_at: None, last: None }
     }
@@ -84,7 +84,7 @@ mod tests {
     use crate::lock::Entry;
     use crate::net::fault::Fault;
 
-    /// A queue of so many waiters, or an outage; told of changes every second, and read every minute.
+    /// A queue of so many waiters, or an outage. It reports a change every second, and is read every minute.
     #[derive(Debug)]
     struct Scripted(std::vec::IntoIter<Option<usize>>);
 
@@ -102,7 +102,7 @@ mod tests {
         }
 
         fn next_look(&mut self, status: &LockStatus, is_news: bool, now: Moment) -> Moment {
-            // Once nothing has changed, time is sooner than the next message.
+            // The second read with one waiter is due before the next report.
             let soon = !is_news && status.waiters.len() == 1;
             now + Duration::from_millis(if soon { 100 } else { 60_000 })
         }

@@ -1,33 +1,33 @@
-//! What people say of a service: where it is, and how to get in.
+//! The connection options: where a service is, and how to log in.
 
 use std::time::Duration;
 
 use crate::net::credentials::{Secret, Tls};
 
-/// How ZooKeeper nodes are named.
+/// The naming scheme of ZooKeeper nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ZkLayout {
-    /// As Curator names them.
+    /// The scheme of Curator.
     #[default]
     Curator,
-    /// As kazoo names them.
+    /// The scheme of kazoo.
     Kazoo,
 }
 
-/// The connection options, as they were given and not yet understood.
+/// The connection options as given, not yet parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// `--backend`.
     pub backend: Option<String>,
-    /// `--endpoint`, as given: comma lists are taken apart by the backend, which knows where commas belong.
+    /// `--endpoint`, as given: the backend splits comma lists, because it knows where commas are allowed.
     pub endpoints: Vec<String>,
-    /// What they are from if not from the command line, in words: it counts in any working directory.
+    /// Where they come from, in words, if not from the command line: they then apply in any working directory.
     pub endpoints_in: Option<&'static str>,
-    /// `--prefix`; an empty one is another thing than none.
+    /// `--prefix`; an empty one differs from an absent one.
     pub prefix: Option<String>,
     /// `--user`.
     pub user: Option<String>,
-    /// The password, from wherever it was kept.
+    /// The password, from any source.
     pub password: Option<Secret>,
     /// Encryption.
     pub tls: Tls,
@@ -41,13 +41,13 @@ pub struct Options {
 
 #[cfg(test)]
 impl Options {
-    /// Those of somebody who only says where the service is.
+    /// Returns options that contain only endpoints.
     pub(crate) fn at(endpoints: &[&str]) -> Self {
         Self { endpoints: endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect(), ..Self::default() }
     }
 }
 
-/// That what was `parsed` was refused, in one line which says `part` and not the password `secret`.
+/// Checks that parsing failed with one line that contains `part` and not the password `secret`.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_refused<T: std::fmt::Debug>(parsed: Result<T, String>, part: &str) {

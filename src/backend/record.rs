@@ -1,4 +1,4 @@
-//! What a claim's entry at a service says of it.
+//! The description of a claim in its entry at a service.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -7,27 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, LockName, Mode, Request};
 
-/// The version of the form that this dlock writes and reads.
+/// The version of the format that this dlock writes and reads.
 const FORM: u32 = 1;
 
-/// The text that services keep beside an entry: one JSON object on one line.
+/// The text that services store with an entry: one JSON object on one line.
 ///
-/// A reader takes a field that it does not know for absent, so a newer version may add fields that the older ones can do without. A
-/// change that they cannot do without raises `FORM`: they then wait for the entry as for an exclusive one, and show it.
+/// A reader ignores unknown fields, so a newer version may add fields that older ones can do without. An incompatible
+/// change raises `FORM`. Older versions then wait for the entry as for an exclusive one, and show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The claim's id. It comes first: a Redlock's nodes know their claim by how its record begins.
+    /// The claim's id. It comes first because the nodes of a Redlock identify their claim by the beginning of its
+    /// record.
     pub claim: String,
-    /// The version of its form.
+    /// The version of its format.
     #[serde(default = "first_form")]
     dlock: u32,
-    /// The mode, as [`Mode`] writes it.
+    /// The mode, in the text form of [`Mode`].
     pub mode: String,
     /// The length of the lease, in milliseconds.
     pub ttl_ms: u64,
-    /// Who.
+    /// The process that made the claim.
     pub holder: Holder,
-    /// The claims under which its dlock was started.
+    /// The claims inside which its dlock was started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ancestors: Vec<String>,
     /// The names of those claims.
@@ -36,13 +37,13 @@ pub struct Record {
     /// All names of the claim, in the order given, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Whether it makes way for a newer claim that says so too.
+    /// Whether it yields to a newer claim that also has this flag.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub supersede: bool,
 }
 
 impl Record {
-    /// What is said of `request`, whose lease is `ttl`.
+    /// Describes `request`, with a lease of `ttl`.
     pub fn of(request: &Request, ttl: Duration) -> Self {
         let names = if request.names.len() > 1 { request.names.as_slice() } else { &[] };
         Self {
@@ -58,33 +59,33 @@ impl Record {
         }
     }
 
-    /// As it is kept.
+    /// Returns the stored form.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads what another dlock wrote; `None` for what is none.
+    /// Parses the record of another dlock; `None` for text that is not a record.
     pub fn parse(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok().filter(|record: &Self| record.id().is_some())
     }
 
-    /// The claim's id.
+    /// Returns the claim's id.
     pub fn id(&self) -> Option<ClaimId> {
         self.claim.parse().ok()
     }
 
-    /// The mode, if this dlock knows it.
+    /// Returns the mode, if this dlock knows it.
     pub fn mode(&self) -> Option<Mode> {
         self.mode.parse().ok().filter(|_| self.dlock <= FORM)
     }
 
-    /// The claim's names; `only` is the one in whose queue it was found.
+    /// Returns the claim's names: `only`, the lock in the queue of which it was found, for a claim with one name.
     pub fn names(&self, only: &LockName) -> Vec<LockName> {
         let names: Vec<LockName> = parsed(&self.names);
         if names.is_empty() { vec![only.clone()] } else { names }
     }
 
-    /// What others are shown of it.
+    /// Returns the entry that other clients see.
     pub fn entry(&self) -> Entry {
         Entry {
             claim: self.id(),
@@ -109,23 +110,23 @@ fn first_form() -> u32 {
     1
 }
 
-/// The ids of the claims under which `request` is made, as records keep them.
+/// Returns the ids of the claims inside which `request` is made, in their stored form.
 pub fn ancestor_ids(request: &Request) -> Vec<String> {
     request.ancestors.iter().map(|ancestor| ancestor.claim.to_string()).collect()
 }
 
-/// The names of the claims under which `request` is made, as records keep them.
+/// Returns the names of the claims inside which `request` is made, in their stored form.
 pub fn ancestor_names(request: &Request) -> Vec<String> {
     request.ancestors.iter().flat_map(|ancestor| &ancestor.names).map(ToString::to_string).collect()
 }
 
-/// Returns what can be read of `texts`.
+/// Returns those of `texts` that can be parsed.
 pub fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// `entry`, that of a record, with what a service keeps beside it: a label published since, what was granted, since when it
-/// holds or waits, and what is left of its ttl.
+/// Returns `entry`, from a record, with the data that a service stores next to it: a label published later, the grant,
+/// the start of its hold or wait, and the rest of its ttl.
 pub fn with_details(
     entry: Entry,
     label: Option<String>,
@@ -137,13 +138,13 @@ pub fn with_details(
     Entry { label: label.or(entry.label), token, slot, since, ttl, ..entry }
 }
 
-/// What was granted, from the texts of its token and its slot.
+/// Returns the grant, from the texts of its token and its slot.
 pub fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
     let token = FencingToken::new(token?.parse().ok()?)?;
     Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
 }
 
-/// The time that is so many microseconds after 1970, by the service's clock.
+/// Returns the time `micros` microseconds after 1970, by the service's clock.
 pub fn instant(micros: &str) -> Option<SystemTime> {
     micros.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
 }

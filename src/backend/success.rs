@@ -1,18 +1,19 @@
-//! How long ago a run succeeded, by a clock that may have been wrong.
+//! The age of the last success, by a clock that may have been wrong.
 
 use std::time::Duration;
 
-/// How far ahead of the clock by which it is read a success may be dated: clocks of hosts differ, and those of servers that
-/// take each other's place.
+/// How far in the future a success may be dated. The clocks of hosts differ, and so do those of servers after a
+/// failover.
 pub(crate) const AHEAD: Duration = Duration::from_secs(60);
 
-/// How long before `now` the run acquired that was a success; both by the same clock. `None` if it is dated later than
-/// [`AHEAD`] allows: some clock was wrong then, and nothing is known.
+/// Returns how long before `now` the successful run acquired; both by the same clock. `None` if that is further in the
+/// future than [`AHEAD`] allows: a clock was wrong, and the age is unknown.
 pub(crate) fn age(now: Duration, acquired: Duration) -> Option<Duration> {
     (acquired.saturating_sub(now) <= AHEAD).then(|| now.saturating_sub(acquired))
 }
 
-/// What is remembered once a run that acquired at `acquired` has succeeded: `known`, if that is later and tells anything.
+/// Returns the time to store after the success of a run that acquired at `acquired`: `known`, if that is later and
+/// plausible.
 pub(crate) fn latest(now: Duration, known: Duration, acquired: Duration) -> Duration {
     age(now, known).map_or(acquired, |_| known.max(acquired))
 }
@@ -21,7 +22,7 @@ pub(crate) fn latest(now: Duration, known: Duration, acquired: Duration) -> Dura
 mod tests {
     use super::*;
 
-    /// So many seconds after some moment.
+    /// Returns an instant some seconds after an arbitrary one.
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(1_000_000 + seconds)
     }

@@ -1,4 +1,4 @@
-//! Trying out what a run needs, for `doctor`.
+//! Trying out the operations of a run, for `doctor`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::Backend;
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, Mode, Moment, Request, Result};
 
-/// The lease of a lock that is only tried.
+/// The lease of the tried lock.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Takes the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. A claim that a failure leaves behind
-/// ends with its ttl. Returns the places of those of `alternatives` that do not show the claim while it holds; one that cannot be asked is
-/// left out.
+/// Acquires the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. An entry left
+/// behind by a failure ends with its ttl. Returns the places of those of `alternatives` that do not show the claim while
+/// it holds; an alternative that cannot be asked is left out.
 ///
 /// Errors: those of [`Backend::enter`] and of the claim; `Unavailable` at the deadline.
 pub async fn of(

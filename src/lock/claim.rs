@@ -4,52 +4,52 @@ use std::fmt;
 
 use super::{Entry, FencingToken, Holder, Moment};
 
-/// What a service gave for one name.
+/// The grant of one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// The fencing token of this hold.
     pub token: FencingToken,
-    /// With slots: which one, from 1.
+    /// With slots: the number of the slot, from 1.
     pub slot: Option<u32>,
 }
 
-/// A hold: what was given, in the order of the request's names, and since when.
+/// A hold: the grants, in the order of the request's names, and the start of its ttl.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// One for each name of the request.
     pub names: Vec<Granted>,
-    /// From when the ttl certainly counts: never later than the beginning of the call that proved the hold.
+    /// The moment from which the ttl certainly counts: never later than the beginning of the call that proved the hold.
     pub counts_from: Moment,
 }
 
-/// Where a claim stands.
+/// The state of a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClaimState {
     /// In the queue.
     Waiting {
-        /// How many live entries stand ahead; `None` where the service cannot tell.
+        /// The number of live entries ahead; `None` if the service cannot tell.
         ahead: Option<u32>,
-        /// Who holds the lock that is waited for, as far as known.
+        /// The holder of the lock, as far as known.
         holder: Option<Box<Entry>>,
     },
     /// Holds all names of its request.
     Held(Grant),
-    /// Holds or waits, and somebody asked it to end (`dlock break`).
+    /// Holds or waits, and was asked to leave (`dlock break`).
     AskedToLeave {
-        /// Who asked.
+        /// The client that asked.
         by: Holder,
     },
-    /// Was waiting with `--supersede`, and a newer claim of that kind took its place. Final.
+    /// Was waiting with `--supersede`, and a newer claim superseded it. Final.
     Superseded {
-        /// Who came after it.
+        /// The newer claim.
         by: Holder,
     },
-    /// No longer in the queue, and not by its own doing. Final.
+    /// No longer in the queue, without having left. Final.
     Lost(LossReason),
 }
 
 impl ClaimState {
-    /// Whether nothing can follow.
+    /// Returns whether no other state can follow.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Superseded { .. })
     }
@@ -58,11 +58,11 @@ impl ClaimState {
 /// Why a claim ended without leaving.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LossReason {
-    /// Its ttl ran out before a renewal arrived.
+    /// Its ttl expired before a renewal arrived.
     Expired,
-    /// Its entry was removed by somebody, known or not.
+    /// Another client, known or not, removed its entry.
     Evicted(Option<Holder>),
-    /// What it was taken on no longer exists or is another, such as a lock file that was removed.
+    /// The object that it locked no longer exists or is another, such as a removed lock file.
     Replaced(String),
     /// The session that carried it ended.
     SessionEnded,

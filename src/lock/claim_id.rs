@@ -1,25 +1,25 @@
-//! What names one claim.
+//! The identity of a claim.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The identity of one claim, 128 bits made by the client before the first request, so that a step whose
-/// reply was lost can be repeated or undone.
+/// The identity of one claim: 128 bits created by the client before the first request. So a step with a lost reply can
+/// be repeated or undone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId([u8; 16]);
 
 impl ClaimId {
-    /// Takes 16 random bytes as an identity.
+    /// Wraps 16 random bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The id as one number.
+    /// Returns the id as one number.
     pub const fn to_number(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// The id that is this number.
+    /// Returns the id with this number.
     pub const fn from_number(number: u128) -> Self {
         Self(number.to_be_bytes())
     }

@@ -1,22 +1,22 @@
 //! Waits that would never end.
 //!
-//! A waiter waits for the entries ahead that must end first. An entry whose command runs other dlocks (which
-//! list it among their ancestors) waits for those of them that wait.
+//! A waiter waits for the entries ahead that must end first. If the command of an entry runs other dlocks (which list
+//! the entry among their ancestors), the entry waits for those of them that wait.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{ClaimId, LockName, Mode, queue};
 
-/// Why one claim waits for another.
+/// The reason why one claim waits for another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Reason {
-    /// It stands behind it in this queue.
+    /// It is behind it in this queue.
     Queue(LockName),
-    /// Its command waits with it.
+    /// Its command waits for it.
     Nested,
 }
 
-/// What a claim waits for, in one queue or by its command.
+/// The claims that a claim waits for, in one queue or through its command.
 #[derive(Clone, Debug)]
 struct Wait {
     reason: Reason,
@@ -25,30 +25,30 @@ struct Wait {
     needed: usize,
 }
 
-/// One entry of a queue, as far as it matters here.
+/// The relevant part of a queue's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// The claim.
     pub id: ClaimId,
     /// Its mode.
     pub mode: Mode,
-    /// How it is called in a sentence.
+    /// The claim's name in a sentence.
     pub owner: String,
-    /// The claims under which its dlock was started.
+    /// The claims inside which its dlock was started.
     pub ancestors: Vec<ClaimId>,
 }
 
-/// All claims, who they belong to, and what they wait for.
+/// All claims, their owners, and their waits.
 #[derive(Debug, Default)]
 pub struct Graph {
-    /// Claims and those that run under them.
+    /// Pairs of a claim and one that runs inside it.
     nested: Vec<(ClaimId, ClaimId)>,
     owners: HashMap<ClaimId, String>,
     waits: HashMap<ClaimId, Vec<Wait>>,
 }
 
 impl Graph {
-    /// Adds a queue: its living entries in order.
+    /// Adds a queue: its live entries in order.
     pub fn add(&mut self, lock: &LockName, queue: Vec<Member>) {
         let modes: Vec<Mode> = queue.iter().map(|member| member.mode).collect();
         let ids: Vec<ClaimId> = queue.iter().map(|member| member.id).collect();
@@ -69,7 +69,7 @@ impl Graph {
         }
     }
 
-    /// Adds the waits of claims for those of their commands that wait.
+    /// Adds the waits of claims for the waiting claims of their commands.
     fn nest(&mut self) {
         let waiting: HashSet<ClaimId> = self.waits.keys().copied().collect();
         for (ancestor, id) in std::mem::take(&mut self.nested) {
@@ -80,8 +80,8 @@ impl Graph {
         }
     }
 
-    /// The claims whose waits can never end: what is left when every claim that waits for nothing, or for
-    /// enough claims that end, has been taken away.
+    /// Returns the claims with waits that can never end. Claims that wait for nothing, or for enough claims that end,
+    /// are removed repeatedly; these remain.
     fn stuck(&self) -> HashSet<ClaimId> {
         let mut behind: HashMap<ClaimId, Vec<(ClaimId, usize)>> = HashMap::new();
         let mut missing: HashMap<ClaimId, Vec<usize>> = HashMap::new();
@@ -110,7 +110,7 @@ impl Graph {
         self.waits.keys().filter(|c| !ended.contains(c)).copied().collect()
     }
 
-    /// The sentence about the cycle of waits that `start` closes, if there is one. All queues must have been
+    /// Returns the sentence about the cycle of waits that `start` closes, if there is one. All queues must have been
     /// added.
     pub fn cycle(&mut self, start: ClaimId) -> Option<String> {
         self.nest();
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn a_slot_that_may_come_free_is_no_deadlock() {
         let mut graph = Graph::default();
-        // 3 waits for a slot that 1 and 2 have, and runs under 1.
+        // 3 waits for a slot that 1 and 2 have, and runs inside 1.
         graph.waits.insert(id(3), vec![queue(&[1, 2], 1)]);
         graph.nested.push((id(1), id(3)));
         assert_eq!(graph.cycle(id(3)), None);
-        // With both slots above it there is no way out.
+        // It runs inside the holders of both slots.
         graph.nested.push((id(2), id(3)));
         assert!(graph.cycle(id(3)).is_some());
     }

@@ -1,4 +1,4 @@
-//! Durations as people write them.
+//! Durations in the form that users write.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Why a text is not a duration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DurationError {
-    /// The text is none.
+    /// The text is not a duration.
     Unreadable(String),
     /// The text means more than a hundred years.
     TooLong(String),
@@ -28,11 +28,13 @@ impl fmt::Display for DurationError {
 
 impl std::error::Error for DurationError {}
 
-/// A hundred years and a bit: far beyond use, and far from overflow of every clock.
+/// A little more than a hundred years: beyond any use, and without overflow on any clock.
 const LONGEST: Duration = Duration::from_secs(3_200_000_000);
 
-/// Reads `500ms`, `1.5s`, `30s`, `5m`, `1h30m`, `1h 30m`, `2d`, `1w`, and systemd's longer words for the units; a bare
+/// Parses `500ms`, `1.5s`, `30s`, `5m`, `1h30m`, `1h 30m`, `2d`, `1w`, and systemd's longer words for the units; a bare
 /// number is seconds.
+///
+/// Errors: `Unreadable` for other text, `TooLong` beyond a hundred years.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let unreadable = || DurationError::Unreadable(text.to_owned());
     let too_long = || DurationError::TooLong(text.to_owned());
@@ -41,7 +43,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         let seconds = trimmed.parse().map_err(|_| unreadable())?;
         Duration::try_from_secs_f64(seconds).map_err(|_| too_long())?
     } else if trimmed.contains('M') {
-        // Months to humantime, minutes to people.
+        // humantime takes `M` for months, but users mean minutes.
         return Err(unreadable());
     } else {
         humantime::parse_duration(trimmed).map_err(|error| match error {
@@ -52,7 +54,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     if length > LONGEST { Err(too_long()) } else { Ok(length) }
 }
 
-/// `3m12s`: the two largest units of `length`, for people; below ten seconds with a tenth, below a second in
+/// Returns `3m12s`: the two largest units of `length`. Below ten seconds it has a tenth, and below one it is in
 /// milliseconds.
 pub fn short(length: Duration) -> String {
     let tenths = length.subsec_millis() / 100;
@@ -63,7 +65,7 @@ pub fn short(length: Duration) -> String {
     }
 }
 
-/// As [`short`], but in whole seconds, for how long something has lasted: `<1s`, `3s`, `3m12s`.
+/// Returns an elapsed time in whole seconds, otherwise like [`short`]: `<1s`, `3s`, `3m12s`.
 pub fn rough(length: Duration) -> String {
     let s = length.as_secs();
     match s {

@@ -1,42 +1,42 @@
-//! What `doctor` learns of a service.
+//! The findings of `doctor` on a service.
 
 use std::time::Duration;
 
-/// A service, looked at.
+/// The result of examining a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Examination {
-    /// What answered, with its version: `etcd 3.4.23`.
+    /// The server, with its version: `etcd 3.4.23`.
     pub server: String,
-    /// Where it answered, without secrets.
+    /// Its address, without secrets.
     pub reached: String,
-    /// How long one exchange took on an open connection.
+    /// The duration of one exchange on an open connection.
     pub round_trip: Duration,
-    /// What one should know before relying on it.
+    /// The risks of relying on it.
     pub risks: Vec<Risk>,
 }
 
-/// How much a risk matters.
+/// The weight of a risk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Weight {
-    /// A limit of this kind of service; nothing is wrong.
+    /// A limit of this kind of service, which is not a fault.
     Note,
-    /// Locks can be lost or given twice as the service is set up now.
+    /// In its present configuration locks can be lost or granted twice.
     Warning,
 }
 
-/// Something that can cost a lock.
+/// Something that can lose a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Risk {
     /// How much it matters.
     pub weight: Weight,
-    /// What can happen, and why: one sentence without a full stop.
+    /// The possible event and its cause: one sentence without a full stop.
     pub what: String,
-    /// What to do about it, likewise.
+    /// The remedy, likewise.
     pub remedy: Option<String>,
 }
 
 impl Risk {
-    /// Something that is wrong with this one, and what to do about it.
+    /// Creates a warning about this service, with the remedy.
     pub fn warning(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { weight: Weight::Warning, what: what.into(), remedy: Some(remedy.into()) }
     }

@@ -1,63 +1,63 @@
-//! Who a claim belongs to.
+//! The owner of a claim.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The subcommand by which somebody made a claim, or asks one to end.
+/// The subcommand that makes a claim, or asks one to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verb {
-    /// `run`, or another one that has a command of its own or only asks.
+    /// `run`, or another one that starts a command or only asks.
     #[default]
     Run,
-    /// `acquire --for-pid`: the claim of a process that was there before.
+    /// `acquire --for-pid`: the claim of a process that existed before.
     Acquire,
-    /// `acquire --detach`: the claim of nobody's process.
+    /// `acquire --detach`: a claim without a process.
     Detach,
-    /// `release`: asks a claim of `acquire` to leave and to end nothing.
+    /// `release`: asks a claim of `acquire` to leave without ending its process.
     Release,
-    /// One that only a newer version knows.
+    /// A subcommand that only a newer version knows.
     #[serde(other)]
     Other,
 }
 
 impl Verb {
-    /// Whether it is what a record that says nothing of it means.
+    /// Returns whether it is the default, which records omit.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
     fn is_run(&self) -> bool {
         *self == Self::Run
     }
 }
 
-/// The owner of a claim, as others see it. All texts are other people's: whoever prints them sanitises them.
+/// The owner of a claim, as other clients see it. All texts are untrusted: print them only after sanitising.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Holder {
     /// The host's name.
     pub host: String,
-    /// The pid of the process that the user started, in its own PID namespace.
+    /// The pid of the process that the user started, in its PID namespace.
     pub pid: u32,
-    /// When that process was born, in ticks after the boot of its host: it tells the process from another one of that number.
+    /// The start time of that process, in ticks after the boot of its host. It distinguishes the process from another
+    /// one with the same pid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<u64>,
     /// The login name, or the uid as a number.
     pub user: String,
-    /// The command's first word; its arguments may hold secrets.
+    /// The command's first word; its arguments may contain secrets.
     pub command: String,
     /// The text given with `--label`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whether it takes the place of an older claim that says so too, be it the holder's, and makes way itself
-    /// (`--replace`).
+    /// Whether it supersedes an older claim with this flag, even a holder, and yields to a newer one (`--replace`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
-    /// By which subcommand.
+    /// The subcommand.
     #[serde(default, skip_serializing_if = "Verb::is_run")]
     pub verb: Verb,
 }
 
 impl fmt::Display for Holder {
-    /// `user@host pid 12 (command, "label")`; not sanitised.
+    /// Writes `user@host pid 12 (command, "label")`; not sanitised.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{} pid {}", self.user, self.host, self.pid)?;
         match (self.command.as_str(), &self.label) {

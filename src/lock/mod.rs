@@ -1,7 +1,7 @@
 //! The domain: names, claims, the grant rule and the arithmetic of leases.
 //!
-//! Everything here is pure. No module does I/O, reads a clock or knows a runtime, so every rule can be
-//! tested as a table or a property.
+//! Everything here is pure. No module does I/O, reads a clock or uses a runtime, so every rule can be tested as a table
+//! or a property.
 
 pub mod claim;
 pub mod claim_id;

@@ -1,9 +1,9 @@
-//! Modes: who may hold a lock together.
+//! Modes: which claims may hold a lock together.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// How a claim wants to hold.
+/// How a claim is to hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// Alone.
@@ -15,8 +15,8 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether claims of both modes may stand in one queue. Exclusive and shared mix with each other;
-    /// slots mix only with the same number of slots.
+    /// Returns whether claims of both modes may be in one queue. Exclusive and shared mix with each other; slots mix
+    /// only with the same number of slots.
     pub fn mixes_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Slots(a), Self::Slots(b)) => a == b,
@@ -25,8 +25,7 @@ impl Mode {
         }
     }
 
-    /// Whether a hold in this mode gives its command everything that `wanted` would, so that a nested run
-    /// may use it.
+    /// Returns whether a hold in this mode gives its command all that `wanted` would, so that a nested run may use it.
     pub fn covers(self, wanted: Self) -> bool {
         self == wanted || (self == Self::Exclusive && wanted == Self::Shared)
     }
@@ -42,13 +41,13 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A text that [`Mode`] does not print.
+/// A text that is not the text form of a [`Mode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAMode;
 
 impl std::str::FromStr for Mode {
     type Err = NotAMode;
-    /// Reads what `Display` writes.
+    /// Parses the text that `Display` writes.
     fn from_str(text: &str) -> Result<Self, NotAMode> {
         match text {
             "exclusive" => Ok(Self::Exclusive),

@@ -1,12 +1,12 @@
-//! Instants on the clock that counts suspend.
+//! Instants on the clock that includes suspend.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// An instant on `CLOCK_BOOTTIME`, in nanoseconds since the host started.
 ///
-/// `std::time::Instant` stands still while the host is suspended, and a lease does not, so nothing that
-/// decides about a lease may use it. [`crate::clock::Clock`] reads the clock.
+/// `std::time::Instant` stops while the host is suspended, and a lease does not, so no decision about a lease may use
+/// it. [`crate::clock::Clock`] reads the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Moment(u64);
 
@@ -14,22 +14,22 @@ impl Moment {
     /// Later than every instant that occurs: "no deadline".
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the host started.
+    /// Returns the instant `nanos` nanoseconds after the host started.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the host started.
+    /// Returns the nanoseconds since the host started.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long ago `earlier` was, zero if it is not in the past of `self`.
+    /// Returns how long before `self` the instant `earlier` was; zero if it was not before.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Whether this is [`Moment::NEVER`].
+    /// Returns whether this is [`Moment::NEVER`].
     pub const fn is_never(self) -> bool {
         self.0 == u64::MAX
     }
@@ -49,7 +49,7 @@ impl Add<Duration> for Moment {
 
 impl Sub<Duration> for Moment {
     type Output = Self;
-    /// Saturates at the start of the host; [`Moment::NEVER`] stays itself.
+    /// Saturates at the start of the host; [`Moment::NEVER`] remains unchanged.
     fn sub(self, length: Duration) -> Self {
         if self.is_never() { self } else { Self(self.0.saturating_sub(nanos(length))) }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A validated lock name: UTF-8 text of 1 to 200 bytes without control characters and without white space at its ends.
+/// A validated lock name: UTF-8 text of 1 to 200 bytes without control characters and without whitespace at its ends.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(String);
 
@@ -14,9 +14,9 @@ pub enum NameError {
     Empty,
     /// The text has this many bytes, more than [`LockName::MAX_BYTES`].
     TooLong(usize),
-    /// The text has a control character.
+    /// The text contains a control character.
     Control(char),
-    /// The text begins or ends with white space.
+    /// The text begins or ends with whitespace.
     Blank,
 }
 
@@ -24,7 +24,7 @@ impl LockName {
     /// The longest name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 200;
 
-    /// Checks `text` and takes it as a name.
+    /// Validates `text`.
     pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
         let text = text.into();
         if text.is_empty() {
@@ -35,18 +35,18 @@ impl LockName {
         }
         match text.chars().find(|c| c.is_control()) {
             Some(c) => Err(NameError::Control(c)),
-            // Nobody sees it, and it would be another lock.
+            // Whitespace at an end is invisible, and would make another lock.
             None if text.trim().len() < text.len() => Err(NameError::Blank),
             None => Ok(Self(text)),
         }
     }
 
-    /// The name as it was given.
+    /// Returns the name as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name with every byte outside `A-Za-z0-9._-`, and a leading dot, written as `%XX`.
+    /// Returns the name with every byte outside `A-Za-z0-9._-`, and a leading dot, written as `%XX`.
     ///
     /// Different names have different encodings, and none contains `/` or starts with a dot.
     pub fn percent_encoded(&self) -> String {
@@ -62,14 +62,14 @@ impl LockName {
         out
     }
 
-    /// The name that [`LockName::percent_encoded`] made `text` of.
+    /// Returns the name with `text` as its [`LockName::percent_encoded`] form, if there is one.
     pub fn from_percent_encoded(text: &str) -> Option<Self> {
         let name = Self::new(String::from_utf8(percent_decoded(text.as_bytes())?).ok()?).ok()?;
         (name.percent_encoded() == text).then_some(name)
     }
 }
 
-/// Takes `%XX` for the byte that it stands for; `None` if a `%` stands before something else.
+/// Replaces each `%XX` with the byte that it encodes; `None` if a `%` precedes other text.
 pub fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter().copied();

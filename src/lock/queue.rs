@@ -2,10 +2,10 @@
 
 use super::mode::Mode;
 
-/// How many of the first entries of a queue hold, given the modes of its live entries in order of arrival.
+/// Returns how many of the first entries of a queue hold, given the modes of its live entries in order of arrival.
 ///
-/// First come, first served: the holders are always a prefix of the queue, and an entry that could hold by
-/// its mode still waits behind one that cannot. This is the only place where "who holds" is decided.
+/// First come, first served: the holders are always a prefix of the queue, and an entry that could hold by its mode
+/// still waits behind one that cannot. No other code decides which entries hold.
 pub fn held(queue: &[Mode]) -> usize {
     match queue.first() {
         None => 0,
@@ -18,9 +18,9 @@ pub fn held(queue: &[Mode]) -> usize {
     }
 }
 
-/// The indices of the entries ahead of `queue[index]` that must end before it can hold: all of them for an
-/// exclusive entry, the exclusive ones for a shared entry. An entry with slots waits for any one of the
-/// entries ahead when there are as many as slots, and for none of them before.
+/// Returns the indices of the entries ahead of `queue[index]` that must end before it can hold. These are all entries
+/// for an exclusive one, and the entries that are not shared for a shared one. An entry with slots waits for any one of
+/// the entries ahead if they are as many as slots; otherwise for none.
 pub fn blockers(queue: &[Mode], index: usize) -> Vec<usize> {
     match queue[index] {
         Mode::Exclusive => (0..index).collect(),

@@ -1,11 +1,11 @@
-//! Why something failed, in parts.
+//! The reason of a failure, in parts.
 
 use std::fmt;
 
-/// Why something failed: what is wrong, with which server, and what to do or to look at.
+/// The reason of a failure: the fault, the server, and advice.
 ///
-/// `Display` is the sentence for people: a lowercase fragment. What the program wants to know of a reason it asks for, and finds
-/// in no words.
+/// `Display` is the sentence for users, a lowercase fragment. The program decides by the methods, never by the words of
+/// the sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
     /// At least one; several if several servers are concerned.
@@ -14,7 +14,7 @@ pub struct Reason {
     remedy: Option<Remedy>,
 }
 
-/// What is wrong, and with which server, if that is known.
+/// A fault, and its server, if that is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Complaint {
     server: Option<Server>,
@@ -30,51 +30,51 @@ enum Server {
     Subject(String),
 }
 
-/// What a reason is about, the later the worse.
+/// The subject of a reason, in order of severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum About {
-    /// What was to be done.
+    /// The request.
     Request,
-    /// Reaching the service, whatever was to be done there.
+    /// The service, regardless of the request.
     Service,
-    /// That something else is where the service should be.
+    /// Another service at the place of the expected one.
     Stranger,
 }
 
-/// What may help.
+/// The advice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Remedy {
-    /// A question that says what to look at. It can be said apart from the rest.
+    /// A question to check. It can be separated from the rest.
     Question(&'static str),
-    /// Anything else.
+    /// Any other advice.
     Advice(String),
 }
 
 impl Reason {
-    /// That `server` does `what`, as in `h:1 does not answer`.
+    /// Creates the reason that `server` does `what`, as in `h:1 does not answer`.
     pub fn of(server: &impl fmt::Display, what: impl Into<String>) -> Self {
         let server = Some(Server::Subject(server.to_string()));
         Self { complaints: vec![Complaint { server, what: what.into() }], ..Self::from("") }
     }
 
-    /// The same of `server`, with that ahead.
+    /// Adds `server` at the beginning.
     #[must_use]
     pub fn at(mut self, server: &impl fmt::Display) -> Self {
         if let Some(first) = self.complaints.first_mut() {
             let server = Some(Server::Ahead(server.to_string()));
-            // Whom that server named stays part of what it said.
+            // A server that was named before remains in the text of this one.
             *first = Complaint { server, what: first.to_string() };
         }
         self
     }
 
-    /// The same, about that.
+    /// Replaces the subject.
     #[must_use]
     pub fn about(self, about: About) -> Self {
         Self { about, ..self }
     }
 
-    /// The same, with a question at its end that says what to look at.
+    /// Appends a question to check.
     #[must_use]
     pub fn asking(self, question: &'static str) -> Self {
         match self.remedy {
@@ -83,7 +83,7 @@ impl Reason {
         }
     }
 
-    /// The same, with what to do about it, behind what is said of that already.
+    /// Appends advice after existing advice.
     #[must_use]
     pub fn advising(self, advice: impl fmt::Display) -> Self {
         let advice = match self.remedy {
@@ -93,7 +93,7 @@ impl Reason {
         Self { remedy: Some(Remedy::Advice(advice)), ..self }
     }
 
-    /// Several in one sentence, about the worst, with the last remedy that none had before.
+    /// Joins several reasons in one sentence, with the most severe subject and the last of their distinct remedies.
     #[must_use]
     pub fn joined(reasons: Vec<Self>) -> Self {
         let about = worst(&reasons);
@@ -106,7 +106,8 @@ impl Reason {
         Self { complaints, about, remedy: remedies.pop() }
     }
 
-    /// Several as part of one sentence, which `sentence` makes of their own; about the worst, with the first question.
+    /// Combines several reasons as part of one sentence, which `sentence` builds from theirs. It has the most severe
+    /// subject and the first question.
     #[must_use]
     pub fn within(reasons: &[Self], sentence: impl FnOnce(&str) -> String) -> Self {
         let mut whats: Vec<String> = reasons.iter().map(|reason| reason.what().to_string()).collect();
@@ -119,22 +120,22 @@ impl Reason {
         Self { remedy: question.map(Remedy::Question), ..reason }
     }
 
-    /// Whether it is about the service, whatever was to be done there.
+    /// Returns whether it concerns the service, regardless of the request.
     pub fn is_about_the_service(&self) -> bool {
         self.about > About::Request
     }
 
-    /// Whether something else is where the service should be.
+    /// Returns whether another service is at the place of the expected one.
     pub fn is_about_a_stranger(&self) -> bool {
         self.about == About::Stranger
     }
 
-    /// Whether it says which server it is about.
+    /// Returns whether it names a server.
     pub fn names_a_server(&self) -> bool {
         self.complaints.iter().any(|complaint| complaint.server.is_some())
     }
 
-    /// The server whose name is ahead of the whole.
+    /// Returns the server at the beginning of the sentence.
     pub fn server(&self) -> Option<&str> {
         match &self.complaints.first()?.server {
             Some(Server::Ahead(server)) => Some(server),
@@ -142,7 +143,7 @@ impl Reason {
         }
     }
 
-    /// The question at its end that says what to look at.
+    /// Returns the question at the end of the sentence.
     pub fn question(&self) -> Option<&'static str> {
         match self.remedy {
             Some(Remedy::Question(question)) => Some(question),
@@ -150,20 +151,20 @@ impl Reason {
         }
     }
 
-    /// The same without that question.
+    /// Returns the reason without that question.
     #[must_use]
     pub fn what(&self) -> Self {
         let remedy = self.remedy.clone().filter(|remedy| matches!(remedy, Remedy::Advice(_)));
         Self { remedy, ..self.clone() }
     }
 
-    /// What it says, and apart from that what to do about it.
+    /// Returns the text without the advice, and the advice.
     pub fn apart(self) -> (String, Option<String>) {
         let remedy = self.remedy.as_ref().map(ToString::to_string);
         (Self { remedy: None, ..self }.to_string(), remedy)
     }
 
-    /// The same without the server, if it is about one: where that is said beside it.
+    /// Returns the reason without the server, if it concerns one: for output that names the server elsewhere.
     #[must_use]
     pub fn without_server(mut self) -> Self {
         if let [only] = self.complaints.as_mut_slice() {
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!((advised.server(), advised.question()), (None, None));
         assert_eq!(advised.what(), advised, "advice is no question");
         assert_eq!(advised.without_server().to_string(), "is full; make room; or wait");
-        // Who passed it on is named before whoever said it.
+        // The server that passed an error on is named before the server that reported it.
         assert_eq!(refused("b:2").at(&"a:1").what().to_string(), "a:1: b:2: connection refused");
     }
 

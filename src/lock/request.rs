@@ -1,10 +1,10 @@
-//! What is asked of a service.
+//! A request to a service.
 
 use std::time::Duration;
 
 use super::{ClaimId, Holder, LockName, Mode};
 
-/// A claim under which another one is made.
+/// A claim inside which another one is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ancestor {
     /// The claim.
@@ -13,7 +13,7 @@ pub struct Ancestor {
     pub names: Vec<LockName>,
 }
 
-/// One claim on one or several locks, taken together: all or none.
+/// One claim on one or several locks: all or none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// The locks, without repetition, at least one.
@@ -22,13 +22,13 @@ pub struct Request {
     pub id: ClaimId,
     /// The mode, the same for all names.
     pub mode: Mode,
-    /// The wanted length of the lease; the one that the service grants counts.
+    /// The wanted length of the lease; the length that the service grants counts.
     pub ttl: Duration,
-    /// Who asks.
+    /// The process that makes the request.
     pub holder: Holder,
-    /// The claims under which the asking process runs; an end of these may wait for this claim's, so a wait
-    /// of this claim for one of them is a deadlock.
+    /// The claims inside which that process runs. Their ends may wait for the end of this claim, so a wait of this
+    /// claim for one of them is a deadlock.
     pub ancestors: Vec<Ancestor>,
-    /// Whether this claim takes the place of older waiters that also said so, and a newer one that of this.
+    /// Whether this claim supersedes older waiters that also have this flag, and is itself superseded by newer ones.
     pub supersede: bool,
 }

@@ -1,13 +1,13 @@
-//! What `status`, `list` and `watch` show.
+//! The data of `status`, `list` and `watch`.
 
 use std::time::{Duration, SystemTime};
 
 use super::{ClaimId, FencingToken, Holder, LockName, Mode, Verb};
 
-/// One entry of a queue as seen from outside; `None` for what is not known.
+/// One entry of a queue for display; `None` for unknown fields.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
-    /// The claim; of an entry that a foreign client made, what names it at the service, hashed.
+    /// The claim. For another program's entry it is a hash of the entry's identity at the service.
     pub claim: Option<ClaimId>,
     /// The mode.
     pub mode: Option<Mode>,
@@ -19,7 +19,7 @@ pub struct Entry {
     pub host: Option<String>,
     /// The pid, in the PID namespace of that host and container.
     pub pid: Option<u32>,
-    /// When that process was born ([`super::Holder::born`]).
+    /// The start time of that process ([`super::Holder::born`]).
     pub born: Option<u64>,
     /// The user.
     pub user: Option<String>,
@@ -27,28 +27,28 @@ pub struct Entry {
     pub command: Option<String>,
     /// The text given with `--label`.
     pub label: Option<String>,
-    /// What a client other than dlock made it as, in the service's words: `key lock:x`, `node /x/lock-0000000001`.
+    /// The object of a client other than dlock, in the service's words: `key lock:x`, `node /x/lock-0000000001`.
     pub key: Option<String>,
-    /// Since when it holds, or waits.
+    /// The start of its hold or wait.
     pub since: Option<SystemTime>,
-    /// What is left of its time to live without renewal; `None` also where the kernel ends it.
+    /// The rest of its time to live without renewal; also `None` if the kernel ends it.
     pub ttl: Option<Duration>,
-    /// For a waiter: how many entries stand ahead.
+    /// For a waiter: the number of entries ahead.
     pub ahead: Option<u32>,
     /// Whether a client other than dlock made it.
     pub foreign: bool,
-    /// Whether it makes way for a newer claim that says so too ([`super::Holder::replace`]).
+    /// Whether it yields to a newer claim with this flag ([`super::Holder::replace`]).
     pub replace: bool,
-    /// By which subcommand of dlock it was made.
+    /// The dlock subcommand that made it.
     pub verb: Verb,
-    /// The claims under which its dlock was started.
+    /// The claims inside which its dlock was started.
     pub ancestors: Vec<ClaimId>,
     /// The locks of its claim, if there are several, and of its ancestors.
     pub related: Vec<LockName>,
 }
 
 impl Entry {
-    /// Whose it is, as far as known.
+    /// Returns the owner, as far as known.
     pub fn owner(&self) -> Holder {
         Holder {
             host: self.host.clone().unwrap_or_default(),
@@ -68,19 +68,19 @@ impl Entry {
 pub struct LockStatus {
     /// The lock.
     pub name: LockName,
-    /// Who holds it.
+    /// The holders.
     pub holders: Vec<Entry>,
-    /// Who waits.
+    /// The waiters.
     pub waiters: Vec<Entry>,
 }
 
 impl LockStatus {
-    /// A queue that nobody has joined.
+    /// Returns an empty queue.
     pub fn empty(name: &LockName) -> Self {
         Self::of(name, Vec::new(), Vec::new())
     }
 
-    /// The queue of `name`; each waiter gets how many stand ahead of it, the holders among them.
+    /// Returns the queue of `name`, and sets the number of entries ahead of each waiter, including holders.
     pub fn of(name: &LockName, holders: Vec<Entry>, mut waiters: Vec<Entry>) -> Self {
         for (at, waiter) in waiters.iter_mut().enumerate() {
             waiter.ahead = u32::try_from(holders.len() + at).ok();
@@ -88,19 +88,19 @@ impl LockStatus {
         Self { name: name.clone(), holders, waiters }
     }
 
-    /// Whether nobody holds or waits.
+    /// Returns whether there are neither holders nor waiters.
     pub fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.waiters.is_empty()
     }
 
-    /// The same without what is left of each ttl, which changes all the time.
+    /// Returns the status without the rest of each ttl, which changes all the time.
     fn without_clock(&self) -> Self {
         let still =
             |entries: &[Entry]| entries.iter().map(|entry| Entry { ttl: None, ..entry.clone() }).collect();
         Self { name: self.name.clone(), holders: still(&self.holders), waiters: still(&self.waiters) }
     }
 
-    /// Whether it differs from `last`, what is left of each ttl apart.
+    /// Returns whether it differs from `last`, except in the rest of each ttl.
     pub fn is_news_after(&self, last: Option<&Self>) -> bool {
         last.map(Self::without_clock) != Some(self.without_clock())
     }

@@ -5,18 +5,18 @@ use std::num::NonZeroU64;
 
 /// A number greater than the token of every claim that had to end before this one held.
 ///
-/// Kleppmann, "How to do distributed locking" (2016): the guarded resource remembers the highest token it
-/// has seen and refuses lower ones.
+/// Kleppmann, "How to do distributed locking" (2016): the guarded resource remembers the highest token it has seen and
+/// refuses lower ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FencingToken(NonZeroU64);
 
 impl FencingToken {
-    /// Takes `number` as a token; zero is none.
+    /// Returns `number` as a token; zero is not one.
     pub fn new(number: u64) -> Option<Self> {
         NonZeroU64::new(number).map(Self)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0.get()
     }

@@ -1,8 +1,8 @@
 //! The arithmetic of leases: until when a hold may be relied on, and when its end must begin.
 //!
 //! The allowance for clock drift, 1 % and 2 ms, is that of the Redlock algorithm
-//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>); counting from before the
-//! request was sent is the rule of the `DynamoDB` lock client.
+//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>). Counting from before the request was sent
+//! is the rule of the `DynamoDB` lock client.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::Moment;
 pub struct LeaseTimes {
     /// The granted length of the lease.
     pub ttl: Duration,
-    /// The time between SIGTERM and SIGKILL when the lease is running out.
+    /// The time between SIGTERM and SIGKILL when the lease expires.
     pub last_grace: Duration,
     /// The time reserved for SIGKILL to take effect.
     pub kill_budget: Duration,
 }
 
-/// A ttl that leaves no time to end a command in.
+/// A ttl that leaves no time to end a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TtlTooShort(pub Duration);
 
@@ -33,10 +33,12 @@ impl fmt::Display for TtlTooShort {
 impl std::error::Error for TtlTooShort {}
 
 impl LeaseTimes {
-    /// The shortest ttl that can be kept.
+    /// The shortest ttl that dlock can keep.
     pub const LEAST_TTL: Duration = Duration::from_secs(1);
 
-    /// The times for a lease of `ttl` whose command may have `grace` between SIGTERM and SIGKILL.
+    /// Returns the times for a lease of `ttl` and a command with `grace` between SIGTERM and SIGKILL.
+    ///
+    /// Errors: `ttl` is below [`LeaseTimes::LEAST_TTL`].
     pub fn new(ttl: Duration, grace: Duration) -> Result<Self, TtlTooShort> {
         if ttl < Self::LEAST_TTL { Err(TtlTooShort(ttl)) } else { Ok(Self::at_least(ttl, grace)) }
     }
@@ -48,29 +50,29 @@ impl LeaseTimes {
         Self { ttl, last_grace: grace.min(ttl / 6), kill_budget }
     }
 
-    /// The same for a tree whose members have to be looked for among all processes, which takes the longer the more there are.
+    /// Returns the times for a tree that must be found among all processes, which takes longer the more there are.
     #[must_use]
     pub fn for_search(self) -> Self {
         let kill_budget = (self.ttl / 8).clamp(Duration::from_millis(100), Duration::from_secs(2));
         Self { kill_budget, ..self }
     }
 
-    /// Until when a lease counted from `from` certainly lasts, after drift.
+    /// Returns until when a lease counted from `from` certainly lasts, after drift.
     pub fn valid_until(&self, from: Moment) -> Moment {
         from + self.ttl.mul_f64(0.99).saturating_sub(Duration::from_millis(2))
     }
 
-    /// When SIGKILL must be sent, so that the tree is gone while the lease is valid: *the deadline*.
+    /// Returns when to send SIGKILL, so that the tree is gone while the lease is valid: *the deadline*.
     pub fn kill_at(&self, from: Moment) -> Moment {
         self.valid_until(from) - self.kill_budget
     }
 
-    /// When SIGTERM is sent, on the way to the deadline.
+    /// Returns when to send SIGTERM, before the deadline.
     pub fn terminate_at(&self, from: Moment) -> Moment {
         self.kill_at(from) - self.last_grace
     }
 
-    /// The time between renewals, of which `per_ttl` fit into one ttl.
+    /// Returns the time between renewals, `per_ttl` of which fit into one ttl.
     pub fn renew_interval(&self, per_ttl: u32) -> Duration {
         self.ttl / per_ttl.max(1)
     }
@@ -108,7 +110,7 @@ mod tests {
                 prop_assert!(times.terminate_at(from) <= times.kill_at(from));
                 prop_assert!(times.kill_at(from) < times.valid_until(from));
                 prop_assert!(times.valid_until(from) < end);
-                // One renewal may fail and the next still comes before the ladder begins.
+                // One renewal may fail, and the next one still comes before the ladder begins.
                 prop_assert!(from + times.renew_interval(3) * 2 < times.terminate_at(from));
             }
         }

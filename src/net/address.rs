@@ -1,4 +1,4 @@
-//! Addresses of servers as people write them.
+//! Parsing of server addresses as users write them.
 
 use std::fmt;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Who logs in, as far as an address says.
+/// The user and the password of an address.
 #[derive(Default, Debug)]
 pub struct Login {
     /// The user.
@@ -34,45 +34,47 @@ pub struct Login {
     pub password: Option<Secret>,
 }
 
-/// Why a login with `user` and nothing else is none.
+/// Returns the reason for refusing a login that has a `user` but no password.
 pub fn no_password_for(user: &str) -> String {
     format!(
         "there is no password for the user {user}; put it into DLOCK_PASSWORD or a file named by DLOCK_PASSWORD_FILE"
     )
 }
 
-/// What follows `scheme`, in whatever case, at the beginning of `text`.
+/// Returns the rest of `text` after `scheme` at its beginning, which may be in any case.
 pub fn after<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// Takes `USER@` or `USER:PASSWORD@` off the front of `text`, percent-encoded, and returns the rest with it. What is empty is
-/// not said; the last `@` ends a password.
+/// Takes `USER@` or `USER:PASSWORD@` off the front of `text` and returns the login, percent-decoded, and the rest. An
+/// empty user or password counts as absent. The last `@` ends a password.
+///
+/// Errors: a `%` that two hexadecimal digits do not follow.
 pub fn login(text: &str) -> Result<(Login, &str), String> {
     let Some((user, password, rest)) = taken_apart(text) else { return Ok((Login::default(), text)) };
     let said = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
     Ok((Login { user: said(user)?, password: said(password)?.map(Secret::new) }, rest))
 }
 
-/// The user, the password and the rest of `text` as they stand there, if it has a login.
+/// Returns the user, the password and the rest of `text`, still percent-encoded, if it has a login.
 pub fn taken_apart(text: &str) -> Option<(&str, &str, &str)> {
     let (login, rest) = text.rsplit_once('@')?;
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     Some((user, password, rest))
 }
 
-/// `text` without user and password.
+/// Returns `text` without user and password.
 pub fn without_login(text: &str) -> &str {
     text.rsplit_once('@').map_or(text, |(_, rest)| rest)
 }
 
-/// That `text` is not the address of a server.
+/// Returns the reason for refusing `text` as the address of a server.
 pub fn no_address(text: &str) -> String {
     format!("{text:?} is not HOST:PORT")
 }
 
-/// The host in `HOST`, `HOST:PORT` or `[IPV6]:PORT`, which may be empty, and the port if there is one.
+/// Returns the host in `HOST`, `HOST:PORT` or `[IPV6]:PORT`, which may be empty, and the port if there is one.
 pub fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let wrong = || no_address(text);
     let (host, rest) = match text.strip_prefix('[') {
@@ -87,13 +89,13 @@ pub fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     if host.contains(['?', '#', ' ']) { Err(wrong()) } else { Ok((host, port)) }
 }
 
-/// Several of them in a comma list; a host may be percent-encoded.
+/// Returns the hosts and ports in a comma-separated list. A host may be percent-encoded.
 pub fn hosts_and_ports(text: &str) -> Result<Vec<(String, Option<u16>)>, String> {
     let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty()).map(host_and_port);
     hosts.map(|found| found.and_then(|(host, port)| Ok((decoded(host)?, port)))).collect()
 }
 
-/// Whether `endpoint` can only be a directory. `/3` or `/ops` may be a database.
+/// Returns whether `endpoint` can only be a directory. `/3` or `/ops` may be a database.
 pub fn is_directory(endpoint: &str) -> bool {
     let path = endpoint.split('?').next().unwrap_or(endpoint);
     let is_deep = path.strip_prefix('/').is_some_and(|rest| rest.contains('/'));
@@ -103,19 +105,19 @@ pub fn is_directory(endpoint: &str) -> bool {
         || (path.starts_with('/') && Path::new(path).is_dir())
 }
 
-/// `text` without the line ends behind it: a file or a secret ends with one, which is no part of what it says.
+/// Returns `text` without its trailing line ends, which are not part of a secret in a file.
 pub fn without_line_end(text: &str) -> &str {
     text.trim_end_matches(['\r', '\n'])
 }
 
-/// All of `places` as one text, the same in whatever order they are given.
+/// Joins `places` with commas in sorted order, so that their given order does not matter.
 pub fn in_any_order(places: impl IntoIterator<Item = impl ToString>) -> String {
     let mut places: Vec<String> = places.into_iter().map(|place| place.to_string()).collect();
     places.sort();
     places.join(",")
 }
 
-/// Takes `%XX` for the byte that it stands for.
+/// Replaces each `%XX` in `text` with the byte that it encodes.
 pub fn decoded(text: &str) -> Result<String, String> {
     let bytes = percent_decoded(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok());
     bytes.ok_or_else(|| {

@@ -1,8 +1,8 @@
-//! Why a service cannot be reached: one list of causes, with their sentences and remedies, for all services.
+//! The causes for which a service cannot be reached: one list, with sentences and remedies, for all services.
 //!
-//! What a client library says of a server that is not there, or is something else, differs from one to the next and often says
-//! nothing. So before anything has ever been answered, the server is looked at once more, by hand: is there a port, does it
-//! answer, and as what? Encryption has its own part of the list, in [`super::tls`].
+//! Client libraries report an absent or foreign server differently, and often not at all. So as long as no request has
+//! ever been answered, dlock probes the server itself. It checks whether the port is open, whether the server answers,
+//! and which protocol it speaks. The causes in encryption are in [`super::tls`].
 
 use std::fmt;
 use std::future::Future;
@@ -22,70 +22,70 @@ use crate::clock::Clock;
 use crate::lock::reason::{About, Reason};
 use crate::lock::{ErrorKind, Moment};
 
-/// After how long a request that nobody answers is looked into.
+/// The time after which the cause of an unanswered request is looked for.
 const LONG: Duration = Duration::from_secs(1);
-/// How long before its deadline that is at the latest.
+/// The latest start of that search, as the time before the deadline.
 pub const BEFORE: Duration = Duration::from_millis(1100);
-/// And at the earliest, however near the deadline is.
+/// The earliest start of that search, however near the deadline is.
 const QUIET: Duration = Duration::from_millis(250);
-/// How long a look waits for a connection and for an answer, both twice.
+/// The time that one probe waits for a connection, and again for an answer.
 const STEP: Duration = Duration::from_millis(250);
-/// What whoever reads lines answers to, or hangs up on.
+/// A request to which servers of line protocols answer, or on which they close the connection.
 const NUDGE: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
 const RUNNING: &str = "is it running there?";
 const PORT: &str = "is this the right port?";
 const NO_TLS: &str = "does not speak TLS on this port";
 
-/// How a service speaks without encryption, as far as it takes to tell it from others.
+/// How to recognise a service that speaks without encryption.
 #[derive(Debug)]
 pub struct Manner {
-    /// Its name in sentences.
+    /// The service's name in sentences.
     pub service: &'static str,
-    /// What may be missing where the server seems to want encryption: a question.
+    /// The question to ask if the server seems to want encryption.
     pub encryption: &'static str,
-    /// A request that changes nothing and that it answers; empty if it speaks first.
+    /// A request that changes nothing and that the service answers; empty if the service speaks first.
     pub hello: &'static [u8],
-    /// Whether this is how its answer begins.
+    /// Returns whether the bytes are the beginning of the service's answer.
     pub is_own: fn(&[u8]) -> bool,
 }
 
-/// What a look at a server found.
+/// The result of probing a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProbeResult {
-    /// There is no connection, as the system puts it.
+    /// The connection failed, with the system's reason.
     Unreached(Reason),
-    /// Nothing answers, not even to refuse.
+    /// The host did not answer, not even with a refusal.
     Away,
-    /// It takes connections and says nothing.
+    /// The server accepts connections and sends nothing.
     Silent,
-    /// It speaks TLS, or hangs up on whoever does not.
+    /// The server speaks TLS, or closes connections that do not.
     Closed,
-    /// It is something else.
+    /// Another service answered.
     Other,
-    /// It is what was asked for; how its answer begins.
+    /// The expected service answered, with the beginning of its answer.
     Own(Vec<u8>),
 }
 
-/// Looks at the server at `at`, `HOST:PORT`, for a second at most.
+/// Probes the server at `at`, `HOST:PORT`, for a second at most.
 pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
     match try_with(at, manner, manner.hello).await {
-        // What one service begins with can make another wait for more.
+        // The hello of one service can make another one wait for more bytes.
         ProbeResult::Silent => try_with(at, manner, NUDGE).await,
         found => found,
     }
 }
 
-/// Whether the server at `at` closes connections over which it has heard nothing yet.
+/// Returns whether the server at `at` closes connections over which it has received nothing yet.
 pub async fn hangs_up(at: &str, manner: &Manner) -> bool {
     try_with(at, manner, b"").await == ProbeResult::Closed
 }
 
-/// What a new connection to `at` answers to `words`.
+/// Sends `words` over a new connection to `at` and returns the result.
 async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> ProbeResult {
     let mut stream = match connect(at).await {
         Err(_) => return ProbeResult::Away,
-        // It was accepted, and closed before the system had told.
+        // The server accepted the connection and closed it before the system reported it as open.
         Ok(Err(error))
             if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
         {
@@ -108,7 +108,7 @@ async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> ProbeResult {
     }
 }
 
-/// A connection to `at`; nothing in time is an error of its own. A name may have several addresses.
+/// Connects to `at`; `Elapsed` if that takes too long. The name of a host may have several addresses.
 async fn connect(at: &str) -> Result<io::Result<TcpStream>, Elapsed> {
     let parts = at.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = parts else { return Ok(Err(io::ErrorKind::InvalidInput.into())) };
@@ -119,15 +119,15 @@ async fn connect(at: &str) -> Result<io::Result<TcpStream>, Elapsed> {
 
 fn judge(answer: Vec<u8>, manner: &Manner) -> ProbeResult {
     match answer.as_slice() {
-        // An alert of TLS.
+        // A TLS alert.
         [0x15, 0x03, ..] => ProbeResult::Closed,
         bytes if (manner.is_own)(bytes) => ProbeResult::Own(answer),
         _ => ProbeResult::Other,
     }
 }
 
-/// What `found` at `at` means for a client that encrypts from the beginning, if `encrypts`; `None` if the server seems to be the
-/// one that was meant.
+/// Returns the meaning of `found` at `at`; `None` if the server seems to be the intended one. The client uses TLS from
+/// the beginning if `encrypts`.
 pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &ProbeResult) -> Option<Reason> {
     let of = |what: &str, about| Reason::of(&at, what).about(about);
     let foreign = || {
@@ -142,15 +142,17 @@ pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &ProbeResult)
         }
         ProbeResult::Own(_) if encrypts => Some(no_tls(Reason::of(&at, NO_TLS))),
         ProbeResult::Own(_) => None,
-        // What it says to a client that does encrypt is better.
+        // The error from the TLS handshake is more precise.
         ProbeResult::Closed | ProbeResult::Other if encrypts => None,
         ProbeResult::Closed => Some(foreign().asking(manner.encryption)),
         ProbeResult::Other => Some(foreign().asking(PORT)),
     }
 }
 
-/// Why none of `servers`, each `HOST:PORT`, can be used; `None` if one seems to be what was meant. A server that answers without
-/// encryption where that was asked for will do so again: `Denied`. Whatever else is `Unavailable`.
+/// Returns why all of `servers`, each `HOST:PORT`, are unusable; `None` if one seems to be the intended one.
+///
+/// The fault is `Denied` if all servers answer without encryption although `encrypts`: they will do so again. Otherwise
+/// it is `Unavailable`.
 pub async fn of_all(servers: &[String], manner: &Manner, encrypts: bool) -> Option<Fault> {
     let looks = servers.iter().map(|at| async move {
         let found = look(at, manner).await;
@@ -164,7 +166,7 @@ pub async fn of_all(servers: &[String], manner: &Manner, encrypts: bool) -> Opti
     Some(Fault::new(kind, Reason::joined(reasons)).helped_by(Retry::OtherConnection))
 }
 
-/// It does not speak TLS, and is to.
+/// The reason of a server that does not speak TLS although it should.
 pub fn without_tls() -> Reason {
     no_tls(format!("it {NO_TLS}").into())
 }
@@ -173,65 +175,66 @@ fn no_tls(reason: Reason) -> Reason {
     reason.advising("leave encryption out, or name another port")
 }
 
-/// It wants to know who asks, and nobody said; `places` are further places where a password may stand.
+/// The reason of a server that demands a login that was not given. `places` are further places that may hold a
+/// password.
 pub fn no_password(places: &str) -> Reason {
     Reason::from("it wants a user and a password").advising(format!("see --user, --password-file{places}"))
 }
 
-/// It does not let this user in, as it says itself.
+/// The reason of a server that refuses this user or password, with the server's words in `said`.
 pub fn wrong_password(said: &str, places: &str) -> Reason {
     let what = format!("it does not accept this user or password{}", aside(said));
     Reason::from(what).advising(format!("see --user, --password-file{places}"))
 }
 
-/// It asks nobody for a password, and one was given.
+/// The reason of a server that takes no password although one was given.
 pub fn needless_password() -> Reason {
     Reason::from("it wants no password, and one was given").advising("leave out the user and the password")
 }
 
-/// It lets this user in, and not do that.
+/// The reason of a server that refuses this request to this user.
 pub fn no_right(said: &str, remedy: &str) -> Reason {
     Reason::from(format!("it does not let this user do that{}", aside(said))).advising(remedy)
 }
 
-/// There is no such database.
+/// The reason of a server that lacks the database.
 pub fn no_database(said: &str, remedy: &str) -> Reason {
     let what = format!("it has no such database{}", aside(said));
     Reason::from(what).advising(format!("name another{remedy}"))
 }
 
-/// Nothing can be written there now.
+/// The reason of a server that does not accept writes now.
 pub fn read_only(said: &str) -> Reason {
     format!("it takes no writes{}", aside(said)).into()
 }
 
-/// There is no room for what is to be written.
+/// The reason of a server that has no space for another claim.
 pub fn full(of: &str, said: &str, remedy: &str) -> Reason {
     Reason::from(format!("it has no {of} left for another claim{}", aside(said))).advising(remedy)
 }
 
-/// ` (said)`, if something was.
+/// Returns ` (said)`, or nothing if `said` is empty.
 fn aside(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(" ({said})") }
 }
 
-/// Why there is no connection to `at`, with what to look at.
+/// Returns why the connection to `at` failed, with a question to check.
 pub fn unreached(at: &impl fmt::Display, error: &io::Error) -> Reason {
     explained(error).at(at)
 }
 
-/// What the system says of a connection, with what to look at.
+/// Returns the system's reason for a failed connection, with a question to check.
 pub fn explained(error: &io::Error) -> Reason {
     let why = said(error);
     if error.kind() == io::ErrorKind::ConnectionRefused { why.asking(RUNNING) } else { why }
 }
 
-/// `at` has not answered a request in time.
+/// The reason of a server that has not answered a request in time.
 pub fn silent(at: &impl fmt::Display) -> Reason {
     Reason::of(at, "does not answer in time").about(About::Service)
 }
 
-/// `at` has not answered the login that was sent so long ago.
+/// The reason of a server that has not answered a login sent `length` ago.
 pub fn no_login(at: &impl fmt::Display, length: Duration) -> Reason {
     let seconds = length.as_secs_f64();
     let what =
@@ -239,17 +242,17 @@ pub fn no_login(at: &impl fmt::Display, length: Duration) -> Reason {
     Reason::of(at, what).about(About::Service)
 }
 
-/// `at` has not answered a request in time, and says itself why: `why`.
+/// The reason of a server that has not answered a request in time and reports the cause, `why`.
 pub fn held_up(at: &impl fmt::Display, why: &str) -> Reason {
     Reason::of(at, format!("does not answer in time: {why}")).about(About::Service)
 }
 
-/// Whether `reason` is that servers accept connections and have answered nothing.
+/// Returns whether `reason` is that servers accept connections and have never answered.
 pub fn is_silence(reason: &Reason) -> bool {
     reason.question() == Some(PORT) && !reason.is_about_a_stranger()
 }
 
-/// The system's own words, as a fragment of a sentence.
+/// Returns the system's error text as a fragment of a sentence.
 pub fn said(error: &io::Error) -> Reason {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
@@ -272,26 +275,26 @@ pub fn said(error: &io::Error) -> Reason {
     }
 }
 
-/// Says that `backend` cannot be reached or used, if that is what `reason` is about: whatever was to be done there does not
-/// matter then.
+/// Returns the sentence that `backend` cannot be reached or used, if that is the content of `reason`. The operation
+/// that failed is then irrelevant.
 pub fn headline(backend: &str, reason: &Reason) -> Option<String> {
     let about = reason.is_about_the_service();
     about.then(|| match reason.server() {
-        // The path of a socket is not said to be where a service is.
+        // The path of a socket is not the place of a service.
         Some(server) if server.contains(':') => format!("cannot reach {backend} at {reason}"),
         _ => format!("cannot use {backend}: {reason}"),
     })
 }
 
-/// Whether waiting for an answer is in vain: what is there is not the service, or not as it was meant.
+/// Returns whether waiting for an answer is useless, because the server is another service or is configured otherwise.
 fn settles(fault: &Fault) -> bool {
     fault.kind == ErrorKind::Denied || fault.reason.is_about_a_stranger()
 }
 
-/// Has `work` done by `deadline`. If that takes long, `look` finds out why, and the answer is what it found: at the deadline, or, for
-/// whoever `gives_up`, as soon as it is known that there will be none.
+/// Runs `work` until `deadline`. If it takes long, `look` finds out why, and its result is the error. The error is
+/// returned at the deadline; if `gives_up`, as soon as `look` shows that no answer will come.
 ///
-/// `look` is not begun for work that is done in time.
+/// `look` does not start if `work` completes early.
 pub async fn by<T, L>(
     clock: Clock,
     deadline: Moment,
@@ -310,7 +313,7 @@ where
         answer = &mut work => return Ok(answer),
         () = clock.sleep_until(look_at) => {}
     }
-    // Few requests come this far, and each would carry it.
+    // Boxed: few requests come this far, and each future would contain it.
     let mut looking = Box::pin(look());
     let mut found = None;
     let mut looked = false;

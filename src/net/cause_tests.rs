@@ -1,4 +1,4 @@
-//! What a look finds, and how it is said.
+//! Results of probes, and their sentences.
 
 use tokio::net::TcpListener;
 
@@ -11,7 +11,7 @@ const MANNER: Manner = Manner {
     is_own: |answer| answer.starts_with(b"+"),
 };
 
-/// A server that takes one connection and says `answer` to the first request, or hangs up.
+/// Starts a server that takes one connection and sends `answer` to the first request, or closes the connection.
 async fn server(answer: Option<&'static [u8]>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("bound").to_string();
@@ -105,7 +105,7 @@ fn what_is_about_reaching_a_service_is_said_of_the_service() {
             Some("cannot use redis: 0 of 3 nodes can be used (h:1: connection refused; h:1 does not answer)"),
         ),
         (read_only("").at(&"h:1"), None),
-        // In words of others these say nothing.
+        // The same words in another form are not recognised.
         ("h:1: connection refused".into(), None),
     ] {
         assert_eq!(headline("redis", &reason.what()).as_deref(), wanted);
@@ -122,7 +122,7 @@ fn stranger() -> Fault {
     Fault::spent(complaint("h:1", &MANNER, false, &ProbeResult::Other).expect("it is something else"))
 }
 
-/// What is known after at most `wait` of work that takes for ever.
+/// Returns the error after at most `wait` milliseconds of work that never completes.
 async fn late(wait: u64, gives_up: bool, found: Fault) -> Result<(), Option<Fault>> {
     let clock = Clock::Boot;
     let deadline = clock.now() + Duration::from_millis(wait);
@@ -141,6 +141,6 @@ async fn what_was_found_is_known_at_the_deadline_or_as_soon_as_it_settles_the_ma
         assert_eq!(late(400, gives_up, found.clone()).await, Err(Some(found)));
         assert!(clock.now().since(begun) >= Duration::from_millis(400));
     }
-    // An hour would be noticed.
+    // The test would take an hour if this waited.
     assert_eq!(late(3_600_000, true, stranger()).await, Err(Some(stranger())));
 }

@@ -20,10 +20,11 @@ use crate::lock::{ErrorKind, Reason};
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// Connects to `at`, and encrypts the connection if `tls` says how.
+/// Connects to `at`, and encrypts the connection if `tls` is given.
 ///
-/// Errors: `Unavailable` if nobody is reached, `Denied` if one side does not accept the other's certificate, `Invalid` for
-/// certificates that cannot be used. Dropping the future closes the connection.
+/// Errors: `Unavailable` if no server is reached, `Denied` if one side does not accept the other's certificate,
+/// `Invalid` for unusable certificates, `System` if this host lacks descriptors or memory. Dropping the future closes
+/// the connection.
 pub async fn connect(at: &HostPort, tls: Option<&Tls>) -> FaultResult<Box<dyn Stream>> {
     let stream = tcp::connect(&at.host, at.port).await;
     let stream = stream.map_err(|error| unmade(cause::unreached(at, &error), &error))?;
@@ -34,18 +35,20 @@ pub async fn connect(at: &HostPort, tls: Option<&Tls>) -> FaultResult<Box<dyn St
     }
 }
 
-/// What it means that no connection was made, for this `reason`. What this host lacks for one it lacks for the next, too.
+/// Returns the fault of a failed attempt to connect with this `reason`. If this host lacks resources, another server
+/// does not help.
 pub fn unmade(reason: Reason, error: &io::Error) -> Fault {
     if is_scarce(error) { Fault::new(ErrorKind::System, reason) } else { Fault::spent(reason) }
 }
 
-/// Why a connection broke: a server refuses a client's certificate only after the client believes it is connected.
+/// Returns why a connection broke. A server refuses a client's certificate only after the client considers itself
+/// connected.
 pub fn breach(error: &io::Error) -> Fault {
     let fault = tls::refusal(error).unwrap_or_else(|| Fault::unavailable(cause::said(error)));
     fault.helped_by(Retry::OtherConnection)
 }
 
-/// Encrypts `stream`, which leads to `host`. A server that cannot prove itself is not the one that was meant.
+/// Encrypts `stream`, which leads to `host`, and verifies the server's certificate.
 async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> FaultResult<TlsStream<TcpStream>> {
     let name = tls::server_name(wanted, host)?;
     let connector = TlsConnector::from(Arc::new(tls::client(wanted)?));

@@ -1,4 +1,4 @@
-//! Passwords, certificates and keys: what gets a client in, and is never shown.
+//! Passwords, certificates and keys, which are never shown.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::fault::{Fault, FaultResult};
 
-/// Places whose files may be there for one reading.
+/// Directories with files that may be readable only once.
 const ONCE: [&str; 2] = ["/dev", "/proc"];
 
-/// Something that gets a client in: as it was given, or read anew each time that it is needed, since files are exchanged under a
-/// command that runs.
+/// A credential: a fixed value, or a file that is read anew for each use, because files may be replaced while a command
+/// runs.
 #[derive(Clone)]
 enum Kept<T> {
     Given(T),
@@ -19,7 +19,8 @@ enum Kept<T> {
 }
 
 impl<T: Clone + 'static> Kept<T> {
-    /// What `read` makes of the file at `path`, which may be a pipe and be there only once.
+    /// Reads the file at `path` with `read`, now and at each later use. A pipe, or a file under [`ONCE`], is read only
+    /// now.
     ///
     /// Errors: those of `read`, now.
     fn in_file(path: &Path, read: fn(&Path) -> Result<T, String>) -> Result<Self, String> {
@@ -33,7 +34,7 @@ impl<T: Clone + 'static> Kept<T> {
         })
     }
 
-    /// Errors: a file has nothing to read now; it may be about to be exchanged.
+    /// Errors: transient; the file cannot be read now, perhaps because it is being replaced.
     fn get(&self) -> FaultResult<Cow<'_, T>> {
         match self {
             Self::Given(given) => Ok(Cow::Borrowed(given)),
@@ -47,24 +48,24 @@ impl<T: Clone + 'static> Kept<T> {
 pub struct Secret(Kept<String>);
 
 impl Secret {
-    /// Keeps `text` to itself.
+    /// Wraps `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Kept::Given(text.into()))
     }
 
-    /// What `read` makes of the file at `path`, whenever it is needed.
+    /// Reads the file at `path` with `read`, now and at each later use.
     ///
-    /// Errors: those of `read`, which say what is wrong with the file and not what is in it.
+    /// Errors: those of `read`, which describe the fault and do not quote the file.
     pub fn in_file(path: &Path, read: fn(&Path) -> Result<String, String>) -> Result<Self, String> {
         Kept::in_file(path, read).map(Self)
     }
 
-    /// What `read` comes to, whenever it is needed.
+    /// Calls `read` for each use.
     pub fn read_by(read: impl Fn() -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Kept::Read(Arc::new(read)))
     }
 
-    /// The text, for the service alone.
+    /// Returns the text, for the service alone.
     ///
     /// Errors: transient; it cannot be read now.
     pub fn reveal(&self) -> FaultResult<Cow<'_, String>> {
@@ -91,19 +92,19 @@ impl fmt::Debug for Secret {
 pub struct Pem(Kept<Vec<u8>>);
 
 impl Pem {
-    /// Takes a text; whoever opens a connection with it checks it.
+    /// Wraps a text. It is checked when a connection is opened with it.
     pub fn new(text: Vec<u8>) -> Self {
         Self(Kept::Given(text))
     }
 
-    /// What `read` makes of the file at `path`, whenever it is needed.
+    /// Reads the file at `path` with `read`, now and at each later use.
     ///
     /// Errors: those of `read`.
     pub fn in_file(path: &Path, read: fn(&Path) -> Result<Vec<u8>, String>) -> Result<Self, String> {
         Kept::in_file(path, read).map(Self)
     }
 
-    /// The text.
+    /// Returns the text.
     ///
     /// Errors: transient; it cannot be read now.
     pub fn bytes(&self) -> FaultResult<Cow<'_, Vec<u8>>> {
@@ -125,22 +126,22 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// A certificate to show, and its key.
+/// A client certificate and its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// The certificate and those between it and the authority.
+    /// The certificate and the intermediate certificates up to the authority.
     certificate: Pem,
     /// Its private key.
     key: Pem,
 }
 
-/// How often a certificate and a key are read that change meanwhile.
+/// How often the files are read again if they change between readings.
 const CHANGES: usize = 3;
 
 impl Identity {
-    /// The two together.
+    /// Combines the two.
     ///
-    /// Errors: what the key has that dlock cannot use, with the remedy, as the rest of a sentence about it.
+    /// Errors: why dlock cannot use the key, with the remedy, as the rest of a sentence about the key.
     pub fn new(certificate: Pem, key: Pem) -> Result<Self, String> {
         let text = key.bytes().map_err(|fault| fault.to_string())?.into_owned();
         let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
@@ -154,7 +155,8 @@ impl Identity {
         Ok(Self { certificate, key })
     }
 
-    /// The texts of the certificate and of its key. Both files may be exchanged between the one reading and the other.
+    /// Returns the texts of the certificate and of its key. It reads them again if the files were replaced between the
+    /// readings.
     ///
     /// Errors: transient; one cannot be read now.
     pub fn texts(&self) -> FaultResult<(Vec<u8>, Vec<u8>)> {
@@ -170,19 +172,19 @@ impl Identity {
     }
 }
 
-/// How a connection is encrypted, where the address says that it is.
+/// The settings of encryption, for addresses that ask for it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tls {
-    /// Whose servers are believed; the system's authorities if not given.
+    /// The authorities that sign servers' certificates; the system's if not given.
     pub authority: Option<Pem>,
-    /// Who this client is.
+    /// The certificate of this client.
     pub identity: Option<Identity>,
     /// The name that the server's certificate must have, if it is not that of the address.
     pub server_name: Option<String>,
 }
 
 impl Tls {
-    /// Whether anything was said of encryption.
+    /// Returns whether any setting of encryption was given.
     pub fn is_given(&self) -> bool {
         *self != Self::default()
     }

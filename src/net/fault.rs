@@ -3,5 +3,5 @@
 pub use crate::lock::Error as Fault;
 pub use crate::lock::error::Retry;
 
-/// What came out, or what went wrong.
+/// The result of a request.
 pub type FaultResult<T> = crate::lock::Result<T>;

@@ -1,5 +1,5 @@
-//! The connections of one client to a service of one or several servers: each is opened when it is first needed, kept as long as
-//! it is of use, and then replaced, by one to the next server if there are several.
+//! The connections of one client to a service with one or several servers. A connection is opened when it is first
+//! needed and kept while it works. Its replacement goes to the next server if there are several.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,31 +18,31 @@ pub use super::stage::Stage;
 use crate::clock::Clock;
 use crate::lock::ErrorKind;
 
-/// How many connections to one server there may be at once: one in use, and one on which a request was left unanswered. A server goes on
-/// with a request whose client has gone, so each further attempt would take one more of its connections.
+/// The most connections to one server at once: one in use, and one with an unanswered request. A server continues a
+/// request after its client has gone, so each further attempt would occupy another connection.
 const MOST: usize = 2;
 
-/// How the servers of a service are connected to.
+/// Connects to the servers of a service.
 pub trait Dial: fmt::Debug + Send + Sync + 'static {
     /// An open connection. It closes when it is dropped.
     type Connection: ?Sized + Send + Sync + 'static;
-    /// Which connection of several; `()` where one is enough.
+    /// Selects one of several connections; `()` if one is enough.
     type Node: Clone + Eq + fmt::Debug + Hash + Send + Sync + 'static;
 
-    /// Whether a server that is alive answers every request soon. Elsewhere a request may wait for a long time (for another
-    /// transaction's row lock), and only connecting is bounded.
+    /// Whether a server that is alive answers every request soon. If not, a request may wait for long, such as for
+    /// another transaction's row lock, and only connecting is bounded.
     const ANSWERS_SOON: bool = false;
 
-    /// Whether [`Dial::held_up`] says anything.
+    /// Whether [`Dial::held_up`] can return a fault.
     const TELLS: bool = false;
 
-    /// How many servers may be tried for `node`.
+    /// Returns how many servers may be tried for `node`.
     fn servers(&self, node: &Self::Node) -> usize;
 
-    /// The server of that number, for people; without secrets.
+    /// Returns the server of that number for display, without secrets.
     fn place(&self, node: &Self::Node, server: usize) -> String;
 
-    /// Connects, encrypts and logs in; one attempt, which says at `stage` how far it has come. Errors name the server.
+    /// Connects, encrypts and logs in, in one attempt that records its progress in `stage`. Errors name the server.
     fn dial(
         &self,
         node: &Self::Node,
@@ -50,26 +50,26 @@ pub trait Dial: fmt::Debug + Send + Sync + 'static {
         stage: &Stage,
     ) -> impl Future<Output = FaultResult<Arc<Self::Connection>>> + Send;
 
-    /// Whether a request can be sent over `connection`, as far as is known.
+    /// Returns whether `connection` seems usable.
     fn is_usable(&self, connection: &Self::Connection) -> impl Future<Output = bool> + Send;
 
-    /// Completes when the server has answered everything that was sent over `connection`, or has closed it. Returns whether it can be
-    /// used again. Where a server does nothing for a client that has gone, nothing is waited for.
+    /// Completes when the server has answered everything sent over `connection`, or has closed it. Returns whether it
+    /// can be used again. Returns at once if the server drops the requests of clients that have gone.
     fn settled(&self, connection: &Self::Connection) -> impl Future<Output = bool> + Send {
         let _ = connection;
         async { false }
     }
 
-    /// Where `connection` leads, without secrets.
+    /// Returns the server of `connection` for display, without secrets.
     fn peer(&self, connection: &Self::Connection) -> String;
 
-    /// Asks over `connection`, a new one, why the server does not answer a request over another one, if it can tell.
+    /// Asks over a new `connection` why the server does not answer a request over another one, if the server can tell.
     fn held_up(&self, connection: &Self::Connection) -> impl Future<Output = Option<Fault>> + Send {
         let _ = connection;
         async { None }
     }
 
-    /// Looks at the servers: why none of them can be used, or `None` if one seems to be what was meant.
+    /// Probes the servers. Returns why all are unusable, or `None` if one seems to be the intended one.
     fn look(&self) -> impl Future<Output = Option<Fault>> + Send;
 }
 
@@ -79,45 +79,47 @@ type Rooms<D> = HashMap<(<D as Dial>::Node, usize), Arc<Semaphore>>;
 /// The connections of one client to a service.
 #[derive(Debug)]
 pub struct Link<D: Dial> {
-    /// How it connects.
+    /// Opens connections.
     pub dial: Arc<D>,
-    /// By which it keeps deadlines.
+    /// The clock of the deadlines.
     pub clock: Clock,
     open: Arc<Mutex<Connections<D>>>,
-    /// A connection that was given up can be used again.
+    /// Notified when a connection that was set aside can be used again.
     returned: Arc<Notify>,
     /// Held while a connection is opened.
     gate: Gate<()>,
-    /// Room for connections to each server.
+    /// Permits for connections to each server.
     rooms: Mutex<Rooms<D>>,
-    /// Of the last attempt to connect.
+    /// The stage of the last attempt to connect.
     stage: Mutex<Arc<Stage>>,
-    /// Why the last request that was not answered was not, as far as that was found out.
+    /// The cause found for the last unanswered request.
     found: Mutex<Option<Fault>>,
-    /// Counts the servers that were passed over; the next connection is made to the one that this, modulo their number, says.
+    /// The number of servers passed over. The next connection goes to the server of this number, modulo the count of
+    /// servers.
     pub(super) turn: AtomicUsize,
-    /// How many connections were opened.
+    /// The number of connections opened.
     opened: AtomicUsize,
-    /// A server has answered a request.
+    /// Whether a server has answered a request.
     pub(super) answered: AtomicBool,
-    /// How many servers have not answered in time since one last did.
+    /// The number of servers that have not answered in time since one last did.
     pub(super) slow: AtomicU32,
-    /// A connection was given up.
+    /// Notified when a connection is given up.
     changed: Notify,
-    /// What the connections are for.
+    /// The purpose of the connections.
     rank: Mutex<Rank>,
-    /// The servers that this client leaves alone for a while.
+    /// The servers that this client does not contact for a while.
     rests: Mutex<HashMap<(D::Node, usize), Rest>>,
 }
 
-/// An open connection, the turn at which it was opened, and the room that it takes.
+/// An open connection, the turn at which it was opened, and its permit.
 struct Open<C: ?Sized> {
     connection: Arc<C>,
     turn: usize,
     _room: Room,
 }
 
-/// An attempt to connect. If it is dropped and the server knows of it, it goes on to its end, and takes room until then.
+/// An attempt to connect. If it is dropped before a connection exists, it stops. Otherwise it continues to its end, and
+/// keeps its permit until then, because the server may continue, too.
 struct Attempt<T> {
     stage: Arc<Stage>,
     task: JoinHandle<T>,
@@ -146,7 +148,7 @@ fn stopped() -> Fault {
 }
 
 impl<D: Dial> Link<D> {
-    /// One that connects with the first request.
+    /// Creates a link that connects with the first request.
     pub fn new(dial: D, clock: Clock) -> Self {
         Self {
             dial: Arc::new(dial),
@@ -167,7 +169,7 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// What the connections are for from now on.
+    /// Sets the purpose of the connections from now on.
     pub fn connects_as(&self, rank: Rank) {
         *locked(&self.rank) = rank;
     }
@@ -176,7 +178,7 @@ impl<D: Dial> Link<D> {
         *locked(&self.rank)
     }
 
-    /// How many connections were opened: what was sent over one may have been done, and over an earlier one may still be.
+    /// Returns the number of connections opened. A request over an earlier connection may still be executed.
     pub fn opened(&self) -> usize {
         self.opened.load(Ordering::Relaxed)
     }
@@ -185,12 +187,12 @@ impl<D: Dial> Link<D> {
         locked(&self.open)
     }
 
-    /// The server to which the next connection for `node` is made.
+    /// Returns the server to which the next connection for `node` goes.
     pub fn place(&self, node: &D::Node) -> String {
         self.dial.place(node, self.server(node))
     }
 
-    /// The number of that server.
+    /// Returns the number of that server.
     pub fn server(&self, node: &D::Node) -> usize {
         self.server_at(self.turn.load(Ordering::Relaxed), node)
     }
@@ -199,7 +201,7 @@ impl<D: Dial> Link<D> {
         turn % self.dial.servers(node).max(1)
     }
 
-    /// The open connection for `node`, if it is usable; one that is not is given up.
+    /// Returns the open connection for `node` if it is usable; an unusable one is given up.
     async fn usable(&self, node: &D::Node) -> Option<Arc<D::Connection>> {
         let connection = Arc::clone(&self.open().get(node)?.connection);
         if self.dial.is_usable(&connection).await {
@@ -209,7 +211,7 @@ impl<D: Dial> Link<D> {
         None
     }
 
-    /// Waits until a connection for `node` may be opened if it has to replace one: hold's go first.
+    /// Waits until a replacement connection for `node` may be opened: connections of holders go first.
     pub(super) async fn turn_comes(&self, node: &D::Node) {
         let delay = self.rank().delay();
         if self.opened() > 0 && !delay.is_zero() && self.usable(node).await.is_none() {
@@ -217,7 +219,7 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// Connects to a server for `node`, unless that refused this waiter just now: then that is the answer.
+    /// Connects to a server for `node`. If that server refused this waiter just now, returns the refusal instead.
     async fn dial_in_turn(&self, node: &D::Node, server: usize) -> FaultResult<(Arc<D::Connection>, Room)> {
         let (at, rank) = ((node.clone(), server), self.rank());
         let before = locked(&self.rests).get(&at).cloned();
@@ -236,7 +238,7 @@ impl<D: Dial> Link<D> {
         dialled
     }
 
-    /// The connection for `node`, opened if there is none. It takes as long as the server takes.
+    /// Returns the connection for `node`, opened if there is none. It takes as long as the server takes.
     pub async fn connection(&self, node: &D::Node) -> FaultResult<Arc<D::Connection>> {
         if let Some(connection) = self.usable(node).await {
             return Ok(connection);
@@ -263,7 +265,7 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// A new connection and its room, which is waited for.
+    /// Waits for a permit, and opens a connection.
     async fn attempt_to_connect(
         &self,
         node: &D::Node,
@@ -281,7 +283,7 @@ impl<D: Dial> Link<D> {
         let connected = (&mut attempt.task).await.unwrap_or_else(|_| Err(stopped()));
         *locked(&self.stage) = Arc::default();
         connected.map_err(|fault: Fault| match fault.kind {
-            // Its files were good, and are being exchanged.
+            // The files were valid for an earlier connection, so they are being replaced.
             ErrorKind::Invalid if self.opened() > 0 => Fault::spent(fault.reason),
             _ => fault,
         })
@@ -293,12 +295,12 @@ impl<D: Dial> Link<D> {
         Arc::clone(rooms.or_insert_with(|| Arc::new(Semaphore::new(MOST))))
     }
 
-    /// For how long the login of the last attempt to connect has been under way.
+    /// Returns how long the login of the last attempt to connect has taken so far.
     pub(super) fn login(&self) -> Option<Duration> {
         locked(&self.stage).login()
     }
 
-    /// Why no server has ever answered, found out by a look if there is room for it, else what was found last.
+    /// Returns why no server has ever answered: probes if there is a permit for that, else returns the last finding.
     pub(super) async fn look(&self, node: &D::Node) -> Option<Fault> {
         if self.has_room(node) {
             let found = self.dial.look().await;
@@ -307,7 +309,7 @@ impl<D: Dial> Link<D> {
         self.found().clone()
     }
 
-    /// The same of a request over the connection that there is.
+    /// Returns why the open connection does not answer, asked over another connection if there is a permit for that.
     pub(super) async fn held_up(&self, node: &D::Node) -> Option<Fault> {
         if D::TELLS && self.open().contains_key(node) && self.has_room(node) {
             let (connection, _room) = self.attempt_to_connect(node, self.server(node)).await.ok()?;
@@ -325,23 +327,25 @@ impl<D: Dial> Link<D> {
         locked(&self.found)
     }
 
-    /// Makes the next request open another connection, to the next server if there are several. Says whether that is news.
+    /// Makes the next request open another connection, to the next server if there are several. Returns whether the
+    /// turn changed.
     pub fn give_up(&self, connection: &Arc<D::Connection>) -> bool {
         self.set_aside(connection, false).is_some_and(|turn| self.pass_over(turn))
     }
 
-    /// The same of one that is late with an answer: when it has come, it may be used again.
+    /// Gives up a connection with a late answer. Once the answer has come, the connection may be used again.
     pub(super) fn leave_unanswered(&self, connection: &Arc<D::Connection>) -> bool {
         self.set_aside(connection, true).is_some_and(|turn| self.pass_over(turn))
     }
 
-    /// Closes `connection`, on which nothing is under way, until a request needs one again.
+    /// Closes `connection`, which has no pending request. The next request opens another one.
     pub fn close(&self, connection: &Arc<D::Connection>) {
         self.open().retain(|_, open| !Arc::ptr_eq(&open.connection, connection));
     }
 
-    /// Keeps `connection` from use until nothing is left unanswered on it. Then it is closed, or used again if it was only `late` and there
-    /// is no other one to its server and no other server. Returns the turn at which it was opened, if it was in use.
+    /// Keeps `connection` from use until all its requests are answered, and then closes it. It is used again if it was
+    /// only `late`, no other connection has replaced it, and there is no other server. Returns its turn, if it was in
+    /// use.
     fn set_aside(&self, connection: &Arc<D::Connection>, late: bool) -> Option<usize> {
         let mut open = self.open();
         let found = open.iter().find(|(_, open)| Arc::ptr_eq(&open.connection, connection));
@@ -362,12 +366,12 @@ impl<D: Dial> Link<D> {
         Some(turn)
     }
 
-    /// Has the next connection made to the server after that of `turn`. Says whether that is news.
+    /// Sends the next connection to the server after that of `turn`. Returns whether the turn changed.
     pub(super) fn pass_over(&self, turn: usize) -> bool {
         self.turn.compare_exchange(turn, turn + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The connection for `node` that is there.
+    /// Returns the open connection for `node`.
     pub fn opened_for(&self, node: &D::Node) -> Option<Arc<D::Connection>> {
         self.open().get(node).map(|open| Arc::clone(&open.connection))
     }

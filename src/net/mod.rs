@@ -1,4 +1,4 @@
-//! Connections to services: addresses, encryption, credentials, and why one cannot be used.
+//! Connections to services: addresses, encryption, credentials, and the causes of failures.
 
 pub mod address;
 pub mod cause;

@@ -1,10 +1,11 @@
-//! Passwords in addresses, as any of the services would read them.
+//! Finds the passwords in addresses, in every form that a service accepts.
 
 use std::ops::Range;
 
 use super::address::{after, host_and_port, is_directory, taken_apart};
 
-/// Addresses that list their hosts: no comma ends them, and a password may have one.
+/// Schemes of addresses that list several hosts. A comma does not end such an address, and its password may contain
+/// one.
 const LISTS: [&str; 7] = [
     "postgres://",
     "postgresql://",
@@ -15,14 +16,14 @@ const LISTS: [&str; 7] = [
     "redis+cluster://",
 ];
 
-/// What ends the part of an address that a login may stand in, where something does.
+/// The character that ends the part of an address that may contain a login, by scheme.
 const ENDS: [(&str, char); 5] =
     [("postgres://", '?'), ("postgresql://", '?'), ("mysql://", '?'), ("mariadb://", '?'), ("zk://", '/')];
 
-/// What ends a list of hosts.
+/// Characters that end a list of hosts.
 const BEHIND_HOSTS: [char; 3] = ['/', '?', '#'];
 
-/// How a setting of an address begins that is a password, for the programs that know one.
+/// The settings of an address that hold a password, in the programs that know one.
 const SETTINGS: [&str; 2] = ["password=", "sslpassword="];
 
 /// The addresses in `endpoint` whose hosts are lists: each begins at a comma with a scheme behind it.
@@ -36,12 +37,12 @@ pub fn apart(endpoint: &str) -> Vec<String> {
     ends.into_iter().map(&mut address).collect()
 }
 
-/// Whether one of the addresses in `endpoint` has a password in it.
+/// Returns whether one of the addresses in `endpoint` contains a password.
 pub fn has_password(endpoint: &str) -> bool {
     !passwords(endpoint).is_empty()
 }
 
-/// The addresses in `endpoint` with `***` in the place of each password.
+/// Returns the addresses in `endpoint` with `***` in the place of each password.
 pub fn without_passwords(endpoint: &str) -> String {
     let mut shown = String::with_capacity(endpoint.len());
     let mut end = 0;
@@ -54,8 +55,7 @@ pub fn without_passwords(endpoint: &str) -> String {
     shown
 }
 
-/// Whether `reason`, which a service gave for not taking `endpoint`, may quote a password, or a piece of one that it was cut
-/// into.
+/// Returns whether `reason`, a service's refusal of `endpoint`, may quote a password or a fragment of one.
 pub fn may_be_quoted(endpoint: &str, reason: &str) -> bool {
     let is_told = |piece: &str| !piece.is_empty() && reason.contains(piece);
     passwords(endpoint).into_iter().map(|at| &endpoint[at]).any(|password| {
@@ -66,7 +66,7 @@ pub fn may_be_quoted(endpoint: &str, reason: &str) -> bool {
     })
 }
 
-/// Where the passwords stand, in order.
+/// Returns the ranges of the passwords, in order.
 fn passwords(endpoint: &str) -> Vec<Range<usize>> {
     if is_directory(endpoint) || is_path(endpoint, "file:") {
         return Vec::new();
@@ -83,14 +83,14 @@ fn passwords(endpoint: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Whether a comma behind `text` ends an address; else it is one of a password.
+/// Returns whether a comma after `text` ends an address; otherwise it belongs to a password.
 fn is_whole(text: &str) -> bool {
     let text = text.trim();
     let is_list = LISTS.iter().any(|scheme| after(text, scheme).is_some());
     !is_list && (is_path(text, "unix:") || names_hosts(behind_scheme(text)))
 }
 
-/// Where the passwords of one address stand.
+/// Returns the ranges of the passwords in one address.
 fn in_address(address: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     if is_path(address.trim_start(), "unix:") {
@@ -119,8 +119,8 @@ fn in_address(address: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Before which byte of `rest`, which follows the scheme of `address`, a login ends. What is no end of a list of hosts is part
-/// of a password; so is the slash of an address of ZooKeeper that has a login, which none of its addresses has.
+/// Returns the byte of `rest`, which follows the scheme of `address`, before which a login ends. A delimiter that does
+/// not follow a list of hosts belongs to a password. So does a slash after an `@` in a ZooKeeper address.
 fn end_of_login(address: &str, rest: &str) -> usize {
     let end = ENDS.iter().find(|(scheme, _)| after(address.trim_start(), scheme).is_some());
     let is_end = |end: char, before: &str| names_hosts(before) && !(end == '/' && before.contains('@'));
@@ -128,14 +128,14 @@ fn end_of_login(address: &str, rest: &str) -> usize {
     end.unwrap_or(rest.len())
 }
 
-/// Whether `text` is hosts with their ports, with or without a login before and a path behind them.
+/// Returns whether `text` is hosts with optional ports, with or without a login before and a path behind them.
 fn names_hosts(text: &str) -> bool {
     let (has_login, rest) = text.rsplit_once('@').map_or((false, text), |(_, rest)| (true, rest));
     let hosts = rest.split(BEHIND_HOSTS).next().unwrap_or_default();
     !(has_login && hosts.is_empty()) && hosts.split(',').all(|host| host_and_port(host.trim()).is_ok())
 }
 
-/// What follows the scheme, if there is one; what has a colon in it is a user with a password.
+/// Returns the text after the scheme, if there is one. A colon in the supposed scheme means a user and a password.
 fn behind_scheme(address: &str) -> &str {
     match address.split_once("://") {
         Some((scheme, rest)) if !scheme.contains([':', '@', '/', '?', ',']) => rest,
@@ -143,7 +143,7 @@ fn behind_scheme(address: &str) -> &str {
     }
 }
 
-/// Whether `address` is a path behind `scheme`, which may contain anything.
+/// Returns whether `address` is a path behind `scheme`, which may contain any character.
 fn is_path(address: &str, scheme: &str) -> bool {
     let path = after(address, scheme);
     path.is_some_and(|path| !path.starts_with("//") || path.starts_with("///"))

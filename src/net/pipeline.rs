@@ -1,4 +1,4 @@
-//! A connection over which requests go out at once and are answered in their order.
+//! A connection that sends requests without waiting for earlier answers. Answers come in the order of requests.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,29 +11,30 @@ use tokio::task::JoinHandle;
 
 use super::connector::Stream;
 
-/// How a service answers.
+/// The format of a service's replies.
 pub trait Protocol: Send + 'static {
     /// One reply.
     type Reply: Send + 'static;
-    /// What can go wrong.
+    /// The error of a connection.
     type Fault: Clone + Send + Sync + 'static;
 
-    /// Takes the next whole reply out of `buffer`. After an error the connection is of no use.
+    /// Takes the next whole reply out of `buffer`. After an error the connection is unusable.
     fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Self::Reply>, Self::Fault>;
 
-    /// Keeps what the server says of itself, and gives back what answers a request.
+    /// Records the server's notices about itself, and returns a reply to a request.
     fn sort(&mut self, reply: Self::Reply) -> Option<Self::Reply>;
 
-    /// Why nothing more is asked after `reply`, if that is so; whether it is the last one to its request.
+    /// Returns the fault that ends the connection after `reply`, if it does. `is_last` is whether `reply` is the last
+    /// one to its request.
     fn ends(&self, reply: &Self::Reply, is_last: bool) -> Option<Self::Fault>;
 
-    /// Why nothing more is asked after a reply to nothing, if that is so.
+    /// Returns the fault that ends the connection after a reply without a request, if it does.
     fn unasked(&self, reply: Self::Reply) -> Option<Self::Fault>;
 
-    /// The fault of a connection that was closed.
+    /// Returns the fault of a closed connection.
     fn closed(why: &'static str) -> Self::Fault;
 
-    /// The fault of a connection that broke.
+    /// Returns the fault of a broken connection.
     fn broken(error: &io::Error) -> Self::Fault;
 }
 
@@ -49,16 +50,16 @@ struct Due<R> {
     answer: oneshot::Sender<Vec<R>>,
 }
 
-/// How many this process has made.
+/// The number of pipelines that this process has opened.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// A connection. It closes when it is dropped; what is on its way then may still be done.
+/// A connection. Dropping it closes the connection; the server may still execute requests in flight.
 pub struct Pipeline<P: Protocol> {
     orders: mpsc::UnboundedSender<Order<P::Reply>>,
     end: watch::Receiver<Option<P::Fault>>,
-    /// Where it leads, without secrets.
+    /// The server, without secrets.
     pub peer: String,
-    /// Which one of this process it is.
+    /// Its number within this process.
     pub number: u64,
     task: JoinHandle<()>,
 }
@@ -76,8 +77,8 @@ impl<P: Protocol> Drop for Pipeline<P> {
 }
 
 impl<P: Protocol> Pipeline<P> {
-    /// Takes over `stream`, which leads to `peer`, and speaks the protocol that is made for the connection of that number.
-    /// Needs a running tokio runtime.
+    /// Takes over `stream`, which leads to `peer`, and calls `protocol` with the number of the connection. Needs a
+    /// running tokio runtime.
     pub fn over(protocol: impl FnOnce(u64) -> P, stream: Box<dyn Stream>, peer: String) -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let protocol = protocol(number);
@@ -86,13 +87,13 @@ impl<P: Protocol> Pipeline<P> {
         let task = tokio::spawn(async move {
             let mut traffic = Traffic { protocol, due: VecDeque::new(), out: BytesMut::new(), received };
             let fault = traffic.run(stream).await;
-            // Before the answers that will not come are dropped with the traffic: whoever waits asks why.
+            // Before the pending answers are dropped with the traffic: their callers then ask for the fault.
             ended.send_replace(Some(fault));
         });
         Self { orders, end, peer, number, task }
     }
 
-    /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.
+    /// Sends `bytes` now and waits for `replies` replies. Dropping the future does not unsend them.
     ///
     /// Errors: why the connection has ended.
     pub fn exchange(
@@ -101,7 +102,7 @@ impl<P: Protocol> Pipeline<P> {
         replies: usize,
     ) -> impl Future<Output = Result<Vec<P::Reply>, P::Fault>> {
         let (answer, answered) = oneshot::channel();
-        // If nobody takes it, the answer is dropped with it.
+        // If the task has ended, the sender of the answer is dropped here.
         let _ = self.orders.send(Order { bytes, replies, answer });
         async { answered.await.map_err(|_| self.why()) }
     }
@@ -110,14 +111,14 @@ impl<P: Protocol> Pipeline<P> {
         self.end.borrow().clone().unwrap_or_else(|| P::closed("the connection was closed"))
     }
 
-    /// Whether it has not ended yet, as far as this client knows.
+    /// Returns whether the connection has not ended yet, as far as this client knows.
     pub fn is_open(&self) -> bool {
         self.end.borrow().is_none()
     }
 
-    /// Completes when it has ended.
+    /// Completes when the connection has ended.
     pub async fn ended(&self) {
-        // That nobody can say so any more is an end, too.
+        // An error means that the task is gone, which is an end, too.
         let _ = self.end.clone().wait_for(Option::is_some).await;
     }
 }
@@ -130,7 +131,7 @@ struct Traffic<P: Protocol> {
 }
 
 impl<P: Protocol> Traffic<P> {
-    /// Serves the connection until it ends, and says why it did.
+    /// Serves the connection until it ends, and returns why it did.
     async fn run(&mut self, stream: Box<dyn Stream>) -> P::Fault {
         let (mut from, mut to) = tokio::io::split(stream);
         let mut buffer = BytesMut::with_capacity(4096);
@@ -142,7 +143,7 @@ impl<P: Protocol> Traffic<P> {
                     None => return P::closed("the connection was closed"),
                 },
                 sent = to.write_buf(&mut self.out), if !self.out.is_empty() => {
-                    // Encryption keeps back what is not flushed.
+                    // TLS holds back data until it is flushed.
                     let flushed = match sent {
                         Ok(_) if self.out.is_empty() => to.flush().await,
                         other => other.map(drop),
@@ -169,14 +170,14 @@ impl<P: Protocol> Traffic<P> {
     }
 
     fn take(&mut self, order: Order<P::Reply>) {
-        // Nobody waits any more: it need not be sent.
+        // If the caller has gone, the request need not be sent.
         if !order.answer.is_closed() {
             self.out.extend_from_slice(&order.bytes);
             self.due.push_back(Due { missing: order.replies, replies: Vec::new(), answer: order.answer });
         }
     }
 
-    /// Hands a reply to whoever waits for it; why it is the last one, if it is.
+    /// Passes a reply to its request. Returns the fault that ends the connection, if it does.
     fn give(&mut self, reply: P::Reply) -> Option<P::Fault> {
         let reply = self.protocol.sort(reply)?;
         let Some(due) = self.due.front_mut() else { return self.protocol.unasked(reply) };
@@ -185,7 +186,7 @@ impl<P: Protocol> Traffic<P> {
         let end = self.protocol.ends(&reply, is_last);
         due.replies.push(reply);
         if is_last && let Some(due) = self.due.pop_front() {
-            // Whoever asked may have given up.
+            // The caller may have gone.
             let _ = due.answer.send(due.replies);
         }
         end

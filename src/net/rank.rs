@@ -1,4 +1,4 @@
-//! Which client of a service goes first where connections are short.
+//! Precedence between clients of a service that is short of connections.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use super::fault::Fault;
 use crate::clock::jittered;
 use crate::lock::{ErrorKind, Moment};
 
-/// How many waiters may be next soon, so that a connection of theirs is replaced at once.
+/// The number of waiters at the head of the queue that replace a broken connection at once.
 pub const NEXT: u32 = 2;
-/// How much later each waiter behind those replaces its connection.
+/// The additional delay of each waiter behind those before it replaces its connection.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What a client asks for, to its connections.
+/// The purpose of a client's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Rank {
-    /// Something of a moment: it asks whenever it wants.
+    /// A short operation, which connects at any time.
     #[default]
     Free,
-    /// To keep a hold.
+    /// A hold.
     Holds,
-    /// To wait, with so many `ahead`, for as long as it renews within this ttl.
+    /// A wait with `ahead` claims ahead, which must renew within `ttl`.
     Waits {
-        /// How many.
+        /// The number of claims ahead.
         ahead: u32,
-        /// Its ttl.
+        /// The claim's ttl.
         ttl: Duration,
     },
 }
 
-/// A server that refused a login, or had no room.
+/// A pause after a server refused a login, or had no room for a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     pub(super) fault: Fault,
@@ -37,12 +37,12 @@ pub(super) struct Rest {
 }
 
 impl Rank {
-    /// Whether it is to wait.
+    /// Returns whether this is a waiter.
     pub(super) fn waits(self) -> bool {
         matches!(self, Self::Waits { .. })
     }
 
-    /// How long a connection that broke is not replaced: a hold's is to come first when a server is back.
+    /// Returns how long to wait before a broken connection is replaced: when a server returns, holders connect first.
     pub(super) fn delay(self) -> Duration {
         match self {
             Self::Waits { ahead, ttl } => {
@@ -52,7 +52,8 @@ impl Rank {
         }
     }
 
-    /// For how long after `fault` a waiter asks no more, longer each time; `before` is the rest before that.
+    /// Returns how long a waiter does not contact the server after `fault`: twice the length of `before`, up to a tenth
+    /// of the ttl.
     pub(super) fn rest(self, fault: &Fault, now: Moment, before: Option<&Rest>) -> Option<Rest> {
         let Self::Waits { ttl, .. } = self else { return None };
         if fault.kind == ErrorKind::Unavailable {

@@ -1,8 +1,8 @@
-//! One request by its deadline.
+//! Sends one request with a deadline.
 //!
-//! It takes the connection that is there, or opens one ([`Link`]). Where another connection, another server or time may help, it is
-//! tried again, with growing pauses; where no server answers, the answer is why. What may help is what the [`Fault`] says
-//! ([`Retry`]); how long it is tried is the caller's [`Patience`].
+//! It uses the open connection, or opens one ([`Link`]). It retries with growing pauses if another connection, another
+//! server or time may help, which the [`Fault`] tells ([`Retry`]). If no server answers, the error is the cause. How
+//! long it retries is the caller's [`Patience`].
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,42 +15,42 @@ use super::link::{Dial, Link};
 use super::rank::Rank;
 use crate::lock::{ErrorKind, Moment};
 
-/// How long one server of several is given before the next one is tried.
+/// The time for one server of several before the next one is tried.
 const ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
-/// How often that may double while no server answers in time: a whole cluster may be slow.
+/// How often that time may double while no server answers in time: a whole cluster may be slow.
 const MOST_DOUBLINGS: u32 = 4;
-/// A server that had less time than this says nothing about how long answers take.
+/// A server that had less time than this does not show how long answers take.
 const TELLING: Duration = Duration::from_millis(250);
 /// The first and the longest pause between two rounds over all servers.
 const BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// The longest pause of a hold that a server did not serve.
+/// The longest pause of a holder after a server did not serve it.
 const FOR_ROOM: Duration = Duration::from_millis(100);
-/// The first and the longest pause before a request that was undone for the sake of another is sent again.
+/// The first and the longest pause before a request is sent again that the server undid in favour of another one.
 const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
 
-/// How long a request is tried.
+/// How long a request is retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// A service that cannot be reached is an answer: each server is tried once, and a connection that breaks is replaced once.
+    /// Each server is tried once, and a broken connection is replaced once. An unreachable service is an error at once.
     Once,
-    /// Until the deadline, unless no server ever answered and none is there.
+    /// Until the deadline, unless no server ever answered and none is present.
     Present,
     /// Until the deadline.
     Deadline,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 struct Progress<D: Dial> {
     /// The connection over which it is sent.
     current: Option<Arc<D::Connection>>,
-    /// Why it was not answered before.
+    /// The last fault.
     last: Option<Fault>,
-    /// The server that is tried.
+    /// The server in use.
     place: String,
 }
 
 impl<D: Dial> Progress<D> {
-    /// Remembers why a server was of no use. A refusal tells more than a server that is away, but only of this round.
+    /// Records the fault of a server. A refusal takes precedence over an unreachable server, but only within one round.
     fn note(&mut self, fault: &Fault, is_new_round: bool) {
         let told = self.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
         if is_new_round || !told {
@@ -62,22 +62,22 @@ impl<D: Dial> Progress<D> {
 /// Why one attempt failed.
 struct Failure {
     fault: Fault,
-    /// A connection was there.
+    /// Whether a connection existed.
     connected: bool,
-    /// Neither an answer nor an error came in the time that one server is given.
+    /// Whether the server sent neither an answer nor an error in its time.
     silent: bool,
 }
 
 /// The failures of one request.
 #[derive(Default)]
 struct Failures {
-    /// Attempts without a connection.
+    /// The number of attempts without a connection.
     unreached: usize,
-    /// Connections that broke.
+    /// The number of connections that broke.
     broken: usize,
-    /// The last so many servers refused this client, which time does not change.
+    /// The number of servers in a row that refused this client. Time does not change a refusal.
     refusals: usize,
-    /// A server was silent.
+    /// Whether a server was silent.
     silent: bool,
 }
 
@@ -94,11 +94,10 @@ impl Failures {
 }
 
 impl<D: Dial> Link<D> {
-    /// Has `request` answered over the connection for the node that `node` says, by `deadline`. What was sent may be done
-    /// repeatedly, and also after an error, so it must bear repetition.
+    /// Sends `request` over the connection for the node that `node` returns, and waits for the answer until `deadline`.
+    /// The request may be executed repeatedly, and also after an error, so it must be idempotent.
     ///
-    /// Errors: what the server says; if nobody answers, why, as far as that can be found out. Dropping the future does not unsend
-    /// what was sent.
+    /// Errors: the server's, or the cause if no server answers. Dropping the future does not unsend requests.
     pub async fn call<T, R>(
         &self,
         deadline: Moment,
@@ -119,12 +118,12 @@ impl<D: Dial> Link<D> {
             };
         let silent = match progress.current {
             Some(connection) => {
-                // Whatever holds it up, another connection need not wait for it.
+                // The cause of the delay may not affect another connection.
                 self.leave_unanswered(&connection);
                 cause::silent(&self.dial.peer(&connection))
             }
             None => match self.login() {
-                // That the server takes the login rules out nothing but guesses.
+                // A login in progress is more precise than a probe that found only silence.
                 Some(length) if found.as_ref().is_none_or(|found| cause::is_silence(&found.reason)) => {
                     return Err(Fault::spent(cause::no_login(&progress.place, length)));
                 }
@@ -134,22 +133,22 @@ impl<D: Dial> Link<D> {
         Err(found.unwrap_or_else(|| Fault::spent(silent)))
     }
 
-    /// Why a service of which no server ever answered does not.
+    /// Returns why a service does not answer, if no server of it ever did.
     async fn why_silent(&self, node: &D::Node) -> Option<Fault> {
         if self.answered.load(Ordering::Relaxed) { None } else { self.look(node).await }
     }
 
-    /// Why a request is not answered for long.
+    /// Returns why a request is not answered for long.
     async fn why_late(&self, node: D::Node, deadline: Moment) -> Option<Fault> {
         if let Some(found) = self.why_silent(&node).await {
             return Some(found);
         }
-        // Another connection for every request that is slow would be too many.
+        // Late, because one more connection for every slow request would be too many.
         self.clock.sleep_until(deadline - cause::BEFORE).await;
         self.held_up(&node).await
     }
 
-    /// [`Link::call`] without its end.
+    /// Attempts a request until it succeeds or `patience` ends; [`Link::call`] adds the deadline.
     async fn attempts<T, R>(
         &self,
         deadline: Moment,
@@ -167,7 +166,7 @@ impl<D: Dial> Link<D> {
             let node = node();
             let count = self.dial.servers(&node).max(1);
             let given = self.time_for_one(count, count - failures.count() % count, deadline);
-            // The futures of some clients are large, and every caller would hold one.
+            // Boxed: the futures of some clients are large, and every caller would contain one.
             let half = self.half_way(deadline, patience);
             let failure = match Box::pin(self.attempt(&node, given, half, &mut request, progress)).await {
                 Ok(answer) => return Ok(answer),
@@ -181,7 +180,7 @@ impl<D: Dial> Link<D> {
                     self.pause(&mut before_again).await;
                     continue;
                 }
-                // So says a server that can be used, or could be if it had the time.
+                // The fault comes from a server that is usable, or would be with more time.
                 _ if failure.connected && !fault.is_spent() => {
                     if patience == Patience::Once || !fault.kind.is_transient() {
                         return Err(fault);
@@ -217,7 +216,8 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// The patience after `fault`, and shorter pauses of a hold: it does not queue for room behind those who wait for its end.
+    /// Returns the patience after `fault`, and shortens the pauses of a holder: it must not queue for room behind
+    /// waiters for its lock.
     fn patience_after(
         &self,
         fault: &Fault,
@@ -231,7 +231,8 @@ impl<D: Dial> Link<D> {
         if fault.kind == ErrorKind::Full { Patience::Deadline } else { patience }
     }
 
-    /// Sends `request` once, over the connection for `node`; over a new one beside it if there is no answer by `half`.
+    /// Sends `request` once over the connection for `node`. Without an answer by `half`, it is also sent over a new
+    /// connection.
     async fn attempt<T, R>(
         &self,
         node: &D::Node,
@@ -287,13 +288,14 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// Until when a connection that is there is relied on alone by a caller who has to remove something.
+    /// Returns until when to rely on the open connection alone. Only requests with [`Patience::Deadline`], such as
+    /// removals, have this limit.
     fn half_way(&self, deadline: Moment, patience: Patience) -> Option<Moment> {
         (patience == Patience::Deadline).then(|| deadline - deadline.since(self.clock.now()) / 2)
     }
 
-    /// What `request` comes to over `connection`. Its flow may be one that something on the way forgot: where it is silent until `half`,
-    /// the request goes out over a new connection as well, and the first answer counts.
+    /// Sends `request` over `connection` and returns the answer. A firewall may have forgotten the connection: if there
+    /// is no answer by `half`, the request is also sent over a new one, and the first answer counts.
     async fn asked<T, R>(
         &self,
         node: &D::Node,
@@ -317,8 +319,9 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// How long one of `count` servers is given, if it is bounded: the usual time, or its share of the time that is left if
-    /// that is less, doubled for each whole round in which no server answered. `left` servers of this round were not tried.
+    /// Returns the time limit for one of `count` servers; `None` for a single server. It is the usual time, or an equal
+    /// share of the remaining time if that is less. It doubles for each whole round without an answer. `left` is the
+    /// number of servers not yet tried in this round.
     fn time_for_one(&self, count: usize, left: usize, deadline: Moment) -> Option<Duration> {
         let as_factor = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
         let remaining = deadline.since(self.clock.now());
@@ -327,7 +330,7 @@ impl<D: Dial> Link<D> {
         (count > 1).then(|| (usual * 2_u32.pow(rounds.min(MOST_DOUBLINGS))).min(remaining))
     }
 
-    /// A server has not answered in the time that it was `given`, which is news or was known.
+    /// Returns the failure of a server that has not answered in its `given` time. It counts as slow if `is_news`.
     fn late(&self, given: Option<Duration>, is_news: bool, place: &str, connected: bool) -> Failure {
         if is_news && given.is_some_and(|given| given >= TELLING) {
             self.slow.fetch_add(1, Ordering::Relaxed);
@@ -335,7 +338,7 @@ impl<D: Dial> Link<D> {
         Failure { fault: Fault::spent(cause::silent(&place)), connected, silent: true }
     }
 
-    /// What `work` comes to before `until`.
+    /// Returns the result of `work`, or `None` at `until`.
     async fn by<T>(&self, until: Moment, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -344,7 +347,7 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// Waits for the first of these lengths, and doubles it, up to the second.
+    /// Waits for the first of the two lengths, and doubles it, up to the second.
     async fn pause(&self, (next, longest): &mut (Duration, Duration)) {
         self.clock.sleep_until(self.clock.now() + *next).await;
         *next = (*next * 2).min(*longest);

@@ -1,4 +1,4 @@
-//! The loop over a scripted service, on paused time.
+//! The retry loop with a scripted service, on paused time.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -12,7 +12,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::net::link::Stage;
 
-/// What happens next: to an attempt to connect, or to a request.
+/// The result of the next attempt to connect or of the next request.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Works,
@@ -24,7 +24,7 @@ enum Next {
     Undoes,
     Redirects,
     Freezes,
-    /// Only after it has connected.
+    /// Only after a connection was made.
     Hangs,
 }
 
@@ -44,7 +44,7 @@ impl Next {
     }
 }
 
-/// Does what it is told, and afterwards what it was told last.
+/// Follows the script, and then repeats its last step.
 #[derive(Debug)]
 struct Script(Mutex<VecDeque<Next>>);
 
@@ -72,7 +72,7 @@ struct Servers<const SOON: bool> {
     /// When each attempt to connect was made, and to which server.
     log: Mutex<Vec<(Duration, usize)>>,
     start: Instant,
-    /// The last request is left unanswered, but for so many answers.
+    /// Leaves the last request unanswered, except for as many as `answers` permits.
     unanswered: AtomicBool,
     answers: Semaphore,
 }
@@ -128,7 +128,7 @@ fn link<const SOON: bool>(count: usize, dials: &[Next], found: Option<Fault>) ->
     Link::new(servers, Clock::Runtime(start))
 }
 
-/// What a call comes to that has so many seconds, and how long that took.
+/// Makes a call with a deadline of `seconds` and returns its result and its duration.
 async fn call<const SOON: bool>(
     link: &Link<Servers<SOON>>,
     seconds: u64,
@@ -383,7 +383,7 @@ async fn why_a_request_was_held_up_is_forgotten_with_the_next_answer() {
     assert_eq!(*one.found(), None);
 }
 
-/// How often a client of that rank connects in thirty seconds in which it asks all the time.
+/// Counts the connections of a client of that rank that sends requests for thirty seconds without a pause.
 async fn dials_in_a_lease(rank: Rank, next: Next) -> usize {
     let one = link::<false>(1, &[Next::Works, next], None);
     let connection = one.connection(&0).await.expect("it works");

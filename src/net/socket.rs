@@ -1,4 +1,4 @@
-//! What the kernel does about a connection that is silent. A NAT or a firewall that forgot a flow tells neither side.
+//! Socket options for silent connections. A NAT or a firewall that drops a flow notifies neither side.
 #![expect(unsafe_code, reason = "client libraries hide the descriptors of their sockets")]
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,15 +8,15 @@ use std::{fs, io};
 use rustix::io::{Errno, FdFlags, fcntl_getfd};
 use rustix::net::{ipproto, sockopt};
 
-/// After how long a silent connection is probed.
+/// The idle time before the first keepalive probe.
 pub const PROBED_AFTER: Duration = Duration::from_secs(6);
-/// How long it takes until the next probe.
+/// The time between two probes.
 pub const PROBED_EVERY: Duration = Duration::from_secs(2);
-/// For how long a connection may be silent in all: no answer to probes, or to what was sent.
+/// The longest silence of a connection: without an answer to probes, or to data.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Has the kernel break the connection of `socket` once its other end has acknowledged nothing for 10 s, also where nothing is
-/// sent; and has it send at once what is written, since a request is one small write.
+/// Makes the kernel break the connection of `socket` after 10 s without an acknowledgement, also if nothing is sent.
+/// Also makes it send writes at once, because a request is one small write.
 pub fn tend(socket: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_tcp_keepidle(&socket, PROBED_AFTER)?;
@@ -26,23 +26,23 @@ pub fn tend(socket: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this host has no descriptor or memory for a connection.
+/// Returns whether this host lacks descriptors or memory for a connection.
 pub fn is_scarce(error: &io::Error) -> bool {
     let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
 }
 
-/// As [`tend`], for the sockets that a client library opened and keeps to itself: all of this process that a command does not inherit.
-/// None without a usable /proc.
+/// Applies [`tend`] to the sockets that a client library hides: all TCP sockets of this process that a command does not
+/// inherit. It does nothing without a usable /proc.
 pub fn tend_all() {
     for entry in fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // SAFETY: it was just listed, and on this thread only its owner closes it, which does not run meanwhile. What another thread
-        // closes is not a connection.
+        // SAFETY: the descriptor was just listed. On this thread only its owner, which does not run meanwhile, closes
+        // it. Descriptors that other threads close are not connections.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let is_own = fcntl_getfd(descriptor).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC));
         if is_own && sockopt::socket_protocol(descriptor).is_ok_and(|found| found == Some(ipproto::TCP)) {
-            // A connection without probes is still a connection.
+            // A connection without probes still works.
             let _ = tend(descriptor);
         }
     }

@@ -1,4 +1,4 @@
-//! How far an attempt to connect has come.
+//! Progress of an attempt to connect.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How far an attempt to connect has come.
+/// The progress of an attempt to connect.
 #[derive(Default, Debug)]
 pub struct Stage {
     connected: AtomicBool,
@@ -14,7 +14,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// There is a connection, and the server may go on with the attempt although its client has gone.
+    /// Records that a connection exists: the server may continue the attempt after the client has gone.
     pub fn connected(&self) {
         self.connected.store(true, Ordering::Relaxed);
     }
@@ -23,12 +23,12 @@ impl Stage {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// The login is sent.
+    /// Records that the login is sent.
     pub fn logs_in(&self) {
         self.login.get_or_init(Instant::now);
     }
 
-    /// For how long the login has been under way, if it was sent.
+    /// Returns how long ago the login was sent, if it was.
     pub(super) fn login(&self) -> Option<Duration> {
         self.login.get().map(Instant::elapsed)
     }

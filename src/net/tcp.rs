@@ -1,4 +1,4 @@
-//! Connections over TCP to a host, whichever of its addresses answers.
+//! TCP connections to the first address of a host that answers.
 
 use std::future::Future;
 use std::io;
@@ -11,26 +11,26 @@ use tokio::time::sleep;
 
 use super::socket::tend;
 
-/// How long an address of several has to answer before the next one is tried beside it.
+/// The time that an address has to answer before the next one is tried in parallel.
 pub const STAGGER: Duration = Duration::from_millis(250);
 
-/// For how long what was sent over a socket that is closed may still be delivered, and done: Linux sends again what nobody has
-/// acknowledged until 102.2 s after it was first sent (`tcp_orphan_retries`; measured: given up after 106 s). The rest is for the
-/// way and for the service.
+/// How long data sent over a closed socket may still be delivered, and executed. Linux retransmits unacknowledged data
+/// until 102.2 s after the first transmission (`tcp_orphan_retries`; measured: given up after 106 s). The rest is for
+/// the network and the service.
 pub const LATE: Duration = Duration::from_secs(120);
 
-/// Connects to one address, as [`connect`] does.
+/// Connects to one address, with the options of [`tend`].
 pub async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     tend(&stream)?;
     Ok(stream)
 }
 
-/// Connects to `port` of `host`, at the first of its addresses that answers. Without asking the system for what needs no asking:
-/// that takes a thread.
+/// Connects to `port` of `host`, at the first of its addresses that answers. Literal addresses and `localhost` are not
+/// looked up, because a lookup takes a thread.
 ///
-/// Errors: the first that an address gave, or that there is none. Takes as long as the system does where none answers; dropping the
-/// future closes what was begun.
+/// Errors: the first one of any address, or that there is no address. If no address answers, it takes as long as the
+/// system's timeout. Dropping the future closes all attempts.
 pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
@@ -44,10 +44,11 @@ pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     connected.unwrap_or_else(|| Err(io::Error::other("the host has no address")))
 }
 
-/// The first success of `attempts`, one for each address of a host: while one is silent the next is begun beside it, as in "Happy
-/// Eyeballs" (RFC 8305, section 5).
+/// Returns the first success of `attempts`, one for each address of a host. While one is silent, the next starts in
+/// parallel, as in "Happy Eyeballs" (RFC 8305, section 5).
 ///
-/// Errors: the first, once all have failed; `None` if there is no attempt. Dropping the future drops those that were begun.
+/// Errors: the first, once all have failed; `None` if there is no attempt. Dropping the future drops all started
+/// attempts.
 pub async fn first_of<T, E>(
     attempts: impl IntoIterator<Item = impl Future<Output = Result<T, E>>>,
 ) -> Option<Result<T, E>> {

@@ -1,4 +1,4 @@
-//! From what people say of encryption to what rustls wants to know, and from what rustls says to what people understand.
+//! Translates settings of encryption for rustls, and errors of rustls into sentences for users.
 
 use std::error::Error;
 use std::io;
@@ -17,26 +17,26 @@ use super::credentials::{Pem, Tls};
 use super::fault::{Fault, FaultResult};
 use crate::lock::{ErrorKind, Reason};
 
-/// Whether what is sent to `host`, a name or an address without brackets, stays on this host.
+/// Returns whether `host`, a name or an address without brackets, is this host.
 pub fn stays_here(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// As [`stays_here`], of `HOST:PORT` with brackets around an IPv6 address.
+/// Returns whether `HOST:PORT`, with brackets around an IPv6 address, is this host.
 pub fn stays_here_at(place: &str) -> bool {
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
     stays_here(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// A client that believes whom `tls` says, and shows what it says.
+/// Returns a client configuration with the authorities and the client certificate of `tls`.
 ///
-/// Errors: `Invalid` for certificates and keys that cannot be used, `Internal` for a defect.
+/// Errors: `Invalid` for unusable certificates and keys, `Internal` for a defect.
 pub fn client(tls: &Tls) -> FaultResult<ClientConfig> {
     let builder = builder(Arc::new(ring::default_provider()))?;
     showing(tls, builder.with_root_certificates(roots(tls.authority.as_ref())?))
 }
 
-/// What a client is made of, before it is said whom it believes.
+/// Returns a builder of client configurations that lacks the authorities.
 ///
 /// Errors: `Internal` for a defect.
 pub fn builder(provider: Arc<CryptoProvider>) -> FaultResult<ConfigBuilder<ClientConfig, WantsVerifier>> {
@@ -44,9 +44,9 @@ pub fn builder(provider: Arc<CryptoProvider>) -> FaultResult<ConfigBuilder<Clien
     builder.map_err(|error| Fault::new(ErrorKind::Internal, error.to_string()))
 }
 
-/// The client that shows the certificate that `tls` says, if it says one.
+/// Completes `builder` with the client certificate of `tls`, if it has one.
 ///
-/// Errors: `Invalid` for a certificate or key that cannot be used.
+/// Errors: `Invalid` for an unusable certificate or key; transient if the files cannot be read now.
 pub fn showing(
     tls: &Tls,
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
@@ -66,18 +66,18 @@ pub fn showing(
     })
 }
 
-/// What the certificate of the server at `host` is to be for, as far as `tls` does not say another name.
+/// Returns the name that the certificate of the server at `host` must have: that of `tls`, if it has one.
 ///
-/// Errors: `Invalid` for what is no such name.
+/// Errors: `Invalid` for text that is not such a name.
 pub fn server_name(tls: &Tls, host: &str) -> FaultResult<ServerName<'static>> {
     let name = tls.server_name.as_deref().unwrap_or(host);
     ServerName::try_from(name.to_owned())
         .map_err(|_| Fault::new(ErrorKind::Invalid, format!("{name:?} cannot be the name in a certificate")))
 }
 
-/// The given authorities alone, or the system's: reading those takes milliseconds.
+/// Returns the given authorities, or else the system's, which take milliseconds to read.
 ///
-/// Errors: `Invalid` if there is none.
+/// Errors: `Invalid` if there is none; transient if the file cannot be read now.
 pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (given, certificates) = match authority {
@@ -97,18 +97,18 @@ pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     Ok(store)
 }
 
-/// The certificates in the text `pem`.
+/// Returns the certificates in the text `pem`.
 ///
-/// Errors: `Invalid` if there is something else.
+/// Errors: `Invalid` if one is damaged.
 pub fn certificates(pem: &[u8]) -> FaultResult<Vec<CertificateDer<'static>>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     read.map_err(|_| Fault::new(ErrorKind::Invalid, "a certificate is damaged; see --cacert and --cert"))
 }
 
-/// Why there is no encrypted connection, if `error`, or one that it comes from, is of encryption: of which kind that is, and the reason
-/// and what to do, in the words of all services.
+/// Returns the fault for `error`, if it or one of its sources concerns encryption, in words common to all services.
 ///
-/// A certificate that one side does not accept is `Denied`, whatever else is `Unavailable`.
+/// The fault is `Denied` if one side does not accept the other's certificate, or if the server does not speak TLS.
+/// Otherwise it is `Unavailable`.
 pub fn refusal(error: &(dyn Error + 'static)) -> Option<Fault> {
     let Some(found) = found(error) else { return told(error) };
     Some(match found {
@@ -117,13 +117,13 @@ pub fn refusal(error: &(dyn Error + 'static)) -> Option<Fault> {
             Some(reason) => Fault::new(ErrorKind::Denied, reason),
             None => Fault::spent(format!("it ended the encrypted connection ({alert:?})")),
         },
-        // It answers, and will so again.
+        // The server answers without TLS, and will do so again.
         rustls::Error::InvalidMessage(_) => Fault::new(ErrorKind::Denied, cause::without_tls()),
         other => Fault::spent(format!("no encrypted connection: {other}")),
     })
 }
 
-/// A connection of HTTP/2 keeps of an error only its text.
+/// Recognises an alert by its text, which is all that an HTTP/2 connection keeps of an error.
 fn told(error: &(dyn Error + 'static)) -> Option<Fault> {
     let alerts = [
         AlertDescription::CertificateRequired,
@@ -149,7 +149,7 @@ fn told(error: &(dyn Error + 'static)) -> Option<Fault> {
     None
 }
 
-/// As [`refusal`], of an error while a connection was being encrypted: there is always something to say.
+/// Returns the fault for an `error` during the handshake: that of [`refusal`], or one that quotes the error.
 pub fn failure(error: &(dyn Error + 'static)) -> Fault {
     let broken = || {
         let why = said(error).unwrap_or_else(|| error.to_string());
@@ -158,7 +158,7 @@ pub fn failure(error: &(dyn Error + 'static)) -> Fault {
     refusal(error).unwrap_or_else(|| Fault::spent(broken()))
 }
 
-/// The system's words, if `error` is, or comes from, one of the system.
+/// Returns the system's words, if `error` or one of its sources is an [`io::Error`].
 fn said(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -170,14 +170,14 @@ fn said(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-/// The error of rustls that `error` is, holds, or comes from.
+/// Returns the error of rustls that `error` is, contains, or has as a source.
 fn found<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<rustls::Error>() {
             return Some(found);
         }
-        // What an io::Error holds is not its source, but that one's source is.
+        // The source of an `io::Error` is the source of the error it contains, which is itself skipped.
         next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => error.source(),
@@ -226,11 +226,11 @@ fn not_trusted(why: &CertificateError) -> String {
     }
 }
 
-/// How to sign a certificate.
+/// The advice on signing a certificate.
 const KEYS: &str =
     "sign it with SHA-256 or better by a key of RSA (2048 bits or more), P-256, P-384 or Ed25519";
 
-/// Why a certificate is not believed, of which the library has only its own word, in `said`.
+/// Returns why a certificate is not trusted, for errors that the library describes only by a name, in `said`.
 fn unusable(said: &str) -> String {
     let known = [
         (
@@ -266,7 +266,7 @@ fn unusable(said: &str) -> String {
     )
 }
 
-/// `DnsName("a")` is a.
+/// Turns `DnsName("a")` into `a`.
 fn bare(name: &str) -> &str {
     name.split_once('(').map_or(name, |(_, rest)| rest.trim_end_matches(')').trim_matches('"'))
 }
@@ -277,13 +277,13 @@ fn day(time: UnixTime) -> String {
     text.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// What a server says of the certificate that this client shows, or does not show.
+/// Returns the meaning of a server's alert about this client's certificate, or about its absence.
 fn not_accepted(alert: AlertDescription) -> Option<&'static str> {
     match alert {
         AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
             Some("it wants a client certificate; give --cert and --key")
         }
-        // Older servers say the same if there is none.
+        // Older servers send this alert also if there is no certificate.
         AlertDescription::BadCertificate => {
             Some("it wants a client certificate, or another one; see --cert and --key")
         }
@@ -326,7 +326,7 @@ mod tests {
                 "its certificate is for other.example, 10.0.0.1, not db.example; see --tls-server-name",
             ),
         ] {
-            // As libraries hand it on: within an error of the system, or behind others.
+            // Libraries wrap it: inside an `io::Error`, or behind other errors.
             let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(why));
             assert_eq!(refusal(&io::Error::other(error)), Some(Fault::new(ErrorKind::Denied, sentence)));
         }

@@ -1,4 +1,4 @@
-//! The rules of what may follow what, and of when one looks, without a service.
+//! The rules of which state may follow which, and of when the state is read, without a service.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ fn asked(host: &str) -> ClaimState {
 
 const LOST: ClaimState = ClaimState::Lost(LossReason::SessionEnded);
 
-/// What is told of each state after each other one.
+/// The published state after each pair of states.
 #[tokio::test(start_paused = true)]
 async fn what_was_told_is_not_taken_back() {
     let clock = clock();
@@ -43,7 +43,7 @@ async fn what_was_told_is_not_taken_back() {
             let publisher = publisher(clock);
             publisher.publish(present.clone());
             publisher.publish(next.clone());
-            // Of waits the later one counts, wherever it puts the claim.
+            // Of two waiting states the later one counts, even with a worse position.
             let told = if after > before || after < 2 && before < 2 { next } else { present };
             assert_eq!(publisher.state(), *told, "{next:?} after {present:?}");
         }
@@ -60,7 +60,7 @@ async fn what_was_told_is_not_taken_back() {
     assert_eq!(publisher.state(), LOST);
 }
 
-/// A hold ends whatever runs under it, so its end is a loss, by whoever says that it is the newer one.
+/// A command may run under a hold, so the end of a hold is a loss, even if a newer claim supersedes it.
 #[tokio::test(start_paused = true)]
 async fn what_was_held_is_lost_and_not_superseded() {
     let clock = clock();
@@ -156,11 +156,11 @@ async fn why_it_ended_is_what_was_noted_or_the_end_of_its_ttl() {
     assert_eq!(ended(Some("evicted"), None), evicted(None), "that was noted");
 }
 
-/// A service of which a test says what is found there.
+/// A service with a state that the test sets.
 struct Scripted<'a> {
     publisher: &'a Publisher,
     fresh: AtomicBool,
-    /// The service tells of changes.
+    /// Whether the service notifies of changes.
     tells: bool,
     told: Notify,
     due: Moment,

@@ -1,4 +1,4 @@
-//! Getting into a queue.
+//! Entering a queue.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::backend::record::Record;
 use crate::lock::{ErrorKind, LockName, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 
-/// For how long it stays noted why a claim is gone.
+/// How long the note on the end of a claim is kept.
 pub(super) const NOTED: Duration = Duration::from_secs(120);
 
-/// By how much the store's clock may be behind.
+/// How far the store's clock may lag.
 const CLOCK: Duration = Duration::from_secs(2);
 
-/// What an attempt to enter came to.
+/// The result of an attempt to enter.
 pub(super) enum Entered {
-    /// The claim was in the queue when it answered; the replacement that proved it was sent at that moment.
+    /// The claim was in the queue at the moment at which its replacement was sent.
     In(Option<Known>, Moment),
-    /// Another program's item is there.
+    /// Another program's item is in the way.
     Behind(Item),
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
     let (store, id) = (&queues.store, own.request.id);
     let empty = Document::empty(&own.name, id).to_bytes();
     loop {
-        // Everybody who ever entered drew a number before the item became what is read here.
+        // Every claim in the item that is read here drew its number before this one does.
         let arrival = store.arrive(&own.name, &empty, EMPTY_LIFE, deadline).await?;
         let mut known = match understand(Some(arrival.item)) {
             LockItem::Queue(known) => known,
@@ -60,14 +60,14 @@ pub(super) async fn attempt(queues: &Queues, own: &Own, deadline: Moment) -> Fau
         };
         let highest = known.document.highest_token();
         let number = match arrival.number {
-            // The counter was forgotten, and the queue was not.
+            // The store has dropped the counter, but not the queue.
             number if number <= highest => store.number(&own.name, highest, deadline).await?,
             number => number,
         };
         let others_hold =
             known.document.claims.iter().any(|place| place.held.is_some() && place.id() != Some(id));
         let document = &mut known.document;
-        // After it was read, so what is noted is no earlier than what was seen.
+        // The time is read after the queue, so the noted time is not before the observation.
         if others_hold && let Ok(now) = store.time(deadline).await {
             for dead in document.observe(id, now, MARGIN + CLOCK) {
                 document.remove(dead, wall_clock());

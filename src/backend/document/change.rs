@@ -1,4 +1,4 @@
-//! Changing a queue: read, change, replace if unchanged; again if it has changed meanwhile.
+//! Changing a queue: read, change, and replace if unchanged. It starts again if the queue has changed meanwhile.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,25 +9,25 @@ use crate::lock::{LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
-/// Between two attempts to reach a store that is down.
+/// The pause between two attempts to reach a store that is down.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a step wants done with the document.
+/// The result of a step.
 pub(super) enum Edit<T> {
-    /// It is to be written as it is now.
+    /// The document is to be written.
     Write(T),
-    /// It stays as it was read.
+    /// The document stays unchanged.
     Keep(T),
 }
 
-/// A queue as it was read.
+/// A queue as it was read, and its version.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) document: Document,
     pub(super) version: Version,
 }
 
-/// The lock's item, understood.
+/// The lock's item, parsed.
 #[derive(Clone, Debug)]
 pub(super) enum LockItem {
     Queue(Known),
@@ -35,14 +35,14 @@ pub(super) enum LockItem {
     Nothing,
 }
 
-/// What a change came to, and the item after it.
+/// The result of a change, and the item after it.
 pub(super) struct Changed<T> {
-    /// What the step said; `None` if there is no queue.
+    /// The result of the step; `None` if there is no queue.
     pub(super) said: Option<T>,
     pub(super) after: LockItem,
 }
 
-/// Understands an item.
+/// Parses an item.
 pub(super) fn understand(item: Option<Item>) -> LockItem {
     let Some(item) = item else { return LockItem::Nothing };
     match Content::parse(&item.bytes) {
@@ -51,7 +51,7 @@ pub(super) fn understand(item: Option<Item>) -> LockItem {
     }
 }
 
-/// Milliseconds since 1970 by the clock of this host, for people to read.
+/// Returns milliseconds since 1970 by the clock of this host, for display only.
 pub(super) fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -63,7 +63,8 @@ impl Queues {
         Ok(understand(self.store.read(name, deadline).await?))
     }
 
-    /// Replaces the queue by `document`, which is removed when it is empty: foreign clients can have the key then.
+    /// Replaces the queue with `document`. An empty document is removed, so that other programs' clients can use the
+    /// key.
     pub(super) async fn put(
         &self,
         name: &LockName,
@@ -77,8 +78,8 @@ impl Queues {
         self.store.replace(name, version, &document.to_bytes(), document.life(), deadline).await
     }
 
-    /// Changes the queue of `name` by `step`, which may be called several times, each time with what was read last. It
-    /// begins with what is `known`, if anything is.
+    /// Changes the queue of `name` with `step`, which may be called several times, each time with the document read
+    /// last. The first call uses the queue in `known`, if given.
     pub(super) async fn change<T>(
         &self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! One client's end of a claim.
+//! The client side of a claim.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,12 +27,12 @@ struct Shared {
     own: Own,
     view: Mutex<View>,
     publisher: Publisher,
-    /// Held while it tries to enter, behind another program's item: two attempts at once, and the slower one could bring back a
-    /// claim that the other one entered and that has left.
+    /// Held during an attempt to enter behind another program's item. Of two concurrent attempts, the slower one could
+    /// revive a claim that the other one entered and that has left.
     entering: Gate<()>,
 }
 
-/// A claim. While it exists it is followed in the background; dropping it leaves its entry to its ttl.
+/// A claim. It is followed in the background while it exists; dropping it leaves its entry to its ttl.
 #[derive(Debug)]
 pub(super) struct DocumentClaim {
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Drop for DocumentClaim {
 }
 
 impl DocumentClaim {
-    /// Enters the queue of one lock. Whoever cannot, behind a foreign holder, tries again with each look.
+    /// Enters the queue of one lock. Behind another program's item it retries with each read.
     pub(super) async fn enter(
         queues: &Queues,
         request: &Request,
@@ -74,12 +74,12 @@ impl Shared {
         self.queues.clock.now()
     }
 
-    /// How long a look may take that nobody gave a deadline.
+    /// Returns the deadline of a read for which the caller gave none.
     fn soon(&self) -> Moment {
         self.now() + patience(self.own.ttl)
     }
 
-    /// Takes over what an attempt to enter came to.
+    /// Applies the result of an attempt to enter.
     fn entered(&self, entered: Entered) {
         match entered {
             Entered::In(known, sent) => {
@@ -87,7 +87,7 @@ impl Shared {
                 if let Some(known) = known {
                     self.take_known(known);
                 } else {
-                    // It was in the queue when it was sent, and is not any more: the next look says why.
+                    // It was in the queue when it was sent, and has been removed since: the next read finds out why.
                     self.view().born = Some(String::new());
                     self.publisher.distrust();
                 }
@@ -96,13 +96,13 @@ impl Shared {
         }
     }
 
-    /// Takes over a queue; whether the claim stands in it.
+    /// Applies a queue. Returns whether the claim is in it.
     fn take_known(&self, known: Known) -> bool {
         let (mut view, now) = (self.view(), self.now());
         view.take(known, now, &self.publisher)
     }
 
-    /// When its lease runs out.
+    /// Returns when its lease expires.
     fn expires_at(&self) -> Moment {
         self.view().expires_at(self.publisher.proof())
     }
@@ -115,7 +115,8 @@ impl Shared {
         self.publisher.publish(ClaimState::Waiting { ahead: None, holder });
     }
 
-    /// A lease that ran out is over, whatever the store says: somebody may have taken the entry for dead.
+    /// Publishes the loss if the lease has expired, without asking the store: another client may have taken the entry
+    /// for dead. Returns whether it has.
     fn expire(&self) -> bool {
         let expired = self.now() >= self.expires_at();
         if expired {
@@ -124,7 +125,7 @@ impl Shared {
         expired
     }
 
-    /// Finds out how the claim stands; says whether the queue ahead of it has changed.
+    /// Reads and publishes the state of the claim. Returns whether the state has changed.
     async fn find_out(&self, deadline: Moment) -> FaultResult<bool> {
         if self.publisher.is_over() || self.expire() {
             return Ok(true);
@@ -141,7 +142,7 @@ impl Shared {
         Ok(before != self.publisher.state())
     }
 
-    /// Takes over what was found, after taking out whoever is dead.
+    /// Applies the item `found`, after removing dead claims from the queue.
     async fn take(&self, mut found: LockItem, deadline: Moment) -> FaultResult<()> {
         if let LockItem::Queue(known) = &found {
             let mut tidied = known.document.clone();
@@ -154,7 +155,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes over how the claim stands in what was found.
+    /// Publishes the state of the claim in `found`.
     async fn settle(&self, found: LockItem, deadline: Moment) {
         let document = match found {
             LockItem::Queue(known) => {
@@ -166,10 +167,10 @@ impl Shared {
             }
             LockItem::Foreign(_) | LockItem::Nothing => None,
         };
-        // That it is gone is certain; why, only if it can be read.
+        // The claim is certainly gone. The reason is known only if the note can be read.
         let note =
             self.queues.store.read_note(&self.own.name, self.own.request.id, deadline).await.ok().flatten();
-        // Whoever takes a waiter's place notes that first: if it held by then, it kept its place.
+        // A newer claim writes this note before it supersedes a waiter. A waiter that held by then was not superseded.
         let note = note.map(|note| Note::state(&note.bytes)).filter(|state| {
             self.publisher.held_at().is_none() || !matches!(state, ClaimState::Superseded { .. })
         });
@@ -183,8 +184,8 @@ impl Shared {
         self.publisher.publish(state);
     }
 
-    /// Takes the dead out of what was read just now, and gives holds to those whose turn it is; says whether anything was to
-    /// do.
+    /// Removes dead claims from the document read just now, and grants holds to claims at the front. Returns whether
+    /// the document has changed.
     fn tidy(&self, document: &mut Document) -> bool {
         let before = document.clone();
         let dead = {
@@ -202,7 +203,7 @@ impl Shared {
     async fn renew(&self, deadline: Moment) -> FaultResult<()> {
         let begun = self.now();
         if self.view().born.is_none() {
-            // It has no entry that could run out.
+            // Without an entry there is no lease to expire.
             self.find_out(deadline).await?;
             if self.view().born.is_none() {
                 self.publisher.prove(begun);
@@ -231,14 +232,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes the success of the run that has held since `held_at`, which whoever comes next is to find. Half of the time is
-    /// for the release: it keeps others out, and of a success that was not noted a run comes once too often.
+    /// Records the success of the run that has held since `held_at`, for the next run to find. Half of the time is
+    /// reserved for the release, which other claims wait for. If the record fails, the next run is one too many.
     async fn note_success(&self, held_at: Moment, deadline: Moment) {
         let until = self.now() + deadline.since(self.now()) / 2;
         loop {
             let held_for = self.now().since(held_at);
             match self.queues.store.record_success(&self.own.name, held_for, until).await {
-                // A store without room has none for those who wait, either: it is not waited for.
+                // A full store has no room for waiters, either, so it is not retried.
                 Err(fault) if fault.kind == ErrorKind::Unavailable && self.now() + PAUSE < until => {}
                 Ok(()) | Err(_) => return,
             }
@@ -257,7 +258,7 @@ impl Shared {
         }
         let remove = |document: &mut Document| {
             document.remove(id, wall_clock());
-            // Also where it is not there: what may still come of it is refused once the queue has changed.
+            // Written even if the claim is absent: its late requests are then refused, because the queue has changed.
             Edit::Write(())
         };
         self.queues.change(&self.own.name, known, Patience::Deadline, deadline, remove).await?;
@@ -266,7 +267,7 @@ impl Shared {
     }
 }
 
-/// Looks again and again until the claim is over.
+/// Reads the queue repeatedly until the claim is over.
 async fn follow(shared: Arc<Shared>) {
     let (mut pace, mut alarm) = (Pace::new(shared.own.request.id), Alarm::default());
     let (id, mut refused, mut due) = (shared.own.request.id, false, None);
@@ -275,11 +276,12 @@ async fn follow(shared: Arc<Shared>) {
             let view = shared.view();
             let now = shared.now();
             let look = now + pace.next(view.ahead);
-            // Not at once, should a death have been seen that could not be written.
+            // Not at once, in case the removal of a dead claim failed.
             let death = view.watch.next_death(Some(id)).max(now + Duration::from_millis(50));
             look.min(death).min(view.expires_at(shared.publisher.proof()))
         });
-        // Waiters look more often, and would take the room of a hold's connection that was not replaced at once.
+        // Waiters read more often, and would take the server's room for the connection of a holder that does not
+        // reconnect at once.
         let hastens = shared.publisher.holds() && !refused;
         let is_due = tokio::select! {
             () = alarm.sleep_until(shared.queues.clock, next) => true,
@@ -290,7 +292,7 @@ async fn follow(shared: Arc<Shared>) {
         match found {
             Ok(true) => pace.changed(),
             Ok(false) => {}
-            // It may be back before anybody would have asked.
+            // The store may be back before the next regular read.
             Err(_) if !is_due && !refused => {
                 due = Some(next);
                 shared.queues.clock.sleep_until(shared.now() + PAUSE).await;
@@ -309,13 +311,14 @@ impl Source for Shared {
         (Some(self.publisher.troubled()), Moment::NEVER)
     }
 
-    /// The first who asks is answered at once; then whoever follows looks, and this tells what trouble it has.
+    /// Reads the state only for a caller without `seen`. Otherwise the task in the background reads, and this returns
+    /// its failure.
     async fn look(&self, cause: Cause) -> Result<()> {
         let looked = match cause {
             Cause::Asked => self.find_out(self.soon()).await.map(drop),
             Cause::Notified | Cause::Due => self.publisher.trouble(),
         };
-        // A claim that could not enter yet, behind another program, and now may not: kinds do not mix.
+        // A claim that has waited behind another program's item and now finds a queue of another kind.
         let refused = |error: Error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error };
         looked.map_err(refused)
     }
@@ -338,7 +341,7 @@ impl Claim for DocumentClaim {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         if self.shared.view().born.is_none() {
-            // What it may be entering with at this moment comes too late once the queue has changed.
+            // An attempt to enter in flight is refused once the queue has changed.
             self.following.abort();
         }
         self.shared.leave(succeeded, deadline).await

@@ -13,7 +13,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// The queues that `store` keeps.
+    /// Creates the client of `store`.
     pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         Self { store, clock }
     }

@@ -1,4 +1,4 @@
-//! What is done to claims of others: removing them, asking them to leave, publishing what a holder proclaims.
+//! Changes to claims of other processes: removing them, asking them to leave, publishing the value of a holder.
 
 use super::arrive::NOTED;
 use super::change::{Edit, LockItem, wall_clock};
@@ -11,7 +11,7 @@ use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
-/// As [`crate::backend::Backend::evict`].
+/// Implements [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
     queues: &Queues,
     name: &LockName,
@@ -27,12 +27,12 @@ pub(super) async fn evict(
         let asked = queues.change(name, None, Patience::Deadline, deadline, ask).await?;
         return Ok(asked.said.unwrap_or(false));
     }
-    // Noted first, so that whoever finds itself removed finds the reason.
+    // The note is written first, so that the removed claim finds the reason.
     let looked = queues.change(name, None, Patience::Deadline, deadline, |_| Edit::Keep(())).await?;
     let note = Note::new("evicted", by).to_bytes();
     queues.store.write_note(name, id, &note, NOTED, deadline).await?;
     let remove = |document: &mut Document| {
-        // Written also if it is not there: a replacement that would add it is refused after that.
+        // Written even if the claim is absent: a replacement in flight that would add it is then refused.
         Edit::Write(document.remove(id, wall_clock()))
     };
     let known = match looked.after {
@@ -41,11 +41,11 @@ pub(super) async fn evict(
     };
     let was_there = known.as_ref().is_some_and(|known| known.document.find(id).is_some());
     let removed = queues.change(name, known, Patience::Deadline, deadline, remove).await?;
-    // If it was there and is not any more, an attempt whose answer was lost has removed it.
+    // If it was there and is absent now, an earlier attempt with a lost answer has removed it.
     Ok(was_there || removed.said == Some(true))
 }
 
-/// As [`crate::backend::Backend::publish`].
+/// Implements [`crate::backend::Backend::publish`].
 pub(super) async fn publish(
     queues: &Queues,
     name: &LockName,
@@ -67,7 +67,7 @@ pub(super) async fn publish(
     }
 }
 
-/// The claim as which another program's item is shown.
+/// Returns the claim id under which another program's item is shown.
 pub(super) fn identity_of(name: &LockName, item: &Item) -> ClaimId {
     foreign::identity([name.as_str().as_bytes(), item.version.write.as_bytes()])
 }

@@ -1,4 +1,4 @@
-//! Items that other programs made.
+//! Items of other programs.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn whoever_waits_behind_a_foreign_item_and_has_left_does_not_come_back() {
     scene.fake.write("a", b"theirs");
     let waiter = scene.enter(1).await.expect("waits");
     scene.fake.forget("a");
-    // Its attempt to enter, which whoever follows it makes, is slow.
+    // The attempt to enter, which the task in the background makes, is slow.
     scene.fake.expect(&[Some(Mishap::Held)]);
     scene.sleep(Duration::from_secs(2)).await;
     waiter.renew(scene.soon()).await.expect("it has no entry");

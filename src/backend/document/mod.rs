@@ -1,14 +1,14 @@
-//! The queue of a lock as one document, for stores that can do no more than compare and set: read, create if absent,
-//! replace if unchanged, remove if unchanged.
+//! The queue of a lock as one document, for stores with only compare-and-set: read, create if absent, replace if
+//! unchanged, remove if unchanged.
 //!
-//! Each claim is an entry of the document ([`queue::Document`]), in order of arrival, with a counter that its owner raises
-//! to renew it. A change is one replacement of the document that was read, so whatever comes late is refused because the
-//! document has changed since. An entry is only ever added to a document that is there: an empty one is made first. So no
-//! request that creates something can bring back a claim that has ended.
+//! Each claim is an entry of the document ([`queue::Document`]), in order of arrival, with a counter that its owner
+//! increments to renew it. A change is one replacement of the document that was read, so a late request is refused
+//! because the document has changed since. An entry is only ever added to an existing document: an empty one is created
+//! first. So a request that creates an item cannot revive a claim that has ended.
 //!
-//! No server's clock is needed: everybody who looks takes an entry for dead once its counter has stood still for its ttl and
-//! [`watch::MARGIN`] on the own clock, as the leader election of Kubernetes' client-go does. Nothing can wake a waiter, so
-//! claims look again and again (`pace`).
+//! Server clocks decide no lease: every client takes an entry for dead once its counter has not changed for its ttl and
+//! [`watch::MARGIN`] on the client's clock, as the leader election of Kubernetes' client-go does. The store cannot wake
+//! a waiter, so claims poll (`pace`).
 
 mod arrive;
 mod change;

@@ -1,4 +1,4 @@
-//! Observing one queue: looking again and again.
+//! Observing one queue by polling.
 
 use super::client::Queues;
 use super::pace::Pace;
@@ -10,7 +10,7 @@ use crate::backend::observe::{LOOK, Watched};
 use crate::lock::{LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 
-/// One queue, and what was seen of it.
+/// One queue, and the observations of it.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
     queues: Queues,
@@ -20,7 +20,7 @@ pub(super) struct WatchedQueue {
 
 impl WatchedQueue {
     pub(super) fn new(queues: Queues, name: &LockName) -> Self {
-        // Observers of one lock need not spread more than its claims do.
+        // Observers of one lock do not need different seeds.
         let pace = Pace::new(foreign::identity([name.as_str().as_bytes()]));
         Self { queues, watch: Watch::default(), pace }
     }

@@ -1,16 +1,16 @@
-//! How often a claim looks.
+//! The intervals between reads.
 
 use std::time::Duration;
 
 use crate::lock::ClaimId;
 
-/// Between two looks at the least.
+/// The shortest interval.
 const LEAST: Duration = Duration::from_millis(50);
-/// Between two looks at the most.
+/// The longest interval.
 const MOST: Duration = Duration::from_secs(1);
 
-/// The times between looks: the shortest after each change of the queue, then longer and longer while nothing happens. A
-/// claim with many ahead begins with longer ones. Drawn at random around that, so that the looks of many claims spread.
+/// Intervals between reads: shortest after a change of the queue, then longer while nothing changes. A claim with many
+/// ahead begins with longer ones. They are randomised, to spread the reads of many claims.
 #[derive(Debug)]
 pub(super) struct Pace {
     random: u64,
@@ -24,12 +24,13 @@ impl Pace {
         Self { random: (half(0) ^ half(8)) | 1, quiet: 0 }
     }
 
-    /// Something has happened in the queue.
+    /// Restarts after a change of the queue.
     pub(super) fn changed(&mut self) {
         self.quiet = 0;
     }
 
-    /// The time until the next look of one with so many `ahead`; a holder, with none, has nothing to gain by haste.
+    /// Returns the time until the next read of a claim with so many `ahead`. A holder, without any, gains nothing by
+    /// haste.
     pub(super) fn next(&mut self, ahead: Option<usize>) -> Duration {
         let wanted = match ahead {
             None => MOST,
@@ -44,7 +45,7 @@ impl Pace {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let share = u32::try_from(self.random % 256).unwrap_or(0);
-        // Three quarters of it and up to another quarter.
+        // Between three quarters of `wanted` and all of it.
         wanted.min(MOST).mul_f64(0.75 + f64::from(share) / 1024.0).max(LEAST)
     }
 }

@@ -1,4 +1,4 @@
-//! The document: a queue as plain data, and the steps that change it. Pure; no step asks anybody.
+//! The document: a queue as plain data, and the steps that change it. Pure: no step sends a request.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use crate::backend::mixing::{Use, mismatch};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, FencingToken, Granted, Holder, LockName, Mode, Request, queue};
 
-/// The version of the form that this dlock writes and reads.
+/// The version of the format that this dlock writes and reads.
 const FORM: u32 = 1;
 
-/// How much longer than the longest ttl an item is kept that nobody writes.
+/// The addition to the longest ttl for which an item without further writes is kept.
 const KEPT_BEYOND: Duration = Duration::from_secs(5);
 
-/// How long an item without claims is kept: it is made for a claim that enters within an exchange or two.
+/// How long an item without claims is kept: it exists for a claim that enters within an exchange or two.
 pub const EMPTY_LIFE: Duration = Duration::from_secs(10);
 
-/// The claims on one lock, in order of arrival. Those that hold are the first ones ([`queue::held`]); each step settles who
-/// they are.
+/// The claims on one lock, in order of arrival. The holders are the first ones ([`queue::held`]); each step grants
+/// their holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Document {
-    /// The version of the form.
+    /// The version of the format.
     dlock: u32,
     /// The lock.
     pub lock: String,
-    /// The claim for which the item was made: another one if the store forgot the item and somebody made it anew.
+    /// The claim for which the item was created. It differs if the store dropped the item and another claim created it
+    /// again.
     pub born: String,
     /// The claims.
     pub claims: Vec<QueueEntry>,
@@ -34,61 +35,61 @@ pub struct Document {
 /// One claim in the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueEntry {
-    /// What the claim says of itself.
+    /// The claim's description of itself.
     pub about: Record,
-    /// Its fencing token, drawn when it arrived.
+    /// Its fencing token, drawn on arrival.
     pub token: u64,
-    /// Raised with each renewal.
+    /// Incremented with each renewal.
     pub beat: u64,
-    /// When it arrived, in milliseconds since 1970, by the clock of its host: shown, and nothing else.
+    /// The time of its arrival, in milliseconds since 1970, by the clock of its host: for display only.
     pub since: u64,
     /// The hold, if it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
-    /// Who asked it to leave.
+    /// The client that asked it to leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Holder>,
-    /// The first observation of it since its last renewal, by those who came.
+    /// The first observation of it since its last renewal, by an arriving claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Observation>,
 }
 
-/// When somebody who came saw a claim as it was.
+/// An arriving claim's observation of a holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Observation {
-    /// Its counter.
+    /// The holder's counter.
     pub beat: u64,
-    /// When, in milliseconds by the store's clock.
+    /// The time, in milliseconds by the store's clock.
     pub at: u64,
 }
 
-/// What a hold has.
+/// The properties of a hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Held {
     /// Its slot, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// Since when, as [`QueueEntry::since`].
+    /// Its start, on the scale of [`QueueEntry::since`].
     pub since: u64,
 }
 
-/// An item, as dlock understands it.
+/// The content of an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
     /// A queue.
     Queue(Document),
-    /// Another program has it, or a dlock that writes another form, and holds the lock by having it.
+    /// The item of another program, or of a dlock with another format. It holds the lock by its existence.
     Foreign,
 }
 
-/// Why a claim cannot enter: what to say of the claim in the way.
+/// Why a claim cannot enter, with the claim in the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch(pub String);
 
 impl Content {
-    /// Understands the bytes of an item.
+    /// Parses the bytes of an item.
     pub fn parse(bytes: &[u8]) -> Self {
-        // Arrays would be taken for objects without their names.
+        // serde would accept arrays in place of objects.
         if bytes.first() != Some(&b'{') {
             return Self::Foreign;
         }
@@ -100,22 +101,22 @@ impl Content {
 }
 
 impl QueueEntry {
-    /// The claim's id, if this dlock can read it.
+    /// Returns the claim's id, if this dlock can read it.
     pub fn id(&self) -> Option<ClaimId> {
         self.about.id()
     }
 
-    /// The mode; one that this dlock does not know excludes everybody.
+    /// Returns the mode; a mode that this dlock does not know counts as exclusive.
     pub fn mode(&self) -> Mode {
         self.about.mode().unwrap_or(Mode::Exclusive)
     }
 
-    /// Its ttl.
+    /// Returns its ttl.
     pub fn ttl(&self) -> Duration {
         Duration::from_millis(self.about.ttl_ms)
     }
 
-    /// What it was given, if it holds.
+    /// Returns its grant, if it holds.
     pub fn granted(&self) -> Option<Granted> {
         let held = self.held?;
         Some(Granted { token: FencingToken::new(self.token)?, slot: held.slot })
@@ -123,39 +124,39 @@ impl QueueEntry {
 }
 
 impl Document {
-    /// A queue of nobody, made for the claim `id`.
+    /// Creates a queue without claims, for the claim `id`.
     pub fn empty(lock: &LockName, id: ClaimId) -> Self {
         Self { dlock: FORM, lock: lock.to_string(), born: id.to_string(), claims: Vec::new() }
     }
 
-    /// As it is kept.
+    /// Returns the stored form.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// How long the store must keep it if nobody writes it.
+    /// Returns how long the store must keep it without further writes.
     pub fn life(&self) -> Duration {
         let longest = self.claims.iter().map(QueueEntry::ttl).max();
         longest.map_or(EMPTY_LIFE, |ttl| ttl + KEPT_BEYOND)
     }
 
-    /// Where the claim `id` stands.
+    /// Returns the index of the claim `id`.
     pub fn position(&self, id: ClaimId) -> Option<usize> {
         let text = id.to_string();
         self.claims.iter().position(|place| place.about.claim == text)
     }
 
-    /// The claim `id`.
+    /// Returns the claim `id`.
     pub fn find(&self, id: ClaimId) -> Option<&QueueEntry> {
         self.position(id).map(|at| &self.claims[at])
     }
 
-    /// The highest token that a claim in the queue has.
+    /// Returns the highest token of a claim in the queue.
     pub fn highest_token(&self) -> u64 {
         self.claims.iter().map(|place| place.token).max().unwrap_or(0)
     }
 
-    /// Gives holds to the claims that may hold now and have none. A departure takes no hold away.
+    /// Grants holds to claims that may hold now and do not yet. A departure never revokes a hold.
     pub fn settle(&mut self, now: u64) {
         let modes: Vec<Mode> = self.claims.iter().map(QueueEntry::mode).collect();
         for (at, mode) in modes.iter().enumerate().take(queue::held(&modes)) {
@@ -173,8 +174,8 @@ impl Document {
         }
     }
 
-    /// Adds the claim of `request` at the end, or gives it another ttl if it stands in the queue already. Returns the
-    /// waiters whose place it takes (`--supersede`).
+    /// Appends the claim of `request`, or renews it if it is in the queue already. Returns the waiters that it
+    /// supersedes (`--supersede`).
     ///
     /// Errors: the first claim of another kind; nothing is changed then.
     pub fn enter(
@@ -209,11 +210,11 @@ impl Document {
         Ok(superseded)
     }
 
-    /// Notes how those who hold, but for `own`, stand at `now`, by the store's clock, for others who come. Returns those that
-    /// have stood still for `margin` longer than their ttl since somebody noted that.
+    /// Records the counters of the holders other than `own` at `now`, by the store's clock, for later arrivals. Returns
+    /// holders with a counter recorded more than their ttl and `margin` ago and unchanged since.
     ///
-    /// Whoever looks on judges by its own clock. This is for those who look once and go, one after another, each of which gives
-    /// the item another life.
+    /// Clients that stay judge by their own clocks. This is for clients that arrive one after another, read once and
+    /// go: each of them extends the life of the item.
     pub fn observe(&mut self, own: ClaimId, now: u64, margin: Duration) -> Vec<ClaimId> {
         let mut dead = Vec::new();
         let others = |place: &&mut QueueEntry| place.held.is_some() && place.id() != Some(own);
@@ -229,14 +230,14 @@ impl Document {
         dead
     }
 
-    /// Raises the counter of the claim `id`; says whether it is there.
+    /// Increments the counter of the claim `id`. Returns whether it is there.
     pub fn renew(&mut self, id: ClaimId) -> bool {
         let Some(at) = self.position(id) else { return false };
         self.claims[at].beat += 1;
         true
     }
 
-    /// Takes the claim `id` out; says whether it was there.
+    /// Removes the claim `id`. Returns whether it was there.
     pub fn remove(&mut self, id: ClaimId, now: u64) -> bool {
         let Some(at) = self.position(id) else { return false };
         self.claims.remove(at);
@@ -244,14 +245,14 @@ impl Document {
         true
     }
 
-    /// Asks the claim `id` to leave; says whether it is there.
+    /// Asks the claim `id` to leave. Returns whether it is there.
     pub fn ask(&mut self, id: ClaimId, by: &Holder) -> bool {
         let Some(at) = self.position(id) else { return false };
         self.claims[at].asked = Some(by.clone());
         true
     }
 
-    /// Changes the label of the claim `id`, if it holds; says whether it does.
+    /// Changes the label of the claim `id`, if it holds. Returns whether it does.
     pub fn publish(&mut self, id: ClaimId, value: &str) -> bool {
         let holds = |at: &usize| self.claims[*at].held.is_some();
         let Some(at) = self.position(id).filter(holds) else { return false };

@@ -1,4 +1,4 @@
-//! The steps that change a queue, and how it is written.
+//! The steps that change a queue, and its stored form.
 
 use std::num::NonZeroU32;
 
@@ -40,7 +40,7 @@ fn slots(n: u32) -> Mode {
     Mode::Slots(NonZeroU32::new(n).expect("positive"))
 }
 
-/// Those that have a hold are exactly those that may.
+/// Returns whether exactly the claims that may hold do hold.
 fn is_settled(document: &Document) -> bool {
     let modes: Vec<Mode> = document.claims.iter().map(QueueEntry::mode).collect();
     let holds = document.claims.iter().take_while(|place| place.held.is_some()).count();
@@ -133,7 +133,7 @@ fn who_was_seen_to_stand_still_for_longer_than_its_ttl_is_dead() {
     assert_eq!(observe(&mut document, 72_998), [id(1)]);
     assert_eq!(observe(&mut document, 72_999), [id(1), id(2)]);
     assert_eq!(document.observe(id(2), 72_999, margin), [id(1)], "itself it is not");
-    // A clock that was set back tells nothing.
+    // A clock that was set back proves nothing.
     assert_eq!(observe(&mut document, 0), []);
 }
 

@@ -1,8 +1,8 @@
-//! Renewing a claim by its id: a lease that no process looks after.
+//! Renewing a claim by its id: a lease that no process keeps.
 //!
-//! No clock says when such a claim has ended. It has once somebody has taken it for dead and taken it out of the queue, or
-//! the store has dropped the queue. Until then nobody else can have the lock, and the claim can be renewed: raising its
-//! counter is one replacement of the document, and so is taking it out, so one of the two is refused.
+//! No clock ends such a claim. It ends when another client takes it for dead and removes it, or when the store drops
+//! the queue. Until then the lock is taken, and the claim can be renewed. Both the renewal and the removal are one
+//! replacement of the document, so one of the two is refused.
 
 use super::change::Edit;
 use super::client::Queues;
@@ -11,7 +11,7 @@ use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 
-/// Raises the counter of the claim `id` if it holds `name`; whether it does.
+/// Increments the counter of the claim `id` if it holds `name`. Returns whether it does.
 pub(super) async fn renew(
     queues: &Queues,
     name: &LockName,

@@ -1,4 +1,4 @@
-//! Queues as they are shown.
+//! Queues for display.
 
 use super::evict::identity_of;
 use super::queue::{Content, Document, QueueEntry};
@@ -8,13 +8,13 @@ use super::{Item, Store};
 use crate::lock::{Entry, LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 
-/// The queue of `name`.
+/// Reads the queue of `name`.
 pub(super) async fn inspect(store: &dyn Store, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
     let item = store.read(name, deadline).await?;
     Ok(status_of(store, name, item.as_ref(), None))
 }
 
-/// The queues with claims whose names start with `prefix`, by name.
+/// Reads the queues with claims and with names that start with `prefix`, by name.
 pub(super) async fn list(store: &dyn Store, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
     let mut all = Vec::new();
     for (key, item) in store.all(deadline).await? {
@@ -31,7 +31,8 @@ pub(super) async fn list(store: &dyn Store, prefix: &str, deadline: Moment) -> F
     Ok(all)
 }
 
-/// What is shown of the item of `name`. An observer says what is left of each ttl; one look alone knows the ttl only.
+/// Returns the status of the item of `name`. With `watch` it contains the rest of each ttl; a single read knows only
+/// the full ttl.
 pub(super) fn status_of(
     store: &dyn Store,
     name: &LockName,

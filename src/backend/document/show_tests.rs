@@ -1,4 +1,4 @@
-//! What is listed, and what is not.
+//! The contents of a list.
 
 use crate::backend::Backend as _;
 use crate::backend::document::Store as _;

@@ -1,4 +1,4 @@
-//! A store in memory that does wrong what it is told to.
+//! A store in memory with programmed faults.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// What goes wrong with one replacement of a lock's item.
+/// The fault of one replacement of a lock's item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mishap {
-    /// It is not done.
+    /// The replacement is not made.
     RequestLost,
-    /// It is done, and nobody hears of it.
+    /// The replacement is made, and its answer is lost.
     AnswerLost,
-    /// It is done, and answered, when [`Fake::resume`] says so.
+    /// The replacement is made and answered at [`Fake::resume`].
     Held,
-    /// Nobody hears of it, and it is done when [`Fake::deliver`] says so.
+    /// The answer is lost, and the replacement is made at [`Fake::deliver`].
     Late,
 }
 
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// The store. Nothing in it expires.
+/// The store. Its items do not expire.
 #[derive(Debug)]
 pub(super) struct Fake {
     state: Mutex<State>,
@@ -71,29 +71,29 @@ impl Fake {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What becomes of the next replacements.
+    /// Sets the faults of the next replacements.
     pub(super) fn expect(&self, mishaps: &[Option<Mishap>]) {
         self.state().mishaps = mishaps.iter().copied().collect();
     }
 
-    /// Does what is late; says for each whether it was done.
+    /// Makes the late replacements. Returns for each whether it was made.
     pub(super) fn deliver(&self) -> Vec<bool> {
         let mut state = self.state();
         let late = std::mem::take(&mut state.late);
         late.iter().map(|(key, version, bytes)| state.swap(key, version, bytes.as_deref())).collect()
     }
 
-    /// Does what is held.
+    /// Continues the held replacements.
     pub(super) fn resume(&self) {
         self.resumed.notify_waiters();
     }
 
-    /// Forgets an item.
+    /// Drops an item.
     pub(super) fn forget(&self, key: &str) {
         self.state().items.remove(key);
     }
 
-    /// Forgets the counter of a lock.
+    /// Drops the counter of a lock.
     pub(super) fn forget_counter(&self, key: &str) {
         self.state().counters.remove(key);
     }
@@ -103,7 +103,7 @@ impl Fake {
         self.state().time = milliseconds;
     }
 
-    /// Writes an item, as a foreign client does.
+    /// Writes an item, as another program's client does.
     pub(super) fn write(&self, key: &str, bytes: &[u8]) {
         self.state().set(key, bytes);
     }

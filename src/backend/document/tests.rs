@@ -1,4 +1,4 @@
-//! Claims on a store that loses requests and answers, does what it is asked late, and forgets.
+//! Claims on a store that loses requests and answers, executes late, and drops items.
 
 #[path = "foreign_tests.rs"]
 mod foreign;
@@ -52,7 +52,7 @@ impl Scene {
         Self { fake: Arc::new(Fake::new(room)), clock: Clock::Runtime(tokio::time::Instant::now()) }
     }
 
-    /// A client that shares nothing with the others.
+    /// Creates a client that shares nothing with the others.
     pub(super) fn client(&self) -> Queues {
         Queues::new(self.fake.clone(), self.clock)
     }
@@ -76,7 +76,7 @@ impl Scene {
         self.client().evict(&name(lock), id(n), how, &by, self.soon()).await.expect("evicts")
     }
 
-    /// Who is in the queue of `lock`.
+    /// Returns the claims in the queue of `lock`.
     async fn queue(&self, lock: &str) -> Vec<ClaimId> {
         let status = self.client().inspect(&name(lock), self.soon()).await.expect("inspects");
         status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.claim).collect()
@@ -92,7 +92,7 @@ async fn state(claim: &Arc<dyn Claim>) -> ClaimState {
 }
 
 async fn holds(claim: &Arc<dyn Claim>) -> bool {
-    // The first answer may be from the attempt to enter.
+    // The first answer may come from the attempt to enter.
     claim.changed(None).await.expect("follows");
     matches!(state(claim).await, ClaimState::Held(_))
 }
@@ -249,11 +249,11 @@ async fn a_forgotten_item_is_a_loss_that_says_so() {
     let held = state(&holder).await;
     scene.fake.forget("a");
     let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
-    // Found by the look that it would have made anyway.
+    // Found by the next regular read.
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 
-/// Whoever takes a waiter's place notes that before it does so, and may come too late.
+/// A newer claim writes its note before it supersedes a waiter, and may come too late.
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_forgotten_was_not_superseded() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! What a client knows of its claim.
+//! A client's knowledge of its claim.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,12 +10,12 @@ use super::watch::Watch;
 use crate::backend::claim_state::Publisher;
 use crate::lock::{ClaimId, ClaimState, Entry, Holder, LossReason, Moment};
 
-/// Why a claim is gone, as whoever ended it noted.
+/// Why a claim is gone, noted by the client that removed it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Note {
     /// `superseded` or `evicted`.
     pub(super) why: String,
-    /// Who did it.
+    /// The client that removed it.
     pub(super) by: Holder,
 }
 
@@ -28,7 +28,7 @@ impl Note {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// How the claim ended.
+    /// Returns the final state of the claim.
     pub(super) fn state(bytes: &[u8]) -> ClaimState {
         match serde_json::from_slice::<Self>(bytes) {
             Ok(Self { why, by }) if why == "superseded" => ClaimState::Superseded { by },
@@ -38,15 +38,16 @@ impl Note {
     }
 }
 
-/// What a client knows of its claim.
+/// A client's knowledge of its claim.
 #[derive(Debug)]
 pub(super) struct View {
     id: ClaimId,
     pub(super) ttl: Duration,
-    /// For which claim the item was made in which this one entered; `None` while it has not entered, behind a foreign holder.
+    /// The claim for which the item was created that this one entered; `None` while it waits behind another program's
+    /// item.
     pub(super) born: Option<String>,
     pub(super) watch: Watch,
-    /// The queue as it was read last, as long as nothing was sent since that may change it.
+    /// The queue as read last, unless a request that may change it was sent since.
     pub(super) known: Option<Known>,
     pub(super) ahead: Option<usize>,
 }
@@ -56,19 +57,19 @@ impl View {
         Self { id, ttl, born: None, watch: Watch::default(), known: None, ahead: None }
     }
 
-    /// When the lease runs out of a claim that has entered and whose ttl counts from `proof`.
+    /// Returns when the lease expires if the claim has entered and its ttl counts from `proof`.
     pub(super) fn expires_at(&self, proof: Moment) -> Moment {
         if self.born.is_some() { proof + self.ttl } else { Moment::NEVER }
     }
 
-    /// The others that are dead.
+    /// Returns the other claims that are dead.
     pub(super) fn dead(&self, document: &Document, now: Moment) -> Vec<ClaimId> {
         let others = document.claims.iter().filter_map(QueueEntry::id).filter(|id| *id != self.id);
         others.filter(|id| self.watch.is_dead(*id, now)).collect()
     }
 
-    /// Takes over a queue, read by `now`, and publishes how the claim stands in it; whether it does. What an older answer does
-    /// not know yet is not taken back.
+    /// Applies a queue, read by `now`, and publishes the state of the claim in it. Returns whether it is there. An
+    /// outdated queue does not take a newer state back.
     pub(super) fn take(&mut self, known: Known, now: Moment, publisher: &Publisher) -> bool {
         self.watch.look(Some(&known.document), now);
         let Some(at) = known.document.position(self.id) else { return false };
@@ -88,7 +89,7 @@ impl View {
         true
     }
 
-    /// How the claim ended that is not in the queue of `document` any more and of which nothing was noted.
+    /// Returns how a claim ended that is not in the queue of `document` any more and has no note.
     pub(super) fn gone(&self, document: Option<&Document>, forgotten: &str, has_expired: bool) -> ClaimState {
         let is_same = document.is_some_and(|document| Some(&document.born) == self.born.as_ref());
         ClaimState::Lost(if has_expired {
@@ -101,7 +102,7 @@ impl View {
     }
 }
 
-/// What others are shown of a claim.
+/// Returns the entry of a claim for display.
 pub(super) fn entry(place: &QueueEntry) -> Entry {
     let mut entry = place.about.entry();
     let mut since = place.since;
@@ -113,7 +114,7 @@ pub(super) fn entry(place: &QueueEntry) -> Entry {
     entry
 }
 
-/// What is shown of another program's item, which its clients call `called`.
+/// Returns the entry of another program's item for display; its clients call it `called`.
 pub(super) fn foreign_entry(claim: ClaimId, called: String) -> Entry {
     Entry { claim: Some(claim), foreign: true, key: Some(called), ..Entry::default() }
 }

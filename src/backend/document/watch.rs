@@ -1,4 +1,4 @@
-//! Who is dead: judged by the observer's own clock, from when it first saw an entry as it is.
+//! Detecting dead claims by the observer's own clock, from its first observation of an unchanged entry.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::queue::{Document, QueueEntry};
 use crate::lock::{ClaimId, Moment};
 
-/// How much longer than its ttl an entry must have stood still. It makes up for clocks that do not go at the same rate; with
-/// the second that a look may come later, an entry is gone 5 s after its ttl.
+/// How much longer than its ttl an entry must be unchanged, because clocks differ in rate. With the second by which a
+/// read may come later, an entry is gone 5 s after its ttl.
 pub const MARGIN: Duration = Duration::from_secs(4);
 
-/// What an observer has seen of a queue. Owners count their ttl from before they sent what it saw, so an entry that has stood
-/// still for its ttl since then has no owner that relies on it.
+/// An observer's knowledge of a queue. An owner counts its ttl from before it sent the observed state. So no owner
+/// relies on an entry that was unchanged for its ttl after the observation.
 #[derive(Debug, Default)]
 pub struct Watch {
     seen: HashMap<ClaimId, Seen>,
@@ -32,7 +32,7 @@ impl Seen {
 }
 
 impl Watch {
-    /// Takes over `document`, which was read before `now`; with `None` there is none.
+    /// Applies `document`, which was read before `now`; `None` means that there is no queue.
     pub fn look(&mut self, document: Option<&Document>, now: Moment) {
         let places: &[QueueEntry] = document.map_or(&[], |document| &document.claims);
         let present = |id: &ClaimId| document.is_some_and(|document| document.position(*id).is_some());
@@ -51,18 +51,18 @@ impl Watch {
         }
     }
 
-    /// Whether the claim `id` is dead at `now`.
+    /// Returns whether the claim `id` is dead at `now`.
     pub fn is_dead(&self, id: ClaimId, now: Moment) -> bool {
         self.seen.get(&id).is_some_and(|seen| now >= seen.dies_at())
     }
 
-    /// When the next one of the others than `own` is dead, if nothing changes.
+    /// Returns when the next claim other than `own` is dead, if nothing changes.
     pub fn next_death(&self, own: Option<ClaimId>) -> Moment {
         let others = self.seen.iter().filter(|(id, _)| Some(**id) != own);
         others.map(|(_, seen)| seen.dies_at()).min().unwrap_or(Moment::NEVER)
     }
 
-    /// How long the claim `id` has left without a renewal, as far as this observer knows.
+    /// Returns the rest of the ttl of the claim `id`, as far as this observer knows.
     pub fn left(&self, id: ClaimId, now: Moment) -> Option<Duration> {
         self.seen.get(&id).map(|seen| (seen.at + seen.ttl).since(now))
     }

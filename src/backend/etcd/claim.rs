@@ -1,4 +1,4 @@
-//! One client's end of a claim.
+//! The client side of a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,19 +26,19 @@ pub(super) struct EtcdClaim {
 }
 
 impl EtcdClaim {
-    /// Begins to follow the queue.
+    /// Starts following the queue.
     pub(super) fn new(joined: Joined) -> Self {
         let core = joined.core;
         let task = tokio::spawn(follow(Arc::clone(&core), joined.place, joined.revision));
         Self { core, follower: task.abort_handle() }
     }
 
-    /// Whether it is of use to one who enters again with its id.
+    /// Returns whether a caller that enters again with its id can use it.
     pub(super) fn is_live(&self) -> bool {
         !self.core.publisher.is_over()
     }
 
-    /// Releases or withdraws. Where the run succeeded one transaction notes that and removes the claim's keys.
+    /// Releases or withdraws. If the run succeeded, one transaction records that and removes the claim's keys.
     async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
         let core = &self.core;
         core.publisher.begin_leaving();
@@ -49,27 +49,27 @@ impl EtcdClaim {
             None => false,
         };
         let revoked = revoke(&core.wire, core.lease, deadline).await;
-        // Nobody waits for a bare lease.
+        // Once the keys are removed, no waiter waits for the lease.
         revoked.or_else(|fault| if has_left { Ok(()) } else { Err(fault) })?;
         core.publisher.leave();
         Ok(())
     }
 
-    /// Notes the success of the run that acquired the lock at `acquired`, and removes the claim's keys; `false` if that could not
-    /// be done.
+    /// Records the success of the run that acquired the lock at `acquired`, and removes the claim's keys; `false` if
+    /// that is not possible.
     async fn leave_with_success(&self, acquired: u64, deadline: Moment) -> FaultResult<bool> {
         let core = &self.core;
         let successes = core.queues.iter().map(|queue| success(queue, core.mode, acquired));
         let steps: Vec<TxnOp> = successes.chain(self.removal()).collect();
         match act(&core.wire, Txn::new().when(core.all_stand()).and_then(steps), deadline).await {
-            // A server without space takes no success down. Others wait, and none of them can run before there is
-            // space again, so the queue is left without it.
+            // A server without space records no success. Waiters cannot run before there is space again, so the claim
+            // leaves without the record.
             Err(fault) if fault.code == NO_SPACE => Ok(false),
             left => left,
         }
     }
 
-    /// The steps that take all keys of the claim away.
+    /// Returns the steps that remove all keys of the claim.
     fn removal(&self) -> Vec<TxnOp> {
         let core = &self.core;
         let slots = lock(&core.slots).clone();
@@ -85,18 +85,18 @@ impl EtcdClaim {
     }
 }
 
-/// The step that writes that a run which acquired the lock at `acquired_ms` succeeded. An exclusive claim acquired later than all
-/// that have ended. Others look whether one that acquired later has succeeded, and is not dated in the future, in a transaction
-/// inside the other, so that the queue is left whatever they find.
+/// Returns the step that records the success of a run that acquired the lock at `acquired_ms`. An exclusive claim
+/// acquired later than all claims that have ended. Other claims first check for the success of a run that acquired
+/// later and is not dated in the future. The check is a nested transaction, so the claim leaves the queue in any case.
 fn success(queue: &QueueKeys, mode: Mode, acquired_ms: u64) -> TxnOp {
-    // As many digits for every time, since values are compared as bytes.
+    // All times have the same number of digits, since values are compared as bytes.
     let digits = |millis: u64| format!("{millis:013}");
     let acquired = digits(acquired_ms);
     let put = TxnOp::put(queue.done(), acquired.clone(), None);
     if mode == Mode::Exclusive {
         return put;
     }
-    // No value at all is not greater.
+    // A missing value is not greater.
     let later = Compare::value(queue.done(), CompareOp::Greater, acquired);
     let ahead = u64::try_from(success::AHEAD.as_millis()).unwrap_or(u64::MAX);
     let too_late = digits(wall_clock().saturating_add(ahead).saturating_add(1));

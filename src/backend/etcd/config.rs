@@ -1,4 +1,4 @@
-//! Where the servers are, and how to get in.
+//! The addresses of the servers, and the login.
 
 use super::keys::{Layout, Prefix};
 use crate::backend::Options;
@@ -6,12 +6,12 @@ use crate::net::address::{self, HostPort, Login, host_and_port, in_any_order, no
 use crate::net::cause::Manner;
 use crate::net::credentials::{Secret, Tls};
 
-/// etcd's port for clients.
+/// etcd's default port for clients.
 const PORT: u16 = 2379;
-/// As etcdctl has it. Not `localhost`, which would have to be looked up.
+/// The default of etcdctl. Not `localhost`, which would need a lookup.
 const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// How a server tells that it is one: to the beginning of HTTP/2 it answers with its settings.
+/// How to recognise etcd: it answers the beginning of HTTP/2 with its settings.
 pub(super) const MANNER: Manner = Manner {
     service: "etcd",
     encryption: "does it want https://?",
@@ -19,25 +19,25 @@ pub(super) const MANNER: Manner = Manner {
     is_own: |answer| matches!(answer, [0, _, _, 4, ..]),
 };
 
-/// `HOST:PORT` of a URL.
+/// Returns `HOST:PORT` of a URL.
 pub(super) fn place(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, place)| place)
 }
 
-/// What the `etcd` backend is opened with.
+/// The configuration of the `etcd` backend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EtcdConfig {
     /// The servers of one cluster: `http://HOST:PORT` or `https://HOST:PORT`, at least one.
     pub endpoints: Vec<String>,
-    /// What the keys start with.
+    /// The prefix of keys.
     pub prefix: Prefix,
-    /// Who, and the password.
+    /// The user and the password.
     pub login: Option<(String, Secret)>,
-    /// Encryption, for `https` endpoints.
+    /// The settings of encryption, for `https` endpoints.
     pub tls: Tls,
 }
 
-/// One address, taken apart.
+/// One parsed address.
 struct Endpoint {
     url: String,
     secure: bool,
@@ -45,7 +45,7 @@ struct Endpoint {
 }
 
 impl EtcdConfig {
-    /// Reads the connection options; connects to nothing. An error is one line without secrets.
+    /// Parses the connection options without connecting. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let texts = options.endpoints.iter().flat_map(|text| text.split(','));
         let texts: Vec<&str> = texts.map(str::trim).filter(|text| !text.is_empty()).collect();
@@ -74,7 +74,7 @@ impl EtcdConfig {
         Ok(Self { endpoints: urls, prefix, login, tls: options.tls.clone() })
     }
 
-    /// The servers as people write them, without user and password.
+    /// Returns the servers as users write them, without user and password.
     pub(super) fn servers(&self) -> String {
         self.endpoints.join(",")
     }
@@ -83,14 +83,14 @@ impl EtcdConfig {
         Layout::new(&self.prefix)
     }
 
-    /// The cluster and the prefix, however the servers were ordered.
+    /// Returns the cluster and the prefix as text, independent of the order of servers.
     pub(super) fn identity(&self) -> String {
         let hosts = in_any_order(self.endpoints.iter().map(|url| place(url)));
         format!("etcd:{hosts}|{}", self.layout().prefix())
     }
 }
 
-/// Options over what the addresses say.
+/// Returns the login; options take precedence over addresses.
 fn login<'a>(
     options: &Options,
     mut said: impl Iterator<Item = &'a Login>,

@@ -1,4 +1,4 @@
-//! What the parts of one claim share.
+//! The state that the tasks of one claim share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,43 +17,43 @@ use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, FencingToken, Granted, Mode, Moment};
 use crate::net::fault::FaultResult;
 
-/// How long it may take to learn why an entry is gone before it is told without a reason.
+/// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
-/// Between two attempts to take a slot that others are faster to take.
+/// The pause between two attempts to take a slot after another claim was faster.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// One claim, as its waiter, its renewals and its release see it.
+/// One claim, shared by its waiter, its renewals and its release.
 pub(super) struct Core {
     pub(super) wire: Arc<Wire>,
     pub(super) layout: Layout,
     pub(super) queues: Vec<QueueKeys>,
     pub(super) mode: Mode,
     pub(super) lease: i64,
-    /// What the server granted.
+    /// The granted ttl.
     pub(super) ttl: Duration,
-    /// The revision that made the entry.
+    /// The revision that created the entry.
     pub(super) created: i64,
     pub(super) publisher: Publisher,
-    /// The revision at which its proofs were put last, as far as is known; 0 if there are none.
+    /// The revision of the last write of its proofs, as far as is known; 0 if there are none.
     pub(super) proved_at: Mutex<i64>,
-    /// When the lock was acquired, by the clock of this host.
+    /// When it acquired the lock, by the clock of this host.
     pub(super) acquired_ms: Mutex<Option<u64>>,
-    /// The slots that it was given, in the order of the names.
+    /// Its slots, in the order of the names.
     pub(super) slots: Mutex<Vec<Option<u32>>>,
-    /// The way may be free: whoever follows the queue looks.
+    /// Makes the follower read the queue, because the claim may be at the front.
     pub(super) look: Notify,
     /// The stream of keep-alives, between two renewals.
     pub(super) kept: Mutex<Option<Kept>>,
 }
 
-/// How the claim stands.
+/// The position of the claim.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// It holds all its names: published.
+    /// It holds all its names, which is published.
     Held,
-    /// It waits for one of these, in the queues of these names, after this revision.
+    /// It waits for one of these events, each in the queue of that index, after this revision.
     Waits(Vec<(usize, Target)>, i64),
-    /// The entry is not there.
+    /// The entry is gone.
     Gone,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Core {
-    /// The key of the entry in a queue.
+    /// Returns the key of the entry in a queue.
     pub(super) fn entry(&self, queue: &QueueKeys) -> String {
         queue.entry(self.mode, self.lease)
     }
@@ -71,14 +71,14 @@ impl Core {
         lock(&self.acquired_ms).is_some()
     }
 
-    /// Tells that it holds, with `tokens` and slots in the order of the names.
+    /// Publishes the hold, with tokens and slots in the order of the names.
     pub(super) fn publish_held(&self, names: Vec<Granted>) {
         lock(&self.acquired_ms).get_or_insert_with(wall_clock);
         *lock(&self.slots) = names.iter().map(|granted| granted.slot).collect();
         self.publisher.publish_held(names);
     }
 
-    /// The compares that say: all entries stand.
+    /// Returns the comparisons that all entries exist.
     pub(super) fn all_stand(&self) -> Vec<etcd_client::Compare> {
         self.queues.iter().map(|queue| look::stands(self.entry(queue), self.created)).collect()
     }
@@ -90,8 +90,8 @@ impl Core {
         Ok((0..self.queues.len()).map(|at| Granted { token, slot: slot(at) }).collect())
     }
 
-    /// Finds out how the claim stands and tells it. For an exclusive or shared claim one transaction also
-    /// proves the hold, if it holds: it puts the key whose revision is the token.
+    /// Reads and publishes the position of the claim. For an exclusive or shared claim, the same transaction proves the
+    /// hold, if it holds: it writes the key with the token as its revision.
     pub(super) async fn settle(&self, deadline: Moment) -> FaultResult<Place> {
         loop {
             let slots = if let Mode::Slots(n) = self.mode { Some(n.get()) } else { None };
@@ -119,7 +119,7 @@ impl Core {
         each.filter_map(|(at, (queue, seen))| Some((at, seen.target(queue, self.mode)?))).collect()
     }
 
-    /// Tells its place.
+    /// Publishes its position.
     pub(super) fn publish_waiting(&self, seen: &[Seen], targets: &[(usize, Target)]) {
         let longest = targets.iter().map(|(at, _)| &seen[*at]).max_by_key(|seen| seen.ahead.len());
         let Some(longest) = longest else { return };
@@ -127,8 +127,8 @@ impl Core {
         self.publisher.publish(ClaimState::Waiting { ahead, holder: longest.first.clone() });
     }
 
-    /// Looks at all queues at one revision, putting proofs if asked to; `None` if the entry is gone. Tells of a note that was
-    /// missed.
+    /// Reads all queues at one revision, and writes proofs if `proving`; `None` if the entry is gone. Publishes a
+    /// request to leave that was missed.
     async fn look(&self, proving: bool, deadline: Moment) -> FaultResult<Option<(Vec<Seen>, i64)>> {
         loop {
             let answer = match self.ask(proving, deadline).await {
@@ -139,7 +139,7 @@ impl Core {
             if !answer.succeeded() {
                 let proof = answers.read()?.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision);
                 let known = std::mem::replace(&mut *lock(&self.proved_at), proof);
-                // An earlier look whose answer was lost may have put it; else what is missing is the entry.
+                // An earlier transaction with a lost answer may have written the proof; otherwise the entry is missing.
                 if proof == known {
                     return Ok(None);
                 }
@@ -156,13 +156,13 @@ impl Core {
         }
     }
 
-    /// That its proofs, which are always put together, are those of `revision`: a request that is executed late must not
-    /// put them again, since their revision is the token.
+    /// Returns the comparison that the proofs, which are always written together, are of `revision`. A request that is
+    /// executed late must not write them again, since their revision is the token.
     fn proofs_are_of(&self, revision: i64) -> Option<etcd_client::Compare> {
         self.queues.first().map(|queue| look::unchanged(queue.hold(self.lease), revision))
     }
 
-    /// Sends [`Core::look`]. What fails answers with the first proof.
+    /// Sends the transaction of [`Core::look`]. If a comparison fails, the answer is the first proof.
     async fn ask(&self, proving: bool, deadline: Moment) -> FaultResult<TxnResponse> {
         let mut operations = Vec::new();
         for queue in &self.queues {
@@ -182,15 +182,14 @@ impl Core {
         self.wire.txn(txn, deadline).await
     }
 
-    /// Tells what a read of the claim's note says, if that is a request to leave: whoever follows the queue watches from a
-    /// later revision on.
+    /// Publishes a request to leave in a read of the claim's note, because the watch begins at a later revision.
     pub(super) fn hear(&self, note: &GetResponse) {
         if let Some(Note::Ask(by)) = note.kvs().first().and_then(|kv| Note::parse(kv.value())) {
             self.publisher.publish(ClaimState::AskedToLeave { by });
         }
     }
 
-    /// Takes a free slot of each name; `false` if there is none, or somebody was faster.
+    /// Takes a free slot of each name; `false` if there is none, or another claim was faster.
     async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> FaultResult<bool> {
         let mut compares = self.all_stand();
         compares.extend(self.proofs_are_of(0));
@@ -203,7 +202,7 @@ impl Core {
             operations.push(look::proof(queue, self.lease, Some(slot)));
             slots.push(slot);
         }
-        // If an answer was lost, the slots of the first attempt are found here.
+        // After a lost answer, this finds the slots of the first attempt.
         let own = self.queues.iter().map(|queue| etcd_client::TxnOp::get(queue.hold(self.lease), None));
         let txn = Txn::new().when(compares).and_then(operations).or_else(own.collect::<Vec<_>>());
         let answer = match self.wire.txn(txn, deadline).await {
@@ -231,7 +230,7 @@ impl Core {
         Ok(all)
     }
 
-    /// The entry is gone: finds out why, and tells it.
+    /// Publishes the end of a claim with a vanished entry, with the reason.
     pub(super) async fn conclude(&self) {
         if !self.publisher.is_over() {
             self.publisher.publish(self.why_gone(clock::now() + WHY).await);

@@ -1,6 +1,4 @@
-//! From an address to a connection, and why there is none.
-//!
-//! The client crate's own balancer neither looks whether a server lives nor tries again, so each connection has one server.
+//! Opening connections, and the causes of failures.
 
 use std::error::Error;
 use std::fmt;
@@ -24,22 +22,22 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 use crate::net::{cause, socket};
 
-/// How long a connection may take to come about: less than a server is given to answer, so that one that is not
-/// there is told from one that is slow.
+/// The time limit for connecting. It is less than a server's time to answer, to distinguish an absent server from a
+/// slow one.
 const CONNECT: Duration = Duration::from_millis(1400);
-/// When a silent connection with an open stream is asked whether it lives, and how long it may take to answer.
-/// etcd hangs up on clients that ask more often than every five seconds.
+/// When a silent connection with an open stream is pinged, and the time for the answer. etcd closes connections of
+/// clients that ping more often than every five seconds.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
-/// How many probes of a silent connection go unanswered before the kernel breaks it.
+/// The number of unanswered probes after which the kernel breaks a connection.
 const PROBES: u32 = 2;
 
-/// What a proxy answers to a health check.
+/// The answers of a proxy to a health check.
 const REFUSALS: [Code; 3] = [Code::Unimplemented, Code::PermissionDenied, Code::Unauthenticated];
 
-/// How many connections this process has made.
+/// The number of connections that this process has opened.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// A connection, and which one of this process it is.
+/// A connection, with its number within this process.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) client: Client,
@@ -50,13 +48,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Whether it leads to etcd's grpc-proxy, as far as can be told; asked once. A server answers a health check to every client. The
-    /// proxy lacks the service, and does not pass the question on.
+    /// Returns whether the connection leads to etcd's grpc-proxy; asked once. A server answers every client's health
+    /// check. The proxy lacks that service, and does not forward the request.
     pub(super) async fn is_proxied(&self) -> Result<bool, Status> {
         let ask = Box::pin(async {
             match health(self.channel.clone()).await {
                 Ok(()) => Ok(false),
-                // What is true of a proxy is safe with a server too.
+                // Treating a server as a proxy is safe.
                 Err(status) if REFUSALS.contains(&status.code()) => Ok(true),
                 Err(status) => Err(status),
             }
@@ -65,7 +63,7 @@ impl Connection {
     }
 }
 
-/// Asks the server over `channel` whether it is well, which takes no login and no right.
+/// Sends a health check over `channel`, which needs neither login nor rights.
 async fn health(channel: transport::Channel) -> Result<(), Status> {
     let mut grpc = Grpc::new(channel);
     grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
@@ -127,12 +125,12 @@ impl Dial for Dialer {
     }
 
     async fn is_usable(&self, _: &Connection) -> bool {
-        // The channel notices by itself what happens to it.
+        // The channel detects failures by itself.
         true
     }
 
     async fn settled(&self, connection: &Connection) -> bool {
-        // A request that is dropped is cancelled there; a server that answers another has seen that.
+        // A dropped request is cancelled at the server, which processes that before it answers another request.
         connection.client.clone().status().await.is_ok()
     }
 
@@ -148,7 +146,7 @@ impl Dial for Dialer {
     }
 }
 
-/// Who asks, and of whom.
+/// Returns the login, and the options for all requests.
 fn options(config: &EtcdConfig) -> FaultResult<ConnectOptions> {
     let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
     Ok(match &config.login {
@@ -157,7 +155,7 @@ fn options(config: &EtcdConfig) -> FaultResult<ConnectOptions> {
     })
 }
 
-/// How to reach the server at `url`.
+/// Returns the settings of a connection to the server at `url`.
 fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
     let unusable = |error: tonic::transport::Error| {
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
@@ -189,7 +187,7 @@ fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
     endpoint.tls_config(tls).map_err(unusable)
 }
 
-/// The reason stands at the end of the chain: what TLS or the system said.
+/// Returns the fault of a failed connection. The reason is at the end of the chain of sources, from TLS or the system.
 fn unreached(error: &tonic::transport::Error) -> Fault {
     if let Some(fault) = fault::of_encryption(error) {
         return fault;

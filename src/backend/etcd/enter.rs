@@ -23,7 +23,7 @@ use crate::lock::{ErrorKind, LockName, Mode, Moment, Request};
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
 
-/// A claim that has joined, how it stands, and the revision at which it does.
+/// A claim that has joined, its position, and the revision of that.
 pub(super) struct Joined {
     pub(super) core: Arc<Core>,
     pub(super) place: Place,
@@ -41,19 +41,19 @@ struct Attempt<'a> {
     deadline: Moment,
 }
 
-/// What the transaction came to.
+/// The result of the transaction.
 enum Entered {
-    /// The entries were made at that revision, and the queues were so then.
+    /// The entries were created at that revision, with these queues.
     New(i64, Vec<Seen>),
-    /// They were there.
+    /// The entries existed.
     Before(i64),
-    /// Somebody of another kind is there, in the queue of that name.
+    /// A claim of another kind is in the queue of that name.
     Mismatch(LockName, Box<KeyValue>),
-    /// The claim was removed before it came, as was seen at that revision.
+    /// The claim was removed before its entries arrived, as found at that revision.
     KeptOut(i64),
 }
 
-/// As [`crate::backend::Backend::enter`].
+/// Implements [`crate::backend::Backend::enter`].
 pub(super) async fn enter(
     wire: &Arc<Wire>,
     layout: &Layout,
@@ -75,20 +75,20 @@ pub(super) async fn enter(
     let (ttl, entered) = attempt.join().await.map_err(|fault| attempt.explain(fault))?;
     let (created, seen) = match entered {
         Entered::New(created, seen) => (created, Some(seen)),
-        // An entry of that revision there is not, so the claim is found gone.
+        // No entry was created at that revision, so the claim will be found gone.
         Entered::Before(created) | Entered::KeptOut(created) => (created, None),
         Entered::Mismatch(name, other) => return Err(attempt.mismatch(&name, &other).await),
     };
     let core = Arc::new(attempt.core(ttl, created, begun));
     let joined = settle(Arc::clone(&core), seen, request, deadline).await;
     if joined.as_ref().is_err_and(|fault| !fault.is_transient()) {
-        // Nobody comes back for it.
+        // The caller will not try again, so nothing may remain.
         revoke(wire, core.lease, deadline).await?;
     }
     joined
 }
 
-/// Has the new claim take its place in the queues: where it stands, and that of older ones.
+/// Positions the new claim in its queues, and supersedes older ones.
 async fn settle(
     core: Arc<Core>,
     seen: Option<Vec<Seen>>,
@@ -106,7 +106,7 @@ async fn settle(
     Ok(joined)
 }
 
-/// Where the new claim stands, by the look that came with its entry or by a new one.
+/// Returns the position of the new claim, from the read at its creation if given.
 async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> FaultResult<Joined> {
     if let Some(seen) = seen {
         let targets = core.targets(&seen);
@@ -123,7 +123,7 @@ async fn stand(core: Arc<Core>, seen: Option<Vec<Seen>>, deadline: Moment) -> Fa
     let place = core.settle(deadline).await?;
     let revision = match &place {
         Place::Waits(_, revision) => *revision,
-        // From the entry on: what happened meanwhile is told again.
+        // From the entry on, so that later events are reported again.
         Place::Held | Place::Gone => core.created,
     };
     Ok(Joined { core, place, revision })
@@ -151,7 +151,7 @@ impl Attempt<'_> {
     async fn join(&self) -> FaultResult<(Duration, Entered)> {
         loop {
             match self.lease_and_entries().await {
-                // It ran out between two of the steps.
+                // The lease expired between two of the steps.
                 Err(fault) if fault.code == LEASE_GONE => {}
                 joined => return joined,
             }
@@ -166,7 +166,7 @@ impl Attempt<'_> {
         Ok((ttl, self.make().await?))
     }
 
-    /// `fault`, with the keys that this user needs if it says that a right is missing: more than suffices for `etcdctl lock`.
+    /// Adds to a `fault` about missing rights the keys that this user needs, which are more than for `etcdctl lock`.
     fn explain(&self, fault: Fault) -> Fault {
         if fault.code != NOT_PERMITTED {
             return fault;
@@ -177,7 +177,7 @@ impl Attempt<'_> {
         Fault::new(ErrorKind::Denied, cause::no_right(&fault.reason.to_string(), &remedy))
     }
 
-    /// Asks for the lease; `None` if there is one from an earlier attempt.
+    /// Requests the lease; `None` if it exists from an earlier attempt.
     async fn grant(&self) -> FaultResult<Option<Duration>> {
         let seconds = self.request.ttl.as_secs() + u64::from(self.request.ttl.subsec_nanos() > 0);
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
@@ -191,9 +191,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Renews the lease of an earlier attempt, and says how long it is.
+    /// Renews the lease of an earlier attempt, and returns its length.
     async fn keep(&self) -> FaultResult<Duration> {
-        // Side by side, since a slow cluster was given the time for one answer.
+        // In parallel, since a slow cluster was given the time for one answer.
         let kept = self.wire.call(self.deadline, |mut c| async move {
             let mut other = c.client.clone();
             let kept = c.client.lease_keep_alive(self.lease);
@@ -207,8 +207,8 @@ impl Attempt<'_> {
         self.read(&self.wire.txn(self.entries(), self.deadline).await?)
     }
 
-    /// The transaction that makes the entries if none is there, all others are of the same kind, and nobody has
-    /// removed the claim already: it may have been given up on its way, and arrive late.
+    /// Returns the transaction that creates the entries. It requires that none exists, that all others are of the same
+    /// kind, and that the claim was not removed already. A request that was given up in flight may arrive late.
     fn entries(&self) -> Txn {
         let (mode, lease) = (self.request.mode, self.lease);
         let record = self.stored.to_text();
@@ -256,9 +256,10 @@ impl Attempt<'_> {
         Ok(Entered::KeptOut(revision))
     }
 
-    /// The error about somebody of another kind, who may have written what only a newer dlock reads; takes the lease back.
+    /// Revokes the lease, and returns the error about a claim of another kind, with a record that perhaps only a newer
+    /// dlock can read.
     async fn mismatch(&self, name: &LockName, other: &KeyValue) -> Fault {
-        // If that fails the lease, which carries nothing, ends by itself.
+        // If this fails, the lease, which has no keys, expires.
         let _ = revoke(self.wire, self.lease, self.deadline).await;
         let stored = Stored::parse(other.value());
         let who = stored.as_ref().map_or_else(
@@ -297,7 +298,7 @@ fn length(seconds: i64) -> FaultResult<Duration> {
         .ok_or_else(|| fault::corrupt("a lease without a length"))
 }
 
-/// Takes the place of the older waiters that said so too; whether there were any.
+/// Supersedes older waiters that allow it. Returns whether there were any.
 async fn supersede(core: &Core, request: &Request, deadline: Moment) -> FaultResult<bool> {
     let mut any = false;
     for at in &core.queues {

@@ -1,4 +1,4 @@
-//! Ending somebody's claim.
+//! Removing claims of other processes.
 
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 
@@ -13,7 +13,7 @@ use crate::clock;
 use crate::lock::{ClaimId, Holder, Moment, Request, Verb};
 use crate::net::fault::FaultResult;
 
-/// As [`crate::backend::Backend::evict`].
+/// Implements [`crate::backend::Backend::evict`].
 pub(super) async fn evict(
     wire: &Wire,
     layout: &Layout,
@@ -42,7 +42,8 @@ pub(super) async fn evict(
     }
 }
 
-/// As [`crate::backend::Backend::withdraw`]. All keys of the claim hang on its lease, and what of it is still on its way needs that.
+/// Implements [`crate::backend::Backend::withdraw`]. All keys of the claim depend on its lease, and so do its requests
+/// in flight.
 pub(super) async fn withdraw(
     wire: &Wire,
     layout: &Layout,
@@ -53,7 +54,7 @@ pub(super) async fn withdraw(
     revoke(wire, layout.lease_of(request.id), deadline).await
 }
 
-/// As [`crate::backend::Backend::evict_foreign`].
+/// Implements [`crate::backend::Backend::evict_foreign`].
 pub(super) async fn evict_foreign(
     wire: &Wire,
     queue: &QueueKeys,
@@ -63,7 +64,7 @@ pub(super) async fn evict_foreign(
     let snapshot = queue::read(wire, queue, deadline).await?;
     let mut foreign = snapshot.members.into_iter().filter(|member| member.stored.is_none());
     let Some(member) = foreign.find(|member| member.foreign_identity() == id) else { return Ok(false) };
-    // Its lease may carry other things of that client.
+    // Only the key is deleted, because the lease may carry other keys of that client.
     let stands = look::stands(member.key.clone(), member.created);
     act(wire, Txn::new().when([stands]).and_then([TxnOp::delete(member.key, None)]), deadline).await
 }
@@ -78,25 +79,25 @@ async fn ask(
 ) -> FaultResult<bool> {
     let snapshot = queue::read(wire, queue, deadline).await?;
     let Some(member) = snapshot.position(id).map(|at| &snapshot.members[at]) else { return Ok(false) };
-    // It goes with the claim.
+    // The note ends with the claim.
     let note = look::put(layout.note(member.lease), Note::Ask(by.clone()).to_text(), member.lease);
     let stands = look::stands(member.key.clone(), member.created);
     act(wire, Txn::new().when([stands]).and_then([note]), deadline).await
 }
 
-/// What became of a claim that was to be removed.
+/// The result of removing a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taken {
-    /// It is removed.
+    /// It was removed.
     Out,
-    /// It holds, or it cannot be proved that it does not, and was to be removed only if it waits.
+    /// It was to be removed only while it waits, and it holds, or cannot be proved to wait.
     Holds,
     /// It is not in the queue.
     Absent,
 }
 
-/// Removes the whole claim with `note` to its owner, if it only waits or whatever it does. Its lease stays until
-/// the owner has read the note or the ttl is over.
+/// Removes the whole claim and leaves `note` for its owner; with `only_waiting` only if it waits. Its lease remains
+/// until the owner has read the note or the ttl is over.
 pub(super) async fn take_out(
     wire: &Wire,
     layout: &Layout,
@@ -114,7 +115,7 @@ pub(super) async fn take_out(
         let queues: Vec<QueueKeys> = names.iter().map(|name| layout.queue(name)).collect();
         let all = queue::read_all(wire, &queues, deadline).await?;
         let mut compares = vec![look::stands(member.key.clone(), member.created)];
-        // Nor has it been given a slot meanwhile.
+        // The removal also requires that the claim was not given a slot meanwhile.
         compares.extend(queues.iter().zip(&all).map(|(queue, snapshot)| {
             let own = snapshot.members.iter().find(|own| own.lease == member.lease);
             let held_at = own.and_then(|own| own.hold).map_or(0, |(_, revision)| revision);
@@ -126,7 +127,7 @@ pub(super) async fn take_out(
                 return Ok(Taken::Holds);
             }
             compares.extend(guards.into_iter().map(|a| look::stands(a.key, a.created)));
-            // What one transaction cannot prove is not taken for proved.
+            // One transaction cannot prove more.
             if compares.len() > look::MOST_OPERATIONS {
                 return Ok(Taken::Holds);
             }
@@ -134,7 +135,8 @@ pub(super) async fn take_out(
         let mut steps = removal(&queues, &all, member);
         steps.push(look::put(layout.note(member.lease), note.to_text(), member.lease));
         let removed = match act(wire, Txn::new().when(compares).and_then(steps), deadline).await {
-            // Its owner learns that the entry is gone, and not why. A waiter would enter again for that.
+            // The owner then learns that its entry is gone, but not why. A waiter is not removed so, because it would
+            // enter again.
             Err(fault) if fault.code == NO_SPACE && !only_waiting => {
                 revoke(wire, member.lease, deadline).await.map(|()| true)
             }
@@ -142,7 +144,7 @@ pub(super) async fn take_out(
         };
         if removed? {
             if member.stored.as_ref().is_some_and(|s| s.record.holder.verb == Verb::Detach) {
-                // Nobody reads the note. If this fails, what is left on the lease ends with its ttl.
+                // A detached claim has no process to read the note. If this fails, the rest ends with its ttl.
                 let _ = revoke(wire, member.lease, deadline).await;
             }
             return Ok(Taken::Out);
@@ -151,7 +153,7 @@ pub(super) async fn take_out(
     Err(fault::late())
 }
 
-/// Entries before the claim in one of its queues that keep it waiting.
+/// Returns entries ahead of the claim in one of its queues that keep it waiting.
 fn guards(queues: &[QueueKeys], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
     let each = queues.iter().zip(all).map(|(queue, snapshot)| {
         let Some(at) = snapshot.position(id) else { return Vec::new() };
@@ -160,7 +162,7 @@ fn guards(queues: &[QueueKeys], all: &[Snapshot], id: ClaimId) -> Vec<Ahead> {
     each.into_iter().find(|guards| !guards.is_empty()).unwrap_or_default()
 }
 
-/// The steps that remove all entries of a claim. What else hangs on the lease means nothing without them.
+/// Returns the steps that remove all entries of a claim. The other keys of the lease mean nothing without them.
 fn removal(queues: &[QueueKeys], all: &[Snapshot], member: &Member) -> Vec<TxnOp> {
     let (mode, lease) = (member.mode, member.lease);
     let mut steps = Vec::new();
@@ -175,7 +177,7 @@ fn removal(queues: &[QueueKeys], all: &[Snapshot], member: &Member) -> Vec<TxnOp
     steps
 }
 
-/// Commits `txn`; whether its comparisons held.
+/// Commits `txn`. Returns whether its comparisons held.
 pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<bool> {
     match wire.txn(txn, deadline).await {
         Ok(answer) => Ok(answer.succeeded()),
@@ -185,8 +187,8 @@ pub(super) async fn act(wire: &Wire, txn: Txn, deadline: Moment) -> FaultResult<
     }
 }
 
-/// An attempt to enter may have got its lease and not yet its entry; without the lease it never will. Says whether nothing of it
-/// is in `queue`.
+/// Revokes the lease of an attempt to enter that has no entry yet, and so can never get one. Returns whether no entry
+/// of it is in `queue`.
 async fn end_bare_lease(wire: &Wire, queue: &QueueKeys, lease: i64, deadline: Moment) -> FaultResult<bool> {
     let lives = wire.call(deadline, |mut c| async move {
         c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await

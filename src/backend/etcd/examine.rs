@@ -1,4 +1,4 @@
-//! What `doctor` says of a cluster.
+//! The findings of `doctor` on a cluster.
 
 use etcd_client::{AlarmAction, AlarmType, GetOptions};
 
@@ -11,15 +11,15 @@ use crate::clock;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
-/// What is known of the server that answers, and of its cluster.
+/// The known facts about the server that answers, and its cluster.
 struct Facts {
     version: String,
     has_leader: bool,
     is_learner: bool,
     open_password: Option<String>,
-    /// `None` if they may not be asked for.
+    /// `None` if this user may not read them.
     alarms: Option<Vec<AlarmType>>,
-    /// How many members vote; `None` if they may not be asked for, or a proxy hides them.
+    /// The number of voting members; `None` if this user may not read it, or a proxy hides it.
     voters: Option<usize>,
     is_proxied: bool,
 }
@@ -80,7 +80,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-/// etcd-io/etcd 15247: mended in 3.4.31 and 3.5.13, and in whatever is newer.
+/// etcd-io/etcd 15247: fixed in 3.4.31, in 3.5.13, and in later minor versions.
 fn confirms_ended_leases(version: [u32; 3]) -> bool {
     match version {
         [3, 4, patch] => patch < 31,
@@ -89,7 +89,7 @@ fn confirms_ended_leases(version: [u32; 3]) -> bool {
     }
 }
 
-/// Looks at the server that answers and at its cluster.
+/// Examines the server that answers, and its cluster.
 pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> FaultResult<Examination> {
     let status = wire.call(deadline, |mut c| async move { c.client.status().await }).await?;
     let begun = clock::now();

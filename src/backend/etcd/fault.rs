@@ -1,4 +1,4 @@
-//! What the errors of etcd and of its client library mean.
+//! The meaning of errors of etcd and its client library.
 
 use std::error::Error as _;
 
@@ -9,20 +9,20 @@ use crate::net::{cause, tls};
 /// The backend's name.
 pub(super) const NAME: &str = "etcd";
 
-/// There is no such lease: it ran out, was revoked, or is not there yet.
+/// The lease does not exist: it expired, was revoked, or is not created yet.
 pub(super) const LEASE_GONE: i32 = 1;
-/// There is a lease with that id.
+/// A lease with that id exists.
 pub(super) const LEASE_EXISTS: i32 = 2;
-/// The server has no space for what was to be written.
+/// The server has no space for the write.
 pub(super) const NO_SPACE: i32 = 3;
-/// This user may not do that.
+/// This user lacks the right.
 pub(super) const NOT_PERMITTED: i32 = 4;
-/// The token that says who asks is too old or not known; a new one may do.
+/// The login token has expired or is unknown; a new one may help.
 pub(super) const STALE_TOKEN: i32 = 5;
-/// The server does not accept this user or password.
+/// The server refuses this user or password.
 pub(super) const LOGIN_REFUSED: i32 = 6;
 
-/// gRPC's numbers for what a call came to.
+/// gRPC's status codes.
 mod code {
     pub(super) const INVALID_ARGUMENT: i32 = 3;
     pub(super) const NOT_FOUND: i32 = 5;
@@ -34,17 +34,17 @@ mod code {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-/// An answer that makes no sense.
+/// Returns the fault of an answer that makes no sense.
 pub(super) fn corrupt(what: &str) -> Fault {
     Fault::new(ErrorKind::Corrupt, format!("the server's answer makes no sense: {what}"))
 }
 
-/// No answer.
+/// Returns the fault of a missing answer.
 pub(super) fn late() -> Fault {
     Fault::spent("no answer in time")
 }
 
-/// What encryption has to do with it, if it has.
+/// Returns the fault of an error that concerns encryption.
 pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
     tls::refusal(error).map(|fault| fault.helped_by(Retry::OtherConnection))
 }
@@ -58,7 +58,7 @@ impl From<etcd_client::Error> for Fault {
                     return fault;
                 }
                 let mut text = status.message().to_owned();
-                // The reason stands at the end of the chain: what TLS or the system said.
+                // The reason is at the end of the chain of sources, from TLS or the system.
                 let mut source = status.source();
                 while let Some(next) = source {
                     if next.source().is_none()
@@ -92,8 +92,8 @@ fn of_status(code: i32, text: String) -> Fault {
     let credentials = ["authentication failed", "user name", "password", "permission"];
     let stale = ["auth store is old", "invalid auth token"];
     match code {
-        // A token of the kind that is signed names the state of users and roles that it was made for, and any
-        // change to them makes it useless. A client without a token, or without the rights, gets another text.
+        // A signed token contains the revision of the users and roles for which it was created, and any change of them
+        // invalidates it. A client that lacks a token, or the rights, gets another text.
         _ if stale.iter().any(|words| text.contains(words)) => {
             Fault::unavailable(text).helped_by(Retry::Again).coded(STALE_TOKEN)
         }

@@ -1,7 +1,7 @@
-//! Following the queue: one task for each claim, which the server tells what happens.
+//! Following the queue: one task for each claim, woken by the server.
 //!
-//! It watches the own entries, what others have to say to the claim, and, while it waits, only the entry before
-//! it: one departure wakes one waiter, or the readers behind a writer.
+//! It watches the claim's own entries, its notes, and, while it waits, only the entry before it. So one departure wakes
+//! one waiter, or the readers behind a writer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::clock::{self, Clock};
 use crate::lock::{ClaimState, Moment};
 use crate::net::fault::Fault;
 
-/// How long a server may take to open a stream.
+/// The time limit for opening a stream.
 const OPEN: Duration = Duration::from_secs(5);
-/// Between two attempts that failed though the server is there.
+/// The pause between two failed attempts at a present server.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Follows until the claim is over or left. `place` is how it stands at `revision`.
+/// Follows the claim until it is over or has left. `place` is its position at `revision`.
 pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64) {
     if matches!(place, Place::Gone) {
         return core.conclude().await;
@@ -47,7 +47,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
                 match look(&core, &mut revision).await {
                     None => return,
                     Some(Place::Gone) => return core.conclude().await,
-                    // What waits for nothing any more keeps the stream: the rest of it is still of use.
+                    // A claim that now holds keeps the stream: its other watches are still needed.
                     Some(Place::Held) => {}
                     Some(Place::Waits(targets, at)) => {
                         if aim(&mut stream, &core, &targets, at + 1).await.is_err() {
@@ -68,7 +68,7 @@ pub(super) async fn follow(core: Arc<Core>, mut place: Place, mut revision: i64)
     }
 }
 
-/// How the claim stands now, as soon as a server tells; `None` once it has left.
+/// Reads the position of the claim, retrying until a server answers; `None` once it has left.
 async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
     loop {
         if core.publisher.is_over() {
@@ -87,22 +87,22 @@ async fn look(core: &Core, revision: &mut i64) -> Option<Place> {
         };
         match place {
             Ok(place) => return Some(place),
-            // Its keys go, too.
+            // Its keys are going, too.
             Err(fault) if fault.code == LEASE_GONE => {}
-            // Whoever has its turn and cannot take it keeps all behind it waiting.
+            // A claim at the front that cannot take the lock blocks all behind it, so the failure is reported.
             Err(fault) => core.publisher.cannot_follow(fault),
         }
         Clock::Boot.sleep_until(clock::now() + PAUSE).await;
     }
 }
 
-/// Why to stop listening for a moment.
+/// The reason why watching ends for a moment.
 enum End {
     /// The entry is gone.
     Gone,
-    /// It may be its turn.
+    /// It may be at the front.
     Turn,
-    /// The stream is of no use any more.
+    /// The stream is broken.
     Failed,
 }
 
@@ -113,7 +113,7 @@ async fn open(core: &Core, place: &Place, revision: i64) -> Option<(Arc<Connecti
     Some((connection, stream))
 }
 
-/// Listens until something happens that needs a look.
+/// Watches until an event requires a read.
 async fn next(core: &Core, connection: &Arc<Connection>, stream: &mut WatchStream) -> End {
     loop {
         let message = tokio::select! {
@@ -135,15 +135,15 @@ async fn next(core: &Core, connection: &Arc<Connection>, stream: &mut WatchStrea
     }
 }
 
-/// A watch that was refused for its token is the only one that hears of it.
+/// Renews the login token after a watch was refused for it: other requests do not notice.
 pub(super) async fn renew_token(connection: &Connection, message: &WatchResponse) {
     if message.cancel_reason().contains("auth") || message.cancel_reason().contains("permission") {
-        // If that fails, the next request says why.
+        // If this fails, the next request reports the reason.
         let _ = by(clock::now() + OPEN, connection.client.refresh_token()).await;
     }
 }
 
-/// What `opening` gives, unless the server takes too long; then the connection is given up.
+/// Returns the result of `opening`. If the server takes too long, gives up the connection.
 pub(super) async fn opened_in_time<T>(
     wire: &Wire,
     connection: &Arc<Connection>,
@@ -190,7 +190,7 @@ async fn begin(
     Ok(stream)
 }
 
-/// Has the stream tell of `targets` too.
+/// Adds watches of `targets` to the stream.
 async fn aim(
     stream: &mut WatchStream,
     core: &Core,
@@ -216,7 +216,7 @@ async fn aim(
     Ok(())
 }
 
-/// Publishes a request to leave that `message` brings; what else in it ends the listening.
+/// Publishes a request to leave in `message`. Returns the end of watching that another event in it causes.
 fn news(core: &Core, message: &WatchResponse) -> Option<End> {
     let note = core.layout.note(core.lease);
     let mut turn = false;
@@ -229,7 +229,7 @@ fn news(core: &Core, message: &WatchResponse) -> Option<End> {
         let noted = Note::parse(kv.value()).filter(|_| kv.key() == note.as_bytes());
         match noted {
             Some(Note::Ask(by)) => core.publisher.publish(ClaimState::AskedToLeave { by }),
-            // The note alone proves nothing: a look shows whether the entry is gone.
+            // The note alone proves nothing: a read shows whether the entry is gone.
             Some(Note::Evicted(_) | Note::Superseded(_)) | None => turn = true,
         }
     }
@@ -237,7 +237,7 @@ fn news(core: &Core, message: &WatchResponse) -> Option<End> {
 }
 
 impl Core {
-    /// Whether all entries stand, and at which revision; changes nothing. Hears of a note that was missed.
+    /// Returns the revision if all entries exist; changes nothing. Publishes a request to leave that was missed.
     pub(super) async fn still_stands(&self, deadline: Moment) -> Result<Option<i64>, Fault> {
         let read = [etcd_client::TxnOp::get(self.layout.note(self.lease), None)];
         let txn = etcd_client::Txn::new().when(self.all_stand()).and_then(read);

@@ -1,8 +1,8 @@
-//! A keep-alive and a transaction behind it, over one connection.
+//! A keep-alive and a subsequent transaction, over one connection.
 //!
-//! etcd's grpc-proxy keeps leases alive by itself: it sends a keep-alive within half a second after a stream for the lease was opened,
-//! then every third of the ttl, and answers each client with whatever it heard next, which may be of any age. So a claim behind one
-//! opens a stream for each renewal, and then asks how much of the lease is left, which the proxy passes on.
+//! etcd's grpc-proxy keeps leases alive by itself. It sends a keep-alive within half a second after a stream for the
+//! lease was opened, then every third of the ttl, and answers each client with its last answer, of any age. So a claim
+//! behind a proxy opens a stream for each renewal, and then requests the rest of the lease, which the proxy forwards.
 
 use std::time::Duration;
 
@@ -12,10 +12,12 @@ use super::dial::Connection;
 use crate::clock;
 use crate::lock::Moment;
 
-/// The shortest ttl behind a grpc-proxy: what is left of a lease is told in whole seconds, and a renewal takes half a second.
+/// The shortest ttl behind a grpc-proxy: the rest of a lease is reported in whole seconds, and a renewal takes half a
+/// second.
 pub(super) const LEAST_BEHIND_PROXY: Duration = Duration::from_secs(5);
 
-/// An open stream of keep-alives. Its answers do not say to what, so it is dropped unless each was heard.
+/// An open stream of keep-alives. Answers do not name their request, so the stream is dropped unless each answer was
+/// received.
 #[derive(Debug)]
 pub(super) struct Kept {
     connection: u64,
@@ -23,18 +25,18 @@ pub(super) struct Kept {
     answers: LeaseKeepAliveStream,
 }
 
-/// In which term somebody answered.
+/// Returns the raft term of an answer.
 pub(super) fn term(header: Option<&ResponseHeader>) -> Option<u64> {
     header.map(ResponseHeader::raft_term)
 }
 
-/// That a lease lives, and what hangs on it.
+/// The proof that a lease lives, and the answer about its keys.
 pub(super) struct Checked {
     /// The stream for the next renewal.
     pub(super) kept: Option<Kept>,
-    /// In which term it was told that the lease lives.
+    /// The term of that proof.
     pub(super) term: Option<u64>,
-    /// From when its ttl counts at the latest, if that may be before the keep-alive was sent.
+    /// The earliest moment from which the ttl counts, if that may be before the keep-alive was sent.
     pub(super) since: Option<Moment>,
     pub(super) answer: TxnResponse,
 }
@@ -43,7 +45,7 @@ fn gone() -> etcd_client::Error {
     etcd_client::Error::LeaseKeepAliveError("lease not found".to_owned())
 }
 
-/// Sends one keep-alive for `lease`, over `kept` if that is of this connection, and then `txn`.
+/// Sends one keep-alive for `lease`, over `kept` if that belongs to this connection, and then `txn`.
 pub(super) async fn keep_and_check(
     mut c: Connection,
     lease: i64,
@@ -51,7 +53,7 @@ pub(super) async fn keep_and_check(
     txn: Txn,
 ) -> Result<Checked, etcd_client::Error> {
     if c.is_proxied().await? {
-        // The stream ends here, and with it what the proxy does for the lease.
+        // Closing the stream also stops the proxy's own keep-alives.
         drop(c.client.lease_keep_alive(lease).await?);
         let asked = clock::now();
         let left = c.client.lease_time_to_live(lease, None).await?;
@@ -70,7 +72,7 @@ pub(super) async fn keep_and_check(
     let mut kept = if let Some(kept) = kept.filter(|kept| kept.connection == c.number) {
         kept
     } else {
-        // The client keeps the first answer to itself; the second is the one that counts.
+        // The client library consumes the first answer; the second one counts.
         let (keeper, answers) = c.client.lease_keep_alive(lease).await?;
         Kept { connection: c.number, keeper, answers }
     };

@@ -1,8 +1,8 @@
-//! Which keys a lock has.
+//! The keys of a lock.
 //!
-//! What others queue by lies under `NAME/`, as Go's `concurrency.Mutex` lays it out: the key of an entry ends
-//! with its lease in lower-case hexadecimal, and whoever was created first comes first. Everything else lies
-//! beside it, since any key under `NAME/` is a contender to those clients:
+//! The entries that other clients see are under `NAME/`, in the layout of Go's `concurrency.Mutex`. The key of an entry
+//! ends with its lease in lower-case hexadecimal, and entries are ordered by their create revision. All other keys are
+//! next to `NAME`, since those clients take any key under `NAME/` for a contender:
 //!
 //! | key | what |
 //! |---|---|
@@ -10,23 +10,23 @@
 //! | `NAME%m/LEASE`, `NAME%n/SLOTS/LEASE` | its record; which of the two tells the kind |
 //! | `NAME%t/LEASE` | its hold, if it had to wait or has a slot |
 //! | `NAME%s/NUMBER` | a slot that is taken |
-//! | `NAME%d` | when the run acquired the lock that acquired it last of those that succeeded; stays |
-//! | `PREFIX%k/LEASE` | what somebody has to say to the claim |
+//! | `NAME%d` | when the last successful run acquired the lock; permanent |
+//! | `PREFIX%k/LEASE` | a note to the claim |
 //!
-//! An encoded name has no percent sign that is not followed by two digits, so these are nobody else's. Where
-//! names are not encoded, U+0001 takes the place of the percent sign: names have no control characters.
+//! In an encoded name every percent sign is followed by two digits, so these keys collide with no name. Names that are
+//! not encoded have U+0001 in the place of the percent sign: names have no control characters.
 
 use crate::lock::{ClaimId, LockName, Mode};
 
-/// Half-open: from the first key to the one after the last.
+/// A half-open range: from the first key to the one after the last.
 pub(super) type Span = (String, String);
 
-/// What a lock's key is made of besides its name.
+/// How a lock's key is built from its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Prefix {
-    /// This, and the percent-encoded name: no lock's keys lie inside another's.
+    /// This prefix and the percent-encoded name: no lock's keys are inside another's.
     Encoded(String),
-    /// This, and the name as it is, as other clients write it. The keys of `a/b` lie inside those of `a`.
+    /// This prefix and the raw name, like other clients. The keys of `a/b` are inside those of `a`.
     Raw(String),
 }
 
@@ -36,7 +36,7 @@ impl Default for Prefix {
     }
 }
 
-/// How names become keys.
+/// Converts names to keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     prefix: String,
@@ -52,15 +52,15 @@ pub(super) struct QueueKeys {
     side: String,
 }
 
-/// A lease as it stands in keys.
+/// Returns a lease in the form that keys contain.
 pub(super) fn hex(lease: i64) -> String {
     format!("{lease:x}")
 }
 
-/// Every key that starts with `prefix`.
+/// Returns the range of keys that start with `prefix`.
 pub(super) fn prefixed(prefix: &str) -> Span {
     let mut end = prefix.as_bytes().to_vec();
-    // The texts end with ASCII characters other than the last one, or are empty: all keys.
+    // The texts end with ASCII characters below 127, or are empty, which means all keys.
     match end.last_mut() {
         Some(last) => *last += 1,
         None => return ("\0".to_owned(), "\0".to_owned()),
@@ -80,14 +80,14 @@ impl Layout {
         &self.prefix
     }
 
-    /// The lease of a claim. It follows from the claim's id, so that a claim can be found by it, and from the
-    /// prefix, since leases belong to the whole cluster (FNV-1a).
+    /// Returns the lease of a claim. It is derived from the claim's id, so that a claim can be found by it, and from
+    /// the prefix, since leases belong to the whole cluster (FNV-1a).
     pub(super) fn lease_of(&self, id: ClaimId) -> i64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in id.to_string().bytes().chain(self.prefix.bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        // Zero would let the server choose.
+        // For zero the server would choose an id.
         (hash >> 1).max(1).cast_signed()
     }
 
@@ -101,17 +101,17 @@ impl Layout {
         QueueKeys { name: name.clone(), side: format!("{base}{}", self.mark()), base }
     }
 
-    /// What somebody has to say to the claim on this lease.
+    /// Returns the key of the note to the claim with this lease.
     pub(super) fn note(&self, lease: i64) -> String {
         format!("{}{}", self.notes(), hex(lease))
     }
 
-    /// What all notes begin with.
+    /// Returns the beginning of all notes.
     pub(super) fn notes(&self) -> String {
         format!("{}{}k/", self.prefix, self.mark())
     }
 
-    /// Where keys of names that start with `beginning` are.
+    /// Returns the range of keys for names that start with `beginning`.
     pub(super) fn names(&self, beginning: &str) -> (Vec<u8>, Vec<u8>) {
         let mut from = self.prefix.clone().into_bytes();
         match LockName::new(beginning) {
@@ -119,7 +119,7 @@ impl Layout {
             _ => from.extend(beginning.bytes()),
         }
         let mut end = from.clone();
-        // No text has a byte 255.
+        // The byte 255 does not occur in UTF-8.
         match end.last_mut() {
             Some(last) => *last += 1,
             None => return (vec![0], vec![0]),
@@ -127,7 +127,7 @@ impl Layout {
         (from, end)
     }
 
-    /// The lock to whose queue the key of an entry belongs, if it is one: its last part is its lease.
+    /// Returns the lock of an entry's key, if it is one: its last part is its lease.
     pub(super) fn name_of(&self, key: &[u8], lease: i64) -> Option<LockName> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let (rest, last) = key.rsplit_once('/')?;
@@ -140,7 +140,7 @@ impl Layout {
 }
 
 impl QueueKeys {
-    /// The key by which an entry stands in the queue.
+    /// Returns the key of an entry in the queue.
     pub(super) fn entry(&self, mode: Mode, lease: i64) -> String {
         let place = match mode {
             Mode::Exclusive => "",
@@ -150,27 +150,27 @@ impl QueueKeys {
         format!("{}/{place}{}", self.base, hex(lease))
     }
 
-    /// Everything that contends.
+    /// Returns the range of all entries.
     pub(super) fn entries(&self) -> Span {
         prefixed(&format!("{}/", self.base))
     }
 
-    /// The entries with slots.
+    /// Returns the range of entries with slots.
     pub(super) fn slot_entries(&self) -> Span {
         prefixed(&format!("{}/slot/", self.base))
     }
 
-    /// Whether an entry is shared.
+    /// Returns whether an entry is shared.
     pub(super) fn is_shared(&self, key: &[u8]) -> bool {
         key.starts_with(format!("{}/read/", self.base).as_bytes())
     }
 
-    /// Whether an entry has slots.
+    /// Returns whether an entry has slots.
     pub(super) fn is_slot(&self, key: &[u8]) -> bool {
         key.starts_with(format!("{}/slot/", self.base).as_bytes())
     }
 
-    /// The record of an entry.
+    /// Returns the key of an entry's record.
     pub(super) fn record(&self, mode: Mode, lease: i64) -> String {
         match mode {
             Mode::Slots(n) => format!("{}n/{n}/{}", self.side, hex(lease)),
@@ -178,56 +178,56 @@ impl QueueKeys {
         }
     }
 
-    /// All records.
+    /// Returns the range of all records.
     pub(super) fn records(&self) -> Span {
         (format!("{}m/", self.side), format!("{}o", self.side))
     }
 
-    /// Where records are of entries that do not mix with `mode`.
+    /// Returns the ranges of records that do not mix with `mode`.
     pub(super) fn other_kinds(&self, mode: Mode) -> Vec<Span> {
         let all = |kind: &str| prefixed(&format!("{}{kind}/", self.side));
         match mode {
             Mode::Slots(n) => {
                 let (own, after) = prefixed(&format!("{}n/{n}/", self.side));
-                // Nothing lies between the two kinds of records.
+                // There are no keys between the two kinds of records.
                 vec![(all("m").0, own), (after, all("n").1)]
             }
             _ => vec![all("n")],
         }
     }
 
-    /// The hold of an entry.
+    /// Returns the key of an entry's hold.
     pub(super) fn hold(&self, lease: i64) -> String {
         format!("{}t/{}", self.side, hex(lease))
     }
 
-    /// All holds.
+    /// Returns the range of all holds.
     pub(super) fn holds(&self) -> Span {
         prefixed(&format!("{}t/", self.side))
     }
 
-    /// A slot.
+    /// Returns the key of a slot.
     pub(super) fn slot(&self, number: u32) -> String {
         format!("{}s/{number}", self.side)
     }
 
-    /// All slots that are taken.
+    /// Returns the range of all taken slots.
     pub(super) fn slots(&self) -> Span {
         prefixed(&format!("{}s/", self.side))
     }
 
-    /// When the run acquired the lock that acquired it last of those that succeeded.
+    /// Returns the key of the time at which the last successful run acquired the lock.
     pub(super) fn done(&self) -> String {
         format!("{}d", self.side)
     }
 
-    /// Everything beside the queue.
+    /// Returns the range of all keys except entries.
     pub(super) fn beside(&self) -> Span {
         prefixed(&self.side)
     }
 }
 
-/// What follows the last slash of a key.
+/// Returns the part of a key after the last slash.
 pub(super) fn last_part(key: &[u8]) -> &[u8] {
     key.rsplit(|byte| *byte == b'/').next().unwrap_or(key)
 }

@@ -1,4 +1,4 @@
-//! How the queue stands around one claim.
+//! The queue as one claim sees it.
 
 use etcd_client::{
     Compare, CompareOp, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder, SortTarget, TxnOp,
@@ -11,11 +11,11 @@ use super::stored::{Hold, Stored, instant};
 use crate::lock::{Entry, Mode};
 use crate::net::fault::FaultResult;
 
-/// How many operations one transaction may have, unless the server was told otherwise.
+/// The most operations in one transaction, by default.
 pub(super) const MOST_OPERATIONS: usize = 128;
-/// The most operations that a queue needs in one transaction.
+/// The most operations for a queue in one transaction.
 const PER_QUEUE: usize = 5;
-/// How many queues one transaction can do all of a step in, and one thing that is said once for the whole claim.
+/// The most queues for which one transaction can do a step, with one operation for the whole claim.
 pub(super) const MOST_NAMES: usize = (MOST_OPERATIONS - 1) / PER_QUEUE;
 
 /// An entry ahead.
@@ -25,25 +25,25 @@ pub(super) struct Ahead {
     pub(super) created: i64,
 }
 
-/// What stands before a claim in one queue.
+/// The entries ahead of a claim in one queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Seen {
     /// In order of arrival.
     pub(super) ahead: Vec<Ahead>,
-    /// The oldest entry, if it stands ahead.
+    /// The oldest entry, if it is ahead.
     pub(super) first: Option<Box<Entry>>,
-    /// The slots that are taken.
+    /// The taken slots.
     pub(super) slots: Vec<u32>,
 }
 
-/// What a waiter waits for in one queue.
+/// The event that a waiter waits for in one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Target {
-    /// That this key goes.
+    /// The end of this key.
     Gone(Vec<u8>),
-    /// That this entry goes, or holds.
+    /// The end of this entry, or its hold.
     GoneOrHolds(Vec<u8>),
-    /// That any of the entries with slots goes.
+    /// The end of any entry with slots.
     AnySlot,
 }
 
@@ -55,27 +55,27 @@ pub(super) fn created_first(options: GetOptions) -> GetOptions {
     options.with_sort(SortTarget::Create, SortOrder::Ascend)
 }
 
-/// That a key is there, and the one that was created at that revision.
+/// Returns the comparison that a key exists and was created at that revision; 0 for a missing key.
 pub(super) fn stands(key: impl Into<Vec<u8>>, created: i64) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, created)
 }
 
-/// That a key is as it was made at that revision.
+/// Returns the comparison that a key was last written at that revision; 0 for a missing key.
 pub(super) fn unchanged(key: impl Into<Vec<u8>>, revision: i64) -> Compare {
     Compare::mod_revision(key, CompareOp::Equal, revision)
 }
 
-/// That nothing is in a span.
+/// Returns the comparison that a range is empty.
 pub(super) fn empty(span: Span) -> Compare {
     Compare::create_revision(span.0, CompareOp::Equal, 0).with_range(span.1)
 }
 
-/// The put of a key that goes with its lease.
+/// Returns the write of a key that ends with its lease.
 pub(super) fn put(key: String, value: impl Into<Vec<u8>>, lease: i64) -> TxnOp {
     TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)))
 }
 
-/// The reads of one look; `created` is the claim's own revision, or `None` in the transaction that makes it.
+/// Returns the reads of one queue; `created` is the claim's own revision, or `None` in the transaction that creates it.
 pub(super) fn reads(queue: &QueueKeys, mode: Mode, created: Option<i64>) -> Vec<TxnOp> {
     let mut options = created_first(GetOptions::new()).with_keys_only();
     if let Some(created) = created {
@@ -89,7 +89,7 @@ pub(super) fn reads(queue: &QueueKeys, mode: Mode, created: Option<i64>) -> Vec<
     reads
 }
 
-/// The answers to a transaction, one after the other.
+/// The answers to a transaction, in order.
 pub(super) struct Answers(std::vec::IntoIter<TxnOpResponse>);
 
 impl Answers {
@@ -97,7 +97,7 @@ impl Answers {
         Self(response.op_responses().into_iter())
     }
 
-    /// The next answer to a read; what comes before it of writes is passed over.
+    /// Returns the next answer to a read, skipping answers to writes.
     pub(super) fn read(&mut self) -> FaultResult<GetResponse> {
         let get = self.0.find_map(|answer| match answer {
             TxnOpResponse::Get(get) => Some(get),
@@ -106,7 +106,7 @@ impl Answers {
         get.ok_or_else(|| fault::corrupt("an answer is missing"))
     }
 
-    /// The answers to [`reads`].
+    /// Returns the answers to [`reads`].
     pub(super) fn seen(&mut self, mode: Mode, created: i64) -> FaultResult<Seen> {
         let ahead: Vec<Ahead> = self
             .read()?
@@ -125,7 +125,7 @@ impl Answers {
     }
 }
 
-/// The oldest entry. Without a record of the same age it is another client's.
+/// Returns the oldest entry. Without a record of the same revision it is another program's.
 fn first_of(first: &Ahead, record: Option<&KeyValue>) -> Entry {
     let own = record.filter(|kv| kv.create_revision() == first.created);
     match own.and_then(|kv| Stored::parse(kv.value())) {
@@ -134,7 +134,7 @@ fn first_of(first: &Ahead, record: Option<&KeyValue>) -> Entry {
     }
 }
 
-/// What is known of another client's entry.
+/// Returns the entry of another program's client.
 pub(super) fn foreign(key: &[u8]) -> Entry {
     let key = Some(format!("key {}", String::from_utf8_lossy(key)));
     Entry { mode: Some(Mode::Exclusive), foreign: true, key, ..Entry::default() }
@@ -145,7 +145,8 @@ fn slot(kv: &KeyValue) -> Option<u32> {
 }
 
 impl Seen {
-    /// What an entry of `mode` waits for; `None` if it holds. See [`crate::lock::queue::held`].
+    /// Returns the event that an entry of `mode` waits for; `None` if it holds. The rule is that of
+    /// [`crate::lock::queue::held`].
     pub(super) fn target(&self, queue: &QueueKeys, mode: Mode) -> Option<Target> {
         let newest = |blocks: &dyn Fn(&[u8]) -> bool| {
             self.ahead.iter().rev().find(|a| blocks(&a.key)).map(|a| Target::Gone(a.key.clone()))
@@ -158,7 +159,7 @@ impl Seen {
                 let last = self.ahead.last()?;
                 match self.ahead.len().cmp(&most) {
                     std::cmp::Ordering::Less => None,
-                    // The first waiter: it is its turn when any holder goes.
+                    // The first waiter holds when any holder leaves.
                     std::cmp::Ordering::Equal => Some(Target::AnySlot),
                     std::cmp::Ordering::Greater => Some(Target::GoneOrHolds(last.key.clone())),
                 }
@@ -166,8 +167,8 @@ impl Seen {
         }
     }
 
-    /// Entries ahead of which one at least must go before an entry of `mode` holds: as long as all of them
-    /// stand, it waits.
+    /// Returns entries ahead of which at least one must end before an entry of `mode` holds: it waits while all of them
+    /// exist.
     pub(super) fn guards(&self, queue: &QueueKeys, mode: Mode) -> Vec<Ahead> {
         match self.target(queue, mode) {
             None => Vec::new(),
@@ -179,13 +180,13 @@ impl Seen {
         }
     }
 
-    /// The lowest of `n` slots that is free.
+    /// Returns the lowest free one of `n` slots.
     pub(super) fn free_slot(&self, n: u32) -> Option<u32> {
         (1..=n).find(|number| !self.slots.contains(number))
     }
 }
 
-/// The put that proves a hold, whose revision is the token.
+/// Returns the write that proves a hold, with the token as its revision.
 pub(super) fn proof(queue: &QueueKeys, lease: i64, slot: Option<u32>) -> TxnOp {
     put(queue.hold(lease), Hold::now(slot).to_text(), lease)
 }
@@ -215,7 +216,7 @@ mod tests {
 
     fn some() -> impl Strategy<Value = Vec<Mode>> {
         let mixed = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared)];
-        // Another client's entries look exclusive and may stand among slots.
+        // Other programs' entries look exclusive and may be among slots.
         let slotted = prop_oneof![4 => Just(slots(3)), 1 => Just(Mode::Exclusive)];
         prop_oneof![prop::collection::vec(mixed, 1..9), prop::collection::vec(slotted, 1..9)]
     }

@@ -1,12 +1,12 @@
 //! Queues in etcd.
 //!
-//! Entries stand under `NAME/` as Go's `concurrency.Mutex` puts them there, so that `etcdctl lock`, `etcdctl
-//! elect` and programs with that library queue in the same queue; what only dlock needs lies beside. An entry hangs
-//! on a lease whose id follows from the claim's id. Order is that of the create revisions.
+//! Entries are under `NAME/`, in the layout of Go's `concurrency.Mutex`. So `etcdctl lock`, `etcdctl elect` and
+//! programs with that library share the queue; dlock's additional keys are next to it. An entry depends on a lease with
+//! an id that is derived from the claim's id. Entries are ordered by their create revisions.
 //!
-//! After Go's client (<https://github.com/etcd-io/etcd>, client/v3/concurrency), with what it leaves out: the own
-//! entry is watched as well as the one ahead, a hold is proved by a transaction that checks the own entry, and a
-//! renewal is a keep-alive *and* a linearizable read behind it.
+//! Modelled on Go's client (<https://github.com/etcd-io/etcd>, client/v3/concurrency), with three additions. The
+//! claim's own entry is watched as well as the one ahead. A hold is proved by a transaction that checks the own entry.
+//! A renewal is a keep-alive *and* a subsequent linearizable read.
 
 mod claim;
 mod config;
@@ -79,19 +79,19 @@ impl Address for EtcdConfig {
     }
 }
 
-/// A client of one etcd cluster. It connects with the first request, and needs the tokio runtime of that request
-/// for as long as it lives.
+/// A client of one etcd cluster. It connects with the first request, and needs the tokio runtime of that request for
+/// its whole life.
 #[derive(Debug)]
 pub struct EtcdBackend {
     wire: Arc<Wire>,
     layout: Layout,
     identity: String,
-    /// The claims of this client, so that one who enters again meets his own.
+    /// The claims of this client: entering one again returns the same.
     claims: Mutex<HashMap<ClaimId, Weak<EtcdClaim>>>,
 }
 
 impl EtcdBackend {
-    /// A client that has not connected yet.
+    /// Creates a client that has not connected yet.
     pub fn open(config: &EtcdConfig) -> Self {
         Self {
             wire: Arc::new(Wire::new(config)),

@@ -1,4 +1,4 @@
-//! Watching a queue from outside.
+//! Observing a queue by watches.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 
-/// Before the next look after a stream has ended, which may do so again at once.
+/// The pause before the next read after a stream has ended, because the next one may end at once, too.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One queue, and the stream by which the server tells of its changes.
+/// One queue, and the stream of its changes.
 pub(super) struct WatchedQueue {
     wire: Arc<Wire>,
     queue: QueueKeys,
     stream: Option<(Arc<Connection>, WatchStream)>,
-    /// The revision at which it was read last.
+    /// The revision of the last read.
     seen: i64,
-    /// Those claims in it that have waited.
+    /// The present claims that have waited.
     waited: HashSet<ClaimId>,
 }
 
@@ -58,7 +58,8 @@ impl WatchedQueue {
         Ok(status)
     }
 
-    /// The token of a holder that had to wait is that of the proof of its hold, which comes a moment after its turn.
+    /// Hides the token of a holder that had to wait until its hold is proved, which happens a moment after it reaches
+    /// the front.
     fn hide_unproved(&mut self, members: &[Member], status: &mut LockStatus) {
         let ids = |entries: &[Entry]| entries.iter().filter_map(|entry| entry.claim).collect::<Vec<_>>();
         let holders = ids(&status.holders);

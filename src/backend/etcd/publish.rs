@@ -1,4 +1,4 @@
-//! What a holder proclaims.
+//! The value of a holder.
 
 use etcd_client::{PutOptions, Txn, TxnOp};
 
@@ -10,8 +10,8 @@ use super::wire::Wire;
 use crate::lock::{ClaimId, Moment};
 use crate::net::fault::FaultResult;
 
-/// As [`crate::backend::Backend::publish`]. The value stands in the entry itself, where Go's `Election` has it, and in the
-/// record. An entry that was seen to hold does so until it goes, and the transaction needs it.
+/// Implements [`crate::backend::Backend::publish`]. The value is in the entry itself, as in Go's `Election`, and in the
+/// record. An entry that was seen to hold does so until it is gone, and the transaction requires it.
 pub(super) async fn publish(
     wire: &Wire,
     queue: &QueueKeys,

@@ -1,4 +1,4 @@
-//! A queue as others see it.
+//! A queue for display and for removals.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, LockStatus, Mode, Moment, queue};
 use crate::net::fault::FaultResult;
 
-/// Of how many entries the time to live is asked for; each costs a request.
+/// The number of entries with a displayed ttl; each costs a request.
 pub(super) const TIMED: usize = 32;
-/// How many keys one request of a listing brings.
+/// The number of keys in one request of a listing.
 const PAGE: i64 = 512;
 
 /// One entry.
@@ -25,9 +25,9 @@ pub(super) struct Member {
     pub(super) lease: i64,
     pub(super) created: i64,
     pub(super) mode: Mode,
-    /// What another client proclaims by it.
+    /// The label, if another program's client set it.
     pub(super) value: Option<String>,
-    /// What dlock says of it; `None` for another client's.
+    /// The record of dlock; `None` for another program's entry.
     pub(super) stored: Option<Stored>,
     /// Its hold and the revision of that, if it had to be proved.
     pub(super) hold: Option<(Hold, i64)>,
@@ -82,18 +82,18 @@ impl Snapshot {
         self.members.iter().map(|m| m.mode).collect()
     }
 
-    /// What stands before the `at`th entry.
+    /// Returns the entries before the `at`th one.
     pub(super) fn before(&self, at: usize) -> Seen {
         let ahead = self.members[..at].iter().map(|m| Ahead { key: m.key.clone(), created: m.created });
         Seen { ahead: ahead.collect(), ..Seen::default() }
     }
 
-    /// Where the entry of `id` stands.
+    /// Returns the index of the entry of `id`.
     pub(super) fn position(&self, id: ClaimId) -> Option<usize> {
         self.members.iter().position(|m| m.stored.as_ref().and_then(|s| s.record.id()) == Some(id))
     }
 
-    /// The entry of `id` if it holds.
+    /// Returns the entry of `id` if it holds.
     pub(super) fn holder(&self, id: ClaimId) -> Option<&Member> {
         let at = self.position(id).filter(|at| *at < queue::held(&self.modes()))?;
         self.members.get(at)
@@ -107,7 +107,8 @@ impl Snapshot {
 }
 
 impl Member {
-    /// What an entry of another client is shown as: no other key is created at that revision.
+    /// Returns the claim id under which another program's entry is shown: no other entry has its key and create
+    /// revision.
     pub(super) fn foreign_identity(&self) -> ClaimId {
         foreign::identity([&self.key, &self.created.to_be_bytes()])
     }
@@ -120,7 +121,7 @@ impl Member {
         };
         let proved = self.hold.filter(|_| holds);
         let since = proved.map_or(stored.since_ms, |(hold, _)| hold.since_ms);
-        // Whoever has no slot yet has no token.
+        // A claim without a slot has no token yet.
         let unproved = Some(self.created).filter(|_| !matches!(self.mode, Mode::Slots(_)));
         let token = proved.map(|(_, revision)| revision).or(unproved);
         Entry {
@@ -139,7 +140,7 @@ pub(super) async fn read(wire: &Wire, queue: &QueueKeys, deadline: Moment) -> Fa
     snapshots.into_iter().next().ok_or_else(|| fault::corrupt("an answer is missing"))
 }
 
-/// Reads several queues, as many at one revision as one transaction can.
+/// Reads several queues, at one revision as far as one transaction suffices.
 pub(super) async fn read_all(
     wire: &Wire,
     queues: &[QueueKeys],
@@ -161,7 +162,7 @@ pub(super) async fn read_all(
     Ok(snapshots)
 }
 
-/// As [`crate::backend::Backend::inspect`].
+/// Implements [`crate::backend::Backend::inspect`].
 pub(super) async fn inspect(wire: &Wire, queue: &QueueKeys, deadline: Moment) -> FaultResult<LockStatus> {
     let snapshot = read(wire, queue, deadline).await?;
     let mut status = snapshot.status(&queue.name);
@@ -169,7 +170,7 @@ pub(super) async fn inspect(wire: &Wire, queue: &QueueKeys, deadline: Moment) ->
     Ok(status)
 }
 
-/// Asks the leases of the first `most` entries how long they have to live; returns how many were asked.
+/// Reads the rest of the leases of the first `most` entries. Returns the number of requests.
 pub(super) async fn add_times(
     wire: &Wire,
     members: &[Member],
@@ -183,7 +184,7 @@ pub(super) async fn add_times(
         let lease = member.lease;
         let lives =
             wire.call(deadline, |mut c| async move { c.client.lease_time_to_live(lease, None).await });
-        // The server leaves off the fraction of a second, so it may live up to one longer.
+        // The server rounds down to seconds, so the lease may live up to one longer.
         let left = match lives.await {
             Err(fault) if fault.code == LEASE_GONE => -1,
             other => other.map(|answer| answer.ttl().saturating_add(1).min(answer.granted_ttl()))?,
@@ -194,7 +195,7 @@ pub(super) async fn add_times(
     Ok(asked)
 }
 
-/// As [`crate::backend::Backend::list`].
+/// Implements [`crate::backend::Backend::list`].
 pub(super) async fn list(
     wire: &Wire,
     layout: &Layout,
@@ -217,7 +218,7 @@ pub(super) async fn list(
     Ok(statuses)
 }
 
-/// The names under which entries stand, page by page.
+/// Returns the names of queues with entries, read page by page.
 async fn names(
     wire: &Wire,
     layout: &Layout,

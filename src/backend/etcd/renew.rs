@@ -1,10 +1,12 @@
 //! Proving that a claim lives.
 //!
-//! A keep-alive is answered by whoever believes to be the leader, without asking the others; a leader that was
-//! cut off goes on answering while the others let the lease run out. So a linearizable read of the own entry
-//! follows, and both must be answered in the same term, which has one leader: then the leader that heard the
-//! keep-alive still was the leader afterwards. By which members does not matter, and is not dlock's choice behind a
-//! balancer. A transaction without an operation would be answered from the member's own data, so it has one.
+//! A keep-alive is answered by the member that believes to be the leader, without asking the others. A leader that is
+//! cut off continues to answer while the others let the lease expire. So a linearizable read of the claim's entry
+//! follows, and both must be answered in the same term, which has one leader. Then the leader that received the
+//! keep-alive still was the leader afterwards.
+//!
+//! The members that answer do not matter, and behind a balancer dlock cannot choose them. A transaction without an
+//! operation would be answered from the member's own data, so it has one.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -23,11 +25,11 @@ use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, Moment};
 use crate::net::fault::FaultResult;
 
-/// Between two attempts of which a new leader came between the parts.
+/// The pause between two attempts if the leader changed in between.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
-    /// As [`crate::backend::Claim::renew`].
+    /// Implements [`crate::backend::Claim::renew`].
     pub(super) async fn renew(&self, deadline: Moment) -> FaultResult<Moment> {
         let begun = clock::now();
         if !self.publisher.is_over() {
@@ -39,7 +41,7 @@ impl Core {
         Ok(self.publisher.proof())
     }
 
-    /// A waiter also asks for its place.
+    /// Returns the transaction of a renewal. A waiter's also reads its position.
     fn check(&self) -> Txn {
         let mut operations = Vec::new();
         if self.is_held() {
@@ -52,11 +54,11 @@ impl Core {
         Txn::new().when(self.all_stand()).and_then(operations)
     }
 
-    /// The ttl counts from `since`.
+    /// Records a renewal with a ttl that counts from `since`.
     fn confirmed(&self, since: Moment, answer: &TxnResponse) -> FaultResult<()> {
         self.publisher.prove(since);
         let mut answers = Answers::of(answer);
-        // The hold may have been proved meanwhile; then the answer may be to either question.
+        // The hold may have been proved meanwhile; the answer may then be to either transaction.
         if self.is_held() {
             return Ok(());
         }
@@ -72,7 +74,7 @@ impl Core {
     }
 }
 
-/// As [`crate::backend::Backend::renew`], in `queue` of the claim `id`.
+/// Implements [`crate::backend::Backend::renew`], in `queue` of the claim `id`.
 pub(super) async fn renew_alone(
     wire: &Wire,
     layout: &Layout,
@@ -94,8 +96,9 @@ pub(super) async fn renew_alone(
     Ok(prove(wire, member.lease, &kept, &txn, deadline).await?.is_some())
 }
 
-/// Keeps `lease` alive, over the stream in `kept` if there is one, and has `txn`, which compares what hangs on it, answered
-/// behind that in the same term; `None` if that is gone. Also says from when the ttl counts, if that may be before the call.
+/// Keeps `lease` alive, over the stream in `kept` if there is one, and then executes `txn`, which checks its keys, in
+/// the same term. Returns `None` if they are gone. Also returns from when the ttl counts, if that may be before the
+/// call.
 async fn prove(
     wire: &Wire,
     lease: i64,
@@ -117,9 +120,10 @@ async fn prove(
             {
                 return Ok(Some((since, answer)));
             }
-            // A new leader may not have heard the keep-alive.
+            // A new leader may not have received the keep-alive.
             Ok(_) => {}
-            // It may not have come to the lease yet: what hangs on that goes with it, and whether it stands is certain.
+            // The member may not know the lease yet. The keys end with it, and the transaction shows reliably whether
+            // they exist.
             Err(fault) if fault.code == LEASE_GONE && act(wire, txn.clone(), deadline).await? => {}
             Err(fault) if fault.code == LEASE_GONE => return Ok(None),
             Err(fault) => return Err(fault),

@@ -1,4 +1,4 @@
-//! What the values of keys say.
+//! The values of keys.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::backend::record::Record;
 use crate::lock::{Holder, Request};
 
-/// Milliseconds since 1970 by the clock of this host: for people, and for `--once-per`.
+/// Returns milliseconds since 1970 by the clock of this host: for display, and for `--once-per`.
 pub(super) fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The instant that [`wall_clock`] called `millis`.
+/// Returns the time of a value of [`wall_clock`].
 pub(super) fn instant(millis: u64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
-/// An entry's record, and when its host thought it arrived.
+/// An entry's record, and its time of arrival by its host's clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ impl Stored {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What another dlock wrote; `None` for what is none.
+    /// Parses the text of another dlock; `None` for other text.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok().filter(|stored: &Self| stored.record.id().is_some())
     }
@@ -64,15 +64,15 @@ impl Hold {
     }
 }
 
-/// What somebody has to say to a claim.
+/// A note to a claim.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Note {
-    /// To leave.
+    /// A request to leave.
     Ask(Holder),
-    /// That its entry was removed.
+    /// Its entry was removed.
     Evicted(Holder),
-    /// That a newer one took its place.
+    /// A newer claim superseded it.
     Superseded(Holder),
 }
 

@@ -1,4 +1,4 @@
-//! Requests to a cluster, made so that each may be repeated.
+//! Requests to a cluster, all of which may be repeated.
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::net::tls::stays_here_at;
 /// The connection of this process to a cluster.
 pub(super) struct Wire {
     link: Link<Dialer>,
-    /// Whoever asks goes on until the deadline, also if no server was ever there.
+    /// Whether requests continue until the deadline even if no server was ever present.
     persists: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-/// What `work` comes to by `deadline`.
+/// Returns the result of `work`, or `None` at the deadline.
 pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -40,7 +40,7 @@ pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Op
     }
 }
 
-/// Ends a lease and all that hangs on it; no error if it is gone.
+/// Revokes a lease, which removes its keys; no error if it is gone.
 pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> FaultResult<()> {
     let revoked = wire.call(deadline, |mut c| async move { c.client.lease_revoke(lease).await });
     match revoked.await {
@@ -51,7 +51,7 @@ pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> FaultRe
 }
 
 impl Wire {
-    /// A wire that connects when it is first needed.
+    /// Creates a wire that connects with the first request.
     pub(super) fn new(config: &EtcdConfig) -> Self {
         Self { link: Link::new(Dialer::new(config), Clock::Boot), persists: AtomicBool::new(false) }
     }
@@ -60,45 +60,45 @@ impl Wire {
         &self.link.dial.config
     }
 
-    /// The servers as people write them, without user and password.
+    /// Returns the servers as users write them, without user and password.
     pub(super) fn place(&self) -> String {
         self.config().servers()
     }
 
-    /// A server beyond this host to which the password goes unencrypted, if there is one.
+    /// Returns a server on another host to which the password is sent unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<&str> {
         self.config().login.as_ref()?;
         let open = |url: &&String| url.strip_prefix("http://").is_some_and(|host| !stays_here_at(host));
         self.config().endpoints.iter().find(open).map(String::as_str)
     }
 
-    /// The server that is spoken to, or will be next.
+    /// Returns the server of the present or the next connection.
     pub(super) fn server(&self) -> String {
         self.config().endpoints[self.link.server(&())].clone()
     }
 
-    /// As [`crate::backend::Backend::connects_as`].
+    /// Implements [`crate::backend::Backend::connects_as`].
     pub(super) fn connects_as(&self, rank: Rank) {
         self.link.connects_as(rank);
     }
 
-    /// As [`crate::backend::Backend::has_connected`].
+    /// Implements [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.link.opened() > 0
     }
 
-    /// Goes on asking until the deadline from now on, as whoever has to remove something does.
+    /// Makes requests continue until the deadline from now on, for removals.
     pub(super) fn persist(&self) {
         self.persists.store(true, Ordering::Relaxed);
     }
 
-    /// A connection to some server, by `deadline`.
+    /// Returns a connection to any server.
     pub(super) async fn ready(&self, deadline: Moment) -> FaultResult<Arc<Connection>> {
         let there = |connection| async move { Ok(connection) };
         self.link.call(deadline, self.patience(), || (), there).await
     }
 
-    /// Notes that a connection is of no use, so that the next request goes to the next server.
+    /// Gives up a connection, so that the next request goes to the next server.
     pub(super) fn give_up(&self, connection: &Arc<Connection>) {
         self.link.give_up(connection);
     }
@@ -112,16 +112,16 @@ impl Wire {
         if self.persists.load(Ordering::Relaxed) { Patience::Deadline } else { Patience::Present }
     }
 
-    /// Has `request` answered by some server until `deadline`; it may be executed more than once.
+    /// Sends `request` to any server and returns the answer; it may be executed more than once.
     ///
-    /// Errors: what the server says to it; `Denied` if no server and this client trust each other; `Unavailable` with the last
-    /// reason at the deadline, or as soon as no server is there and none ever was.
+    /// Errors: the server's; `Denied` if no server and this client trust each other; `Unavailable` with the last reason
+    /// at the deadline, or as soon as no server is present and none ever was.
     pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> FaultResult<T>
     where
         F: Fn(Connection) -> R,
         R: Future<Output = Result<T, etcd_client::Error>>,
     {
-        // This connection was let in before: the password has become another one, which a new connection reads.
+        // This connection was accepted before, so the password has changed; a new connection reads it again.
         let spent = |fault: Fault| Fault::spent(fault.reason);
         let attempt = |connection: Arc<Connection>| {
             let asked = request(Connection::clone(&connection));
@@ -129,7 +129,7 @@ impl Wire {
             async move {
                 let mut answer = asked.await.map_err(Fault::from);
                 if answer.as_ref().is_err_and(|fault| fault.code == STALE_TOKEN) {
-                    // What was refused for an old token is sent again with a new one.
+                    // A request that was refused for an old token is sent again with a new one.
                     connection.client.refresh_token().await.map_err(Fault::from).map_err(spent)?;
                     answer = request(Connection::clone(&connection)).await.map_err(Fault::from);
                 }
@@ -137,7 +137,7 @@ impl Wire {
                     Err(fault) if fault.code == LOGIN_REFUSED => Err(spent(fault)),
                     Err(fault) if fault.code == STALE_TOKEN => Err(fault.helped_by(Retry::OtherConnection)),
                     Err(fault) if fault.is_spent() => Err(fault),
-                    // Whatever else the server says, it says to the request.
+                    // Any other error is the answer to the request.
                     answer => Ok(answer),
                 }
             }
@@ -145,7 +145,7 @@ impl Wire {
         self.link.call(deadline, self.patience(), || (), attempt).await?
     }
 
-    /// Has `txn` answered, as [`Wire::call`] does.
+    /// Executes `txn` with the retries of [`Wire::call`].
     pub(super) async fn txn(&self, txn: Txn, deadline: Moment) -> FaultResult<TxnResponse> {
         self.call(deadline, |mut c| {
             let txn = txn.clone();
@@ -154,7 +154,7 @@ impl Wire {
         .await
     }
 
-    /// Has a key read, or with `options` several, as [`Wire::call`] does.
+    /// Reads a key, or with `options` several, with the retries of [`Wire::call`].
     pub(super) async fn get(
         &self,
         key: impl Into<Vec<u8>>,

@@ -25,7 +25,7 @@ use crate::clock;
 use crate::lock::{ClaimState, LossReason, Moment, Result};
 use crate::net::fault::FaultResult;
 
-/// The path of a file of `place` that is no longer there, or no longer the one that is held.
+/// Returns the path of a file of `place` that is missing or replaced, if there is one.
 fn gone(inner: &Inner, place: &QueuedClaim) -> FaultResult<Option<PathBuf>> {
     if place.queue.is_replaced()? {
         return Ok(Some(place.queue.path()));
@@ -57,8 +57,8 @@ impl FileClaim {
         }
     }
 
-    /// Brings the state up to date, then looks at the files by `check`. Those of a hold are looked at also while its queue
-    /// cannot be read, and a loss that is found counts whatever cannot be told.
+    /// Brings the state up to date, then looks at the files by `check`. The files of a hold are looked at also if its
+    /// queue cannot be read. A loss that is found counts even if something else fails.
     async fn look_with(
         &self,
         check: impl FnOnce(&Self) -> FaultResult<()>,
@@ -72,7 +72,7 @@ impl FileClaim {
         if self.is_over() { Ok(()) } else { looked }
     }
 
-    /// Whether nothing can have changed; without a guard, since one read of one page is whole.
+    /// Returns whether nothing can have changed. Needs no guard, since one read within a page is never torn.
     fn stands_unchanged(&self) -> FaultResult<bool> {
         let inner = self.inner();
         if inner.is_over() {
@@ -82,7 +82,7 @@ impl FileClaim {
             return Ok(false);
         }
         if matches!(inner.state, ClaimState::AskedToLeave { .. }) {
-            // That it was asked says no record twice; another one may ask as well.
+            // A record has one flag for all requests to leave, so a further request does not change it.
             return Ok(false);
         }
         for place in &inner.places {
@@ -94,12 +94,13 @@ impl FileClaim {
         Ok(true)
     }
 
-    /// Completes when looking again may show something new. `called` was made before the last look.
+    /// Completes when another look may show something new. `called` was created before the last look.
     async fn wait(&self, called: Pin<&mut (impl Future<Output = ()> + Send)>) -> FaultResult<()> {
         let (listener, watches, pending, presence) = {
             let inner = &mut *self.inner();
             if inner.grant.is_some() {
-                // Not as soon as it holds: the last one to close a FIFO takes it apart, and the command waits.
+                // Not at the moment of acquiring: the last process to close a FIFO waits for the kernel to dismantle
+                // it, and the command would wait too.
                 inner.watches.clear();
             }
             if let (None, Some(fifo)) = (&inner.listener, &inner.fifo.1) {
@@ -131,7 +132,7 @@ impl FileClaim {
         Ok(())
     }
 
-    /// Begins to watch the files of a hold, if it can; they are looked at once more after that.
+    /// Starts to watch the files of a hold, if it can, and has them looked at once more after that.
     fn watch_files(&self) {
         let inner = &mut *self.inner();
         if inner.grant.is_none() || inner.is_over() || inner.presence.is_some() {
@@ -148,7 +149,7 @@ impl FileClaim {
         self.news.notify_waiters();
     }
 
-    /// Has old files of a hold look used.
+    /// Updates the times of a hold's old files, so that they look used.
     fn freshen_files(&self) {
         let inner = &*self.inner();
         if inner.grant.is_none() || inner.is_over() {
@@ -166,12 +167,12 @@ impl FileClaim {
             return Ok(());
         }
         self.check_files()?;
-        // Not before: what cannot be told now is looked at again.
+        // Only after the look: if it fails, the files are looked at again.
         self.inner().disturbed = false;
         Ok(())
     }
 
-    /// Whether the files are still the ones at their paths; if not, the claim is lost.
+    /// Marks the claim as lost if one of its files is no longer the one at its path.
     fn check_files(&self) -> FaultResult<()> {
         let inner = &mut *self.inner();
         if inner.is_over() {
@@ -186,7 +187,8 @@ impl FileClaim {
         Ok(())
     }
 
-    /// Leaves under the guards, or without them if they cannot be had: the locks and the FIFO count.
+    /// Leaves the queues, under the guards. Without them the records stay: the released locks and the closed FIFO say
+    /// enough.
     pub(super) fn go(&self, guards: Option<Vec<Guard>>, succeeded: bool) -> FaultResult<()> {
         let mut result = Ok(());
         let (fifo, listener, watches, presence) = {
@@ -210,7 +212,7 @@ impl FileClaim {
             (inner.fifo.1.take(), inner.listener.take(), watches, inner.presence.take())
         };
         drop(guards);
-        // Closing it wakes the successor, who finds guard and locks free.
+        // Closing the FIFO wakes the successor, which then finds the guard and the locks free.
         drop((listener, fifo));
         self.news.notify_waiters();
         {
@@ -219,7 +221,7 @@ impl FileClaim {
                 place.queue.directory.unlink(fifo);
             }
         }
-        // Last, since the kernel takes its time to take them apart.
+        // Comes last, since the kernel takes time to dismantle them.
         drop((watches, presence));
         result
     }
@@ -252,7 +254,7 @@ impl Claim for FileClaim {
         let began = clock::now();
         let before = self.inner().state.clone();
         self.freshen_files();
-        // If it could not be had before.
+        // Tried again, in case no watch could be had before.
         self.watch_files();
         self.look_with(Self::check_files, deadline).await?;
         let inner = &mut *self.inner();

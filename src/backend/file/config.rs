@@ -1,4 +1,4 @@
-//! Which directory, and whether locks may live in it.
+//! The choice of the lock directory, and the checks whether locks may live in it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use crate::net::address::after;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::passwords::without_passwords;
 
-/// Where the `file` backend keeps its locks.
+/// The configuration of the `file` backend: where it keeps its locks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileConfig {
-    /// The directory; without one root's is `/var/lib/dlock` and others' `/var/tmp/dlock-UID`.
+    /// The directory. Without one it is `/var/lib/dlock` for root and `/var/tmp/dlock-UID` for other users.
     pub directory: Option<PathBuf>,
-    /// With a prefix a lock's file is the prefix and the raw name; without, the percent-encoded name.
+    /// With a prefix a lock's file is named by the prefix and the raw name; without one, by the percent-encoded name.
     pub prefix: Option<String>,
-    /// Whether a network file system will do.
+    /// Whether a directory on a network file system is accepted.
     pub allow_network_fs: bool,
 }
 
 impl FileConfig {
-    /// Reads the connection options; opens nothing. An error is one line.
+    /// Reads the connection options; opens nothing. An error is a message of one line.
     pub fn parse(options: &Options) -> Result<Self, String> {
         if options.endpoints.len() > 1 {
             return Err("the backend file takes one directory as its endpoint".to_owned());
@@ -36,7 +36,7 @@ impl FileConfig {
         if let (Some(place), Some(endpoint)) = (options.endpoints_in, options.endpoints.first())
             && directory.as_ref().is_some_and(|path| path.is_relative())
         {
-            // It may be meant for another service.
+            // The endpoint may be meant for another service and contain a password.
             let shown = without_passwords(endpoint);
             return Err(format!(
                 "{shown} in {place} means another directory wherever dlock is started; write the whole path, or \
@@ -46,9 +46,9 @@ impl FileConfig {
         Ok(Self { directory, prefix: options.prefix.clone(), allow_network_fs: options.allow_network_fs })
     }
 
-    /// The directory as an absolute path.
+    /// Returns the directory as an absolute path.
     ///
-    /// Errors: `Invalid` if nobody knows which the working directory is.
+    /// Errors: `Invalid` if the working directory, which a relative path needs, is unknown.
     pub(super) fn path(&self) -> FaultResult<PathBuf> {
         match &self.directory {
             Some(path) => std::path::absolute(path).map_err(|error| {
@@ -58,7 +58,7 @@ impl FileConfig {
         }
     }
 
-    /// The same, for people: as it was given where it cannot be told.
+    /// Returns the directory for display: as it was configured if [`Self::path`] fails.
     pub(super) fn shown(&self) -> PathBuf {
         self.path().ok().or_else(|| self.directory.clone()).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl FileConfig {
 fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
     let path = after(endpoint, "file:").unwrap_or(endpoint);
     let path = match path.strip_prefix("//") {
-        // file:///DIR; file://HOST/DIR would be another host's.
+        // `file:///DIR` is accepted. `file://HOST/DIR` would mean another host's directory.
         Some(rest) if endpoint.len() != path.len() => {
             if !rest.starts_with('/') {
                 let shown = without_passwords(endpoint);
@@ -85,7 +85,7 @@ fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
 
 const OWNER_ONLY: Mode = Mode::RWXU;
 
-/// A file system that another program makes.
+/// A file system in user space, served by another program.
 const FUSE: &str = "FUSE";
 
 /// File systems on which flock(2) does not reach every host, or not reliably, by `statfs(2)` type.
@@ -110,7 +110,7 @@ const NETWORK: [(u32, &str); 18] = [
     (0xBACB_ACBC, "a VMware shared folder"),
 ];
 
-/// Resolves, makes and checks the directory.
+/// Resolves, creates and checks the directory.
 pub(super) fn open(config: &FileConfig) -> FaultResult<Directory> {
     let path = config.path()?;
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -135,20 +135,20 @@ fn default_directory(uid: u32) -> PathBuf {
     if uid == 0 { PathBuf::from("/var/lib/dlock") } else { PathBuf::from(format!("/var/tmp/dlock-{uid}")) }
 }
 
-/// Opens the directory; makes it if it is missing, one level deep and for the owner only whatever the umask.
+/// Opens the directory. If it is missing, creates it, one level deep and for the owner only, whatever the umask.
 fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
     let open = || openat(CWD, path, flags, Mode::empty());
     let opened = match open() {
         Err(Errno::NOENT) => {
             match mkdirat(CWD, path, OWNER_ONLY) {
                 Ok(()) => give_own_directory_its_mode(path)?,
-                // Somebody else made it meanwhile.
+                // Another process created it meanwhile.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(fault::os("make the lock directory", path)(errno)),
             }
             open()
         }
-        // A link that is not to be followed is told from what is no directory by looking.
+        // `NOFOLLOW` refuses a link and a file alike; [`check_private`] tells them apart by their type.
         Err(Errno::LOOP | Errno::NOTDIR) if flags.contains(OFlags::NOFOLLOW) => {
             openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
         }
@@ -157,7 +157,8 @@ fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
     opened.map_err(fault::os("open the lock directory", path))
 }
 
-/// Undoes what the umask took from a directory that was just made; from nothing else that stands there by now.
+/// Undoes the umask's effect on a directory that was just created. Leaves alone a directory that another user put there
+/// meanwhile.
 fn give_own_directory_its_mode(path: &Path) -> FaultResult<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(CWD, path, flags, Mode::empty()).map_err(fault::os("open the lock directory", path))?;
@@ -169,8 +170,11 @@ fn give_own_directory_its_mode(path: &Path) -> FaultResult<()> {
     set_mode(&made, OWNER_ONLY).map_err(fault::os("set the mode of", path))
 }
 
-/// The default directory lies where others may write, so it must be what this user made. Root's does not, and a service manager may
-/// have made it (`StateDirectory=`): that others can read it harms nobody, since the files in it are root's alone.
+/// Refuses a default directory that is not private to the user `uid`.
+///
+/// Other users may write in `/var/tmp`, so the directory must be this user's own. Root's does not lie there, and a
+/// service manager may have created it (`StateDirectory=`). Root's may be readable to others, since the files in it are
+/// for root only.
 fn check_private(path: &Path, stat: &Stat, uid: u32) -> FaultResult<()> {
     let problem = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => "it is a symbolic link".to_owned(),
@@ -202,7 +206,8 @@ fn refuse_network(path: &Path, system: &StatFs, device: u64) -> FaultResult<()> 
     }
 }
 
-/// The name of the network file system on `device`, if it is one. FUSE may be anything, but a container's root is local.
+/// Returns the name of the network file system on `device`, if it is one. A FUSE file system may be anything, so it
+/// counts as one, but a container's root is local.
 #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "types are 32 bits of a word")]
 pub(super) fn network_file_system_of(system: &StatFs, device: u64) -> Option<&'static str> {
     let is_local = || {
@@ -212,7 +217,7 @@ pub(super) fn network_file_system_of(system: &StatFs, device: u64) -> Option<&'s
     network_file_system(system.f_type as u32).filter(|name| *name != FUSE || !is_local())
 }
 
-/// Whether the file system on `device` is mounted as `kind`, by what /proc/self/mountinfo has.
+/// Returns whether the file system on `device` is mounted as `kind`, by the contents `mounts` of /proc/self/mountinfo.
 fn has_kind(mounts: &str, device: u64, kind: &str) -> bool {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     mounts.lines().any(|line| {

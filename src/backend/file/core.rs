@@ -1,4 +1,4 @@
-//! What the parts of one claim share.
+//! The state that the parts of one claim share.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::storage::QueueFile;
 use crate::lock::claim::Granted;
 use crate::lock::{ClaimId, ClaimState, FencingToken, Grant, Moment, Request};
 
-/// How long a claim may stand in the queue at most without being able to do its part.
+/// The longest time that a waiter may stay in the queue while it cannot do its part.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A claim of this process.
@@ -22,9 +22,9 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct FileClaim {
     pub(super) id: ClaimId,
     inner: Mutex<Inner>,
-    /// How long it may stand in the queue without being able to do its part.
+    /// How long it may stay in the queue while it cannot do its part.
     pub(super) patience: Duration,
-    /// The state may have changed by another call.
+    /// Notifies that another call may have changed the state.
     pub(super) news: Notify,
 }
 
@@ -32,23 +32,23 @@ pub(super) struct FileClaim {
 pub(super) struct Inner {
     /// In the order of the request's names.
     pub(super) places: Vec<QueuedClaim>,
-    /// The name of the own FIFO, and the FIFO until it leaves.
+    /// The name of the claim's own FIFO, and the FIFO until the claim leaves.
     pub(super) fifo: (Option<String>, Option<Arc<OwnedFd>>),
     pub(super) state: ClaimState,
     pub(super) grant: Option<Grant>,
-    /// Whether somebody was told of the hold.
+    /// Whether the hold has been announced to a caller.
     announced: bool,
     pub(super) left: bool,
     pub(super) listener: Option<Arc<Listener>>,
     pub(super) watches: Vec<Arc<Watch>>,
     pub(super) pending: Option<Arc<Pending>>,
-    /// The kernel's news of the files of a hold.
+    /// The kernel's events about the files of a hold.
     pub(super) presence: Option<Arc<Presence>>,
-    /// Whether something may have happened to them since they were looked at.
+    /// Whether something may have happened to the files since the last look at them.
     pub(super) disturbed: bool,
     /// Since when it has not been able to do its part.
     pub(super) failing_since: Option<Moment>,
-    /// The last moment at which the claim was known to stand.
+    /// The last moment at which the claim was known to be in force.
     pub(super) proven: Moment,
     /// When it acquired: µs of wall time.
     pub(super) acquired: u64,
@@ -83,7 +83,7 @@ impl Inner {
         self.left || self.state.is_final()
     }
 
-    /// Notes that the records say held.
+    /// Notes that the records say `Held`.
     pub(super) fn hold(&mut self, began: Moment) {
         let granted = |p: &QueuedClaim| {
             let token = FencingToken::new(p.fixed.token)?;
@@ -97,7 +97,8 @@ impl Inner {
         self.pending = None;
     }
 
-    /// What `seen` leads to: a hold is told before a request to leave it.
+    /// Returns the next state for a caller that has `seen` one, if it is a new one. A hold is announced before a
+    /// request to leave it.
     pub(super) fn announce(&mut self, seen: Option<&ClaimState>) -> Option<ClaimState> {
         let state = match (&self.state, &self.grant) {
             (ClaimState::AskedToLeave { .. }, Some(grant)) if !self.announced => {
@@ -114,7 +115,7 @@ impl Inner {
 }
 
 impl FileClaim {
-    /// The claim of `request`.
+    /// Creates the claim of `request`.
     pub(super) fn new(request: &Request, inner: Inner) -> Self {
         let patience = (request.ttl / 6).min(LONGEST_PATIENCE);
         Self { id: request.id, inner: Mutex::new(inner), patience, news: Notify::new() }
@@ -124,17 +125,17 @@ impl FileClaim {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has left, or can no longer hold.
+    /// Returns whether it has left, or can no longer hold.
     pub(super) fn is_over(&self) -> bool {
         self.inner().is_over()
     }
 
-    /// Whether it holds.
+    /// Returns whether it has acquired.
     pub(super) fn holds(&self) -> bool {
         self.inner().grant.is_some()
     }
 
-    /// Its queues, in the order in which guards are taken.
+    /// Returns its queues, in the order in which guards are taken.
     pub(super) fn queues(&self) -> Vec<Arc<QueueFile>> {
         let mut queues: Vec<_> = self.inner().places.iter().map(|p| Arc::clone(&p.queue)).collect();
         queues.sort_by(|a, b| a.files.cmp(&b.files));

@@ -17,10 +17,11 @@ use super::surroundings;
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
 
-/// With whatever is opened here: others may have put there what they like, and none of it is waited for or followed.
+/// The flags of every `open`: other users may have put anything in the directory, and it must neither block nor be
+/// followed.
 const CAREFUL: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Which file: device and inode.
+/// The identity of a file: device and inode.
 pub(super) type Identity = (u64, u64);
 
 /// The lock directory, opened.
@@ -29,17 +30,17 @@ pub(super) struct Directory {
     handle: OwnedFd,
     path: PathBuf,
     identity: Identity,
-    /// The mode of the files made in it: its read and write bits.
+    /// The mode of the files created in it: its read and write bits.
     mode: Mode,
     pub(super) naming: Naming,
     boot: OnceLock<String>,
-    /// Keeps sweepers away, where there are any, for as long as it is open.
+    /// Keeps programs that remove old files away, where there are any, for as long as it is open.
     _in_use: Option<OwnedFd>,
     #[cfg(test)]
     pub(super) faults: super::testing::Faults,
 }
 
-/// A file, opened, and what it is.
+/// An open file and its `stat`.
 pub(super) type Opened = (OwnedFd, Stat);
 
 pub(super) fn identity_of(stat: &Stat) -> Identity {
@@ -47,7 +48,8 @@ pub(super) fn identity_of(stat: &Stat) -> Identity {
 }
 
 impl Directory {
-    /// The directory `handle` of `stat` at `path`. `private`: files in it are for its owner alone, whatever its mode.
+    /// The directory `handle` of `stat` at `path`. If it is `private`, the files in it are for its owner only, whatever
+    /// its mode.
     pub(super) fn new(handle: OwnedFd, path: PathBuf, stat: &Stat, naming: Naming, private: bool) -> Self {
         let in_use = surroundings::keep_from_sweepers(&handle, private);
         let shown = if private { 0o600 } else { 0o666 };
@@ -73,13 +75,13 @@ impl Directory {
         self.identity
     }
 
-    /// The path of `file`, for people and for checks that must notice a replaced directory.
+    /// Returns the path of `file`, for display and for checks that must notice a replaced directory.
     pub(super) fn path_of(&self, file: &str) -> PathBuf {
         self.path.join(file)
     }
 
-    /// The id of this boot of the host. Where it cannot be read every process counts as another boot, which
-    /// costs an fsync each.
+    /// Returns the id of this boot of the host. If it cannot be read, every process counts as another boot, which costs
+    /// an fsync each.
     pub(super) fn boot(&self) -> &str {
         self.boot.get_or_init(|| {
             let mut buffer = [0; 64];
@@ -103,7 +105,7 @@ impl Directory {
         Ok(self.open_as(FileType::Fifo, file, flags)?.map(|(fd, _)| fd))
     }
 
-    /// Opens the directory itself, for listing; none if it was removed.
+    /// Opens the directory itself, for listing. Returns `None` if it was removed.
     pub(super) fn open_listing(&self) -> FaultResult<Option<OwnedFd>> {
         Ok(self.open_as(FileType::Directory, ".", OFlags::RDONLY)?.map(|(fd, _)| fd))
     }
@@ -112,7 +114,7 @@ impl Directory {
         let fd = match openat(&self.handle, file, flags | CAREFUL, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            // Of a FIFO opened for writing it says that nobody reads.
+            // For a FIFO opened for writing `ENXIO` means that it has no reader.
             Err(Errno::NXIO) if !flags.contains(OFlags::WRONLY) => {
                 let (found, wanted) = (name_of(FileType::Socket), name_of(kind));
                 return Err(fault::planted(&self.path_of(file), found, wanted));
@@ -128,26 +130,26 @@ impl Directory {
         Ok(Some((fd, stat)))
     }
 
-    /// Opens `file` for reading and writing, makes it if it is missing.
+    /// Opens `file` for reading and writing, and creates it if it is missing.
     ///
-    /// Never `O_CREAT` on a file that exists: `fs.protected_regular` refuses that for somebody else's file in
-    /// a sticky directory.
+    /// Never uses `O_CREAT` on a file that exists: `fs.protected_regular` refuses that for another user's file in a
+    /// sticky directory.
     pub(super) fn open_or_make(&self, file: &str) -> FaultResult<Opened> {
         loop {
             if let Some(opened) = self.open(file, OFlags::RDWR)? {
                 return Ok(opened);
             }
-            // Without the directory there would be no end to this.
+            // An error ends the loop, which a removed directory would otherwise keep going for ever.
             self.make(file)?;
         }
     }
 
-    /// Makes the empty file `file`, if nothing has that name. It gets its mode before its name: under a umask others would
-    /// be refused until then, and for ever after a kill.
+    /// Creates the empty file `file`, unless the name is taken. The file gets its mode before its name. Otherwise the
+    /// umask would keep other users out until the mode is set, and for ever after a kill.
     fn make(&self, file: &str) -> FaultResult<()> {
         match self.make_unnamed(file) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
-            // A file system without such files, or no /proc; what else is wrong is met there again.
+            // The file system has no unnamed files, or there is no /proc. Any other error occurs there again.
             Err(_) => self.make_under_another_name(file),
         }
     }
@@ -159,7 +161,7 @@ impl Directory {
         linkat(CWD, path_to(&made), &self.handle, file, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// As [`Self::make`], where a file cannot be without a name.
+    /// Does the same as [`Self::make`], where a file cannot be without a name.
     pub(super) fn make_under_another_name(&self, file: &str) -> FaultResult<()> {
         let at = || self.path_of(file);
         let other = self.another_name(file)?;
@@ -174,7 +176,7 @@ impl Directory {
         named
     }
 
-    /// A name that nothing has, for what is to be `file` when it is ready. After a kill it stays.
+    /// Returns an unused name for a file that becomes `file` when it is ready. After a kill the file stays.
     fn another_name(&self, file: &str) -> FaultResult<String> {
         let mut bytes = [0; 16];
         let random = getrandom(&mut bytes, GetRandomFlags::empty());
@@ -182,18 +184,18 @@ impl Directory {
         Ok(format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes)))
     }
 
-    /// Gives a file the name `file`, unless something has it.
+    /// Gives a file the name `file`, unless the name is taken.
     fn rename_to_new(&self, other: &str, file: &str) -> Result<(), Errno> {
         let (from, to) = (&self.handle, &self.handle);
         match linkat(from, other, to, file, AtFlags::empty()) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => Err(Errno::EXIST),
-            // A file system without hard links.
+            // The file system has no hard links.
             Err(_) => renameat_with(from, other, to, file, RenameFlags::NOREPLACE),
         }
     }
 
-    /// Opens a lock file, whose owner may let others only read it: flock(2) asks for no more.
+    /// Opens a lock file. Its owner may let others only read it, which is enough for flock(2).
     pub(super) fn open_lock(&self, file: &str) -> FaultResult<Opened> {
         match self.open_or_make(file) {
             Err(fault) if is_one_of(&fault, &[Errno::ACCESS, Errno::ROFS]) => {
@@ -203,23 +205,24 @@ impl Directory {
         }
     }
 
-    /// Makes and opens the FIFO `file`, which must not be there. As with [`Self::make`], it gets its mode before its name, and is
-    /// called `unready` before, which nobody else makes now; in a directory for the owner only it needs no more than the umask
-    /// leaves.
+    /// Creates and opens the FIFO `file`, which must not exist. It gets its mode before its name, as in [`Self::make`].
+    ///
+    /// Until then it is called `unready`, a name that no other process uses under the guard. In a directory for the
+    /// owner only the mode that the umask leaves is enough.
     pub(super) fn make_fifo(&self, file: &str, unready: &str) -> FaultResult<OwnedFd> {
         let shared = self.mode.as_raw_mode() & 0o077 != 0;
         if !shared {
             return Ok(self.make_fifo_as(file)?.0);
         }
         let at = || self.path_of(file);
-        // What a kill left there; another user may have put something there that stays.
+        // The file is left by a kill. Another user's file may not be removable; then another name is used.
         let other = match unlinkat(&self.handle, unready, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => unready.to_owned(),
             Err(_) => self.another_name(file)?,
         };
         let made = self.make_fifo_as(&other).and_then(|(fifo, stat)| {
-            // Whoever may write in the directory may have put another FIFO there meanwhile, but not one that has a second name
-            // to be reached by.
+            // Another user that may write in the directory may have put another FIFO there meanwhile. A FIFO with a
+            // second name keeps its mode, since it could be one from elsewhere.
             if stat.st_nlink == 1 {
                 fchmod(&fifo, self.mode).map_err(fault::os("set the mode of", at()))?;
             }
@@ -236,14 +239,14 @@ impl Directory {
         self.open_as(FileType::Fifo, file, OFlags::RDWR)?.ok_or(Errno::NOENT).map_err(fault::os("open", at()))
     }
 
-    /// Which file stands at the path of `file` now; looks the whole path up again.
+    /// Returns the identity of the file at the path of `file` now; resolves the whole path again.
     ///
-    /// An error while the directory is out of reach: what is in it then is not known.
+    /// Errors: one if the directory is out of reach, since then its contents are unknown.
     pub(super) fn present(&self, file: &str) -> FaultResult<Option<Identity>> {
         for _ in 0..2 {
             match statat(CWD, self.path_of(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => return Ok(Some(identity_of(&stat))),
-                // And again: it may have come into reach in between.
+                // Tries once more: the directory may have come into reach between the two calls.
                 Err(Errno::NOENT | Errno::NOTDIR) => self.check_reach()?,
                 Err(errno) => return Err(fault::os("examine", self.path_of(file))(errno)),
             }
@@ -251,7 +254,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// Whether there is a directory at the path, this one or another.
+    /// Fails unless there is a directory at the path, this one or another.
     fn check_reach(&self) -> FaultResult<()> {
         match statat(CWD, &self.path, AtFlags::empty()) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Ok(()),
@@ -263,7 +266,7 @@ impl Directory {
         }
     }
 
-    /// What to say where the path leads to another directory than the one that was opened.
+    /// The error for a path that leads to another directory than the one that was opened.
     pub(super) fn replaced(&self) -> Fault {
         let path = self.path.display();
         let reason =
@@ -271,8 +274,8 @@ impl Directory {
         Fault::new(ErrorKind::Unwritable, reason)
     }
 
-    /// Unlinks `file`; somebody else's in a sticky directory stays. Tried again once, as nobody comes after a claim
-    /// that has left.
+    /// Unlinks `file`; another user's file in a sticky directory stays. Tries twice, since nothing cleans up after a
+    /// claim that has left.
     pub(super) fn unlink(&self, file: &str) {
         let unlink = || unlinkat(&self.handle, file, AtFlags::empty());
         if !matches!(unlink(), Ok(()) | Err(Errno::NOENT)) {
@@ -281,12 +284,12 @@ impl Directory {
     }
 }
 
-/// Sets the mode of what `file`, opened as a path, is.
+/// Sets the mode of `file`, which was opened with `O_PATH`.
 pub(super) fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     chmodat(CWD, path_to(file), mode, AtFlags::empty())
 }
 
-/// A path that leads to what `file` is.
+/// Returns a path that leads to the open `file`.
 fn path_to(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

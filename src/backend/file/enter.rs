@@ -20,14 +20,14 @@ use crate::clock;
 use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 
-/// What entering came to.
+/// The result of an attempt to enter.
 enum Progress {
     Joined(Box<FileClaim>),
     /// Tokens must be reserved in the queue of this index first.
     Reserve(usize),
 }
 
-/// Enters the queues of all names; a free lock is held at once.
+/// Enters the queues of all names. A free lock is acquired at once.
 pub(super) async fn enter(
     directory: &Arc<Directory>,
     request: &Request,
@@ -43,7 +43,7 @@ pub(super) async fn enter(
         let mut ordered = queues.clone();
         ordered.sort_by(|a, b| a.files.cmp(&b.files));
         let mut guards: Vec<Guard> = guards(&ordered, deadline).await?;
-        // One that was removed between opening and locking leads to nobody.
+        // A queue that was unlinked between opening and locking is not the one that other processes use.
         let mut unlinked = false;
         for queue in &queues {
             unlinked |= queue.is_unlinked()?;
@@ -62,7 +62,7 @@ pub(super) async fn enter(
     }
 }
 
-/// Under the guards: all of it, or nothing.
+/// Enters all queues or none, under the guards.
 fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> FaultResult<Progress> {
     let mut queues = Vec::with_capacity(files.len());
     for file in files {
@@ -110,7 +110,7 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
         Some(fifo) => (None, Some(fifo)),
         None => own_fifo(&files[0], request, &places)?,
     };
-    // After everything else that can fail: whoever is not there in the end has put nobody out.
+    // Comes after everything else that can fail, so that such a failure supersedes no other claim.
     let superseded = supersede(files, &mut queues, &victims, request);
     superseded.and(tell(files, &queues, &victims)).inspect_err(|_| {
         undo(&places);
@@ -125,18 +125,18 @@ fn try_enter(files: &[Arc<QueueFile>], request: &Request, began: Moment) -> Faul
     Ok(Progress::Joined(Box::new(FileClaim::new(request, inner))))
 }
 
-/// The lock's own FIFO, for a claim on one name that finds no record in its queue. So nobody can take another
-/// claim's end for this one's, or the reverse: whoever knows of the FIFO knows it by a record.
+/// Returns the lock's own FIFO, for a claim on one name that finds no record in its queue. Without a record no other
+/// process knows of the FIFO. So the end of one claim cannot be taken for the end of another.
 ///
-/// It saves an inode made and deleted by every run that meets nobody; ext4 does not reuse a deleted one for
-/// seconds, and searches longer and longer for another.
+/// This saves creating and deleting an inode in every run without contention. ext4 does not reuse a deleted inode for
+/// seconds, and searches longer and longer for another one.
 fn kept_fifo(files: &[Arc<QueueFile>], queues: &[ReadQueue]) -> Option<Arc<OwnedFd>> {
     let ([file], [queue]) = (files, queues) else { return None };
     let empty = queue.image.records.iter().all(|r| r.fixed.state == State::Gone);
     if empty { fifo::keep(&file.directory, &file.files.kept_fifo(), &file.files.unready()) } else { None }
 }
 
-/// A FIFO of the claim's own. Its record is written before, so that none is left that nobody knows of.
+/// Creates a FIFO of the claim's own. Its record is written before, so that a kill leaves no FIFO without a record.
 fn own_fifo(
     file: &QueueFile,
     request: &Request,
@@ -150,7 +150,7 @@ fn own_fifo(
     Ok((Some(name), Some(fifo)))
 }
 
-/// Wakes the superseded and those who stood behind them.
+/// Wakes the superseded claims and the waiters behind them.
 fn tell(files: &[Arc<QueueFile>], queues: &[ReadQueue], victims: &[Vec<Record>]) -> FaultResult<()> {
     let mut told = Ok(());
     for (file, (queue, victims)) in files.iter().zip(queues.iter().zip(victims)) {
@@ -176,7 +176,7 @@ fn first_record(request: &Request) -> Fixed {
     }
 }
 
-/// Refuses a queue of another kind (C15), and a claim that is there already.
+/// Refuses a queue of another kind (C15), and a claim that is in the queue already.
 fn check_kinds(file: &QueueFile, queue: &mut ReadQueue, request: &Request) -> FaultResult<()> {
     let suspicious = |r: &Record| {
         r.fixed.id == request.id || (r.fixed.state.in_queue() && !r.fixed.mode.mixes_with(request.mode))
@@ -203,7 +203,7 @@ fn check_kinds(file: &QueueFile, queue: &mut ReadQueue, request: &Request) -> Fa
     Ok(())
 }
 
-/// Takes older waiters that also said so out of the queue as it was read, not yet out of its file.
+/// Takes the older waiters that also supersede out of the queue as read, but not yet out of its file.
 fn take_out_older(file: &QueueFile, queue: &mut ReadQueue) -> FaultResult<Vec<Record>> {
     let holders = grant::holders(file, queue)?;
     let mut victims = Vec::new();
@@ -219,7 +219,8 @@ fn take_out_older(file: &QueueFile, queue: &mut ReadQueue) -> FaultResult<Vec<Re
     Ok(victims)
 }
 
-/// Takes the victims out of the files, each with who did it. That is written first, since it may find no room.
+/// Takes the victims out of the files. First writes a mark for each that names the superseding holder, since there may
+/// be no room for it.
 fn supersede(
     files: &[Arc<QueueFile>],
     queues: &mut [ReadQueue],
@@ -268,7 +269,7 @@ fn write(
     Ok(())
 }
 
-/// Takes back what was written.
+/// Removes the records that were written.
 fn undo(places: &[QueuedClaim]) {
     for place in places.iter().filter(|p| p.end > 0) {
         let _ = place.queue.remove(place.fixed.id, place.at, place.end, None);

@@ -1,4 +1,4 @@
-//! Removing somebody's entry, or asking for it.
+//! Removing another claim's entry, or asking its holder to leave.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::backend::Evict;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// What is to be done to which claim.
+/// An eviction: which claim, how, and by which holder.
 pub(super) struct Eviction<'a> {
     pub(super) id: ClaimId,
     pub(super) how: Evict,
@@ -27,7 +27,7 @@ struct ClaimQueue {
 }
 
 impl Eviction<'_> {
-    /// Does it; says whether there was such a claim.
+    /// Carries it out. Returns whether there was such a claim, alive.
     pub(super) async fn carry_out(
         &self,
         directory: &Arc<Directory>,
@@ -52,7 +52,7 @@ impl Eviction<'_> {
         self.act(found)
     }
 
-    /// All names of the claim; `None` if it is not in the queue.
+    /// Returns all names of the claim, or `None` if it is not in the queue.
     async fn names(
         &self,
         directory: &Arc<Directory>,
@@ -61,12 +61,12 @@ impl Eviction<'_> {
     ) -> FaultResult<Option<Vec<LockName>>> {
         let Some(file) = QueueFile::open(directory, lock, true)? else { return Ok(None) };
         let _guard = file.guard(deadline).await?;
-        // Whoever was killed may have been making something.
+        // A process that was killed may have left an unfinished file.
         directory.unlink(&file.files.unready());
         let queue = file.read(None)?;
         let own = queue.image.records.iter().find(|r| r.fixed.id == self.id && r.fixed.state.in_queue());
         let Some(record) = own else {
-            // Whoever took its record away may not have come to its FIFO.
+            // The process that removed the record may have failed before it removed the FIFO.
             let fifo = file.files.fifo(self.id);
             if let Life::Dead = fifo::probe(directory, &fifo)? {
                 directory.unlink(&fifo);
@@ -121,7 +121,8 @@ impl Eviction<'_> {
     }
 }
 
-/// As [`crate::backend::Backend::evict_foreign`]: the kernel lets nobody take a flock away from its process.
+/// Implements [`crate::backend::Backend::evict_foreign`]. It can only refuse: the kernel has no way to take a flock
+/// from another process.
 pub(super) async fn evict_foreign(
     directory: &Arc<Directory>,
     lock: &LockName,
@@ -135,8 +136,8 @@ pub(super) async fn evict_foreign(
     Err(locked(&path, entry.pid, "end that process"))
 }
 
-/// Why the hold of the process `pid` on the lock file `path` cannot be taken away: the kernel lets nobody release the flock of
-/// another process.
+/// The error for a hold of the process `pid` on the lock file `path`, which cannot be taken away: the kernel has no way
+/// to release the flock of another process.
 fn locked(path: &Path, pid: Option<u32>, advice: &str) -> Fault {
     let who =
         pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), |pid| format!("pid {pid}"));

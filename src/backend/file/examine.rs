@@ -1,4 +1,4 @@
-//! What `doctor` says of a lock directory.
+//! The examination of a lock directory for `doctor`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::clock;
 use crate::lock::{LockName, Moment};
 use crate::net::fault::FaultResult;
 
-/// What is known of a directory.
+/// The known facts about a directory.
 #[derive(Default)]
 struct Facts {
     path: String,
-    /// Who may lock there; `None` if it has not been made.
+    /// Which users may lock there; `None` if it has not been created.
     users: Option<String>,
     network_file_system: Option<&'static str>,
     writable: Option<bool>,
-    /// What makes it writable, if it is on a read-only file system.
+    /// The setting that makes it writable, if it is on a read-only file system.
     read_only: Option<String>,
-    /// Who removes files where it lies, and when: the place and the time.
+    /// The place in which it lies and from which others remove files, and when they do.
     swept: Option<(&'static str, &'static str)>,
-    /// The directory above it that others see as another one.
+    /// The directory above it that other processes see as another one.
     private: Option<String>,
-    /// Why the kernel cannot tell of removed files, if it cannot.
+    /// Why the kernel cannot report removed files, if it cannot.
     unwatched: Option<String>,
 }
 
 impl Facts {
-    /// What the path itself tells.
+    /// The facts that follow from the path alone.
     fn of(path: &Path) -> Self {
         let resolved = surroundings::resolved(path);
         Self {
@@ -102,7 +102,7 @@ const RISKS: &[Rule<Facts>] = &[
 pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> FaultResult<Examination> {
     let path = directory.path();
     let begun = clock::now();
-    // Any name will do: what counts is how long a look takes.
+    // Any name will do: only the time that the call takes counts.
     if let Ok(name) = "doctor".parse::<LockName>() {
         inspect::last_success(directory, &name, deadline).await?;
     }
@@ -122,7 +122,7 @@ pub(super) async fn examine(directory: &Arc<Directory>, deadline: Moment) -> Fau
     Ok(examination(&facts, round_trip))
 }
 
-/// What is said of a directory that nobody has made yet.
+/// The examination of a directory that has not been created yet.
 pub(super) fn missing(path: &Path) -> Examination {
     examination(&Facts::of(path), Duration::ZERO)
 }
@@ -136,7 +136,8 @@ fn examination(facts: &Facts, round_trip: Duration) -> Examination {
     }
 }
 
-/// Who may lock in a directory of that owner, group and mode: whoever may write in it and pass through it.
+/// Describes which users may lock in a directory of that owner, group and mode: those that may write in it and pass
+/// through it.
 fn users(owner: u32, group: u32, mode: u32) -> String {
     let may = |shift: u32| mode >> shift & 0o3 == 0o3;
     let whom = match (may(0), may(3)) {

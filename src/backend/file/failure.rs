@@ -1,4 +1,4 @@
-//! The failure of a waiter, for which everybody behind it waits.
+//! The failure of a waiter, for which every claim behind it waits.
 
 use super::core::FileClaim;
 use super::fault::transient;
@@ -7,11 +7,13 @@ use crate::clock;
 use crate::net::fault::{Fault, FaultResult};
 
 impl FileClaim {
-    /// Takes what a look at the queue came to.
+    /// Handles the result of a look at the queue.
     ///
-    /// A failure of a waiter is one for now at first, and nothing of the lock is kept meanwhile. After a while it is for
-    /// good: the claim leaves the queue, without the guards and whatever cannot be written, since with its FIFO closed it
-    /// stands in nobody's way. A hold stays; the kernel keeps it.
+    /// A waiter's failure counts as transient at first; meanwhile it keeps none of the lock's files locked. After its
+    /// patience the failure is final, unless the failure itself says that it will pass.
+    ///
+    /// The claim then leaves the queue without the guards, and even if nothing can be written: with its FIFO closed it
+    /// blocks no other claim. A hold stays, since the kernel keeps it.
     pub(super) fn conclude(&self, looked: FaultResult<()>) -> FaultResult<()> {
         let Err(fault) = looked else {
             self.inner().failing_since = None;
@@ -29,13 +31,13 @@ impl FileClaim {
                 return Err(transient(fault));
             }
         }
-        // That the record stays is for others to mend.
+        // The record stays. Other claims remove it.
         let _ = self.go(None, false);
         Err(fault)
     }
 }
 
-/// Whether the failure says itself that it will pass.
+/// Returns whether the failure itself says that it will pass.
 fn is_transient(fault: &Fault) -> bool {
     fault.is_transient()
 }

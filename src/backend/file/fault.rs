@@ -1,4 +1,4 @@
-//! What the errors of the system mean.
+//! The meaning of system errors.
 
 use std::path::Path;
 
@@ -12,39 +12,40 @@ use crate::net::fault::Fault;
 /// The backend's name.
 pub(super) const BACKEND: &str = "file";
 
-/// The number of a failure because a path is not what it has to be: another process put it there. Others have that of the system.
+/// The code of a failure because another process put something of the wrong kind at a path. Other failures have the
+/// system's error number.
 pub(super) const PLANTED: i32 = -1;
 
-/// `errno` from doing `what`, a verb phrase, to `path`; made for `map_err`.
+/// Turns `errno` from doing `what`, a verb phrase, to `path` into a fault; for `map_err`.
 pub(super) fn os(what: &'static str, path: impl AsRef<Path>) -> impl FnOnce(Errno) -> Fault {
     move |errno| Fault::new(kind_of(errno), explain(what, path.as_ref(), errno)).coded(errno.raw_os_error())
 }
 
-/// `path` is not what it has to be: `found`, and not `wanted`, both with their articles.
+/// The fault for a `path` that is `found` and not `wanted`, both with their articles.
 pub(super) fn planted(path: &Path, found: &str, wanted: &str) -> Fault {
     let reason = format!("{} is {found} and not {wanted}; remove it", path.display());
     Fault::new(ErrorKind::Unwritable, reason).coded(PLANTED)
 }
 
-/// What is written to `path` takes too long.
+/// The fault for a write to `path` that takes too long.
 pub(super) fn silent_disk(path: &Path) -> Fault {
     let silent = format!("the disk of {} does not answer", path.display());
     Fault::unavailable(Reason::from(silent.as_str()).about(About::Service))
 }
 
-/// Whether it is one of these.
+/// Returns whether the fault has one of these error numbers.
 pub(super) fn is_one_of(fault: &Fault, errnos: &[Errno]) -> bool {
     errnos.iter().any(|errno| errno.raw_os_error() == fault.code)
 }
 
-/// Whether a path leads to something that cannot be this user's queue: another user put it there, such as a link, a directory, or
-/// a file that is shut.
+/// Returns whether a path leads to something that cannot be this user's queue. Another user may have put it there: a
+/// link, a directory, or a file that this user may not open.
 pub(super) fn is_of_others(fault: &Fault) -> bool {
     let shut = [Errno::LOOP, Errno::ISDIR, Errno::ACCESS, Errno::PERM];
     fault.code == PLANTED || is_one_of(fault, &shut)
 }
 
-/// What has not worked for now, as a failure after which it will be tried again.
+/// Makes the fault transient, so that the operation is tried again.
 pub(super) fn transient(fault: Fault) -> Fault {
     if fault.is_transient() {
         return fault;
@@ -71,12 +72,12 @@ fn kind_of(errno: Errno) -> ErrorKind {
     }
 }
 
-/// What a unit with `StateDirectory=dlock` has.
+/// The directory of a unit with `StateDirectory=dlock`.
 const STATE: &str = "/var/lib/dlock";
 
-/// A directory that a service manager has mounted read-only, for one (`ProtectSystem=`).
+/// Explains that a directory is read-only, for example because a service manager mounted it so (`ProtectSystem=`).
 fn read_only(what: &str, path: &Path) -> String {
-    // A directory that is missing is made in the one above it.
+    // A missing directory is created in the one above it.
     let is_named = path.starts_with(STATE) || path.is_dir();
     let directory = if is_named { path } else { path.parent().unwrap_or(path) };
     format!(
@@ -87,7 +88,7 @@ fn read_only(what: &str, path: &Path) -> String {
     )
 }
 
-/// The setting of a systemd unit that makes `path` writable.
+/// Returns the setting of a systemd unit that makes `path` writable.
 pub(super) fn writable_by(path: &str) -> String {
     if path.starts_with(STATE) { "StateDirectory=dlock".to_owned() } else { format!("ReadWritePaths={path}") }
 }

@@ -1,8 +1,8 @@
-//! FIFOs: how the kernel tells that a claim lives, and tells its successor when it ends.
+//! FIFOs, by which the kernel shows that a claim lives and reports its end to its successor.
 //!
-//! A claim's owner has its FIFO open for reading and writing and flocks it: as long as it does, it lives, in
-//! whatever PID namespace. A successor opens it for reading and waits for its last writer to go, which the
-//! kernel reports at the owner's death as at its leaving. A byte written into it means "look again".
+//! A claim's owner keeps its FIFO open for reading and writing, and flocked. While it does, the claim lives, in
+//! whatever PID namespace. A successor opens the FIFO for reading and waits until its last writer is gone. The kernel
+//! reports the owner's death in the same way as its leaving. A byte written into the FIFO means "look again".
 
 use super::fault::{self, PLANTED, is_one_of};
 use crate::fd;
@@ -20,21 +20,21 @@ use super::guard::try_lock;
 
 /// Whether a claim lives.
 pub(super) enum Life {
-    /// It does; its FIFO, open for reading.
+    /// It lives; its FIFO, open for reading.
     Alive(OwnedFd),
-    /// It does not.
+    /// It does not live.
     Dead,
 }
 
-/// Makes the FIFO `file`, which is called `unready` before, and flocks it for this process.
+/// Creates the FIFO `file`, which is called `unready` until it is ready, and flocks it for this process.
 pub(super) fn make(directory: &Directory, file: &str, unready: &str) -> FaultResult<Arc<OwnedFd>> {
     let fd = directory.make_fifo(file, unready)?;
     let locked = try_lock(&fd, true).map_err(fault::os("lock", directory.path_of(file)))?;
     if locked { Ok(Arc::new(fd)) } else { Err(fault::os("lock", directory.path_of(file))(Errno::WOULDBLOCK)) }
 }
 
-/// Opens the FIFO `file`, which stays, and flocks it for this process; makes it if it is missing, as [`make`] does. `None` if
-/// another process has it or it is not for this user.
+/// Opens the FIFO `file`, which is kept, and flocks it for this process. Creates it if it is missing, as [`make`] does.
+/// Returns `None` if another process has it locked or this user may not use it.
 pub(super) fn keep(directory: &Directory, file: &str, unready: &str) -> Option<Arc<OwnedFd>> {
     let fd = match directory.open_fifo(file, OFlags::RDWR) {
         Ok(Some(fd)) => fd,
@@ -44,12 +44,12 @@ pub(super) fn keep(directory: &Directory, file: &str, unready: &str) -> Option<A
     try_lock(&fd, true).is_ok_and(|locked| locked).then(|| Arc::new(fd))
 }
 
-/// Whether the owner of the FIFO `file` lives.
+/// Returns whether the owner of the FIFO `file` lives.
 pub(super) fn probe(directory: &Directory, file: &str) -> FaultResult<Life> {
-    // Opened before the test: a writer seen by the opening is one whose end is reported.
+    // Opened before the test: the end of a writer is reported only if the writer had it open at that time.
     let fd = match directory.open_fifo(file, OFlags::RDONLY) {
         Ok(Some(fd)) => fd,
-        // Something else in its place is the same as nothing: a hold still has its lock file.
+        // Something else in its place counts as no FIFO: a hold still has its lock file.
         Ok(None) => return Ok(Life::Dead),
         Err(fault) if fault.code == PLANTED => return Ok(Life::Dead),
         Err(fault) => return Err(fault),
@@ -58,23 +58,23 @@ pub(super) fn probe(directory: &Directory, file: &str) -> FaultResult<Life> {
     Ok(if free { Life::Dead } else { Life::Alive(fd) })
 }
 
-/// Tells the owner of the FIFO `file` to look again. That it is dead is no failure.
+/// Tells the owner of the FIFO `file` to look again. A dead owner is no failure.
 pub(super) fn wake(directory: &Directory, file: &str) -> FaultResult<()> {
     let fd = match directory.open_fifo(file, OFlags::WRONLY) {
         Ok(Some(fd)) => fd,
-        // Without a reader it is dead.
+        // Without a reader the owner is dead.
         Ok(None) => return Ok(()),
         Err(fault) if fault.code == PLANTED || is_one_of(&fault, &[Errno::NXIO]) => return Ok(()),
         Err(fault) => return Err(fault),
     };
     match rustix::io::write(&fd, b"!") {
-        // A full one wakes it anyway, and whoever closed it meanwhile has left.
+        // A full FIFO wakes its owner anyway, and an owner that closed it meanwhile has left.
         Ok(_) | Err(Errno::AGAIN | Errno::PIPE) => Ok(()),
         Err(errno) => Err(fault::os("write", directory.path_of(file))(errno)),
     }
 }
 
-/// Waits for the end of somebody else's claim.
+/// Waits for the end of another process's claim.
 #[derive(Debug)]
 pub(super) struct Watch(AsyncFd<OwnedFd>);
 
@@ -88,7 +88,7 @@ impl Watch {
         loop {
             match self.0.ready(Interest::READABLE).await {
                 Ok(mut ready) if !ready.ready().is_read_closed() => {
-                    // Bytes for the owner.
+                    // The bytes are for the owner.
                     ready.clear_ready();
                 }
                 _ => return,
@@ -97,7 +97,7 @@ impl Watch {
     }
 }
 
-/// The own FIFO, listening.
+/// The claim's own FIFO, listening.
 #[derive(Debug)]
 pub(super) struct Listener(AsyncFd<Arc<OwnedFd>>);
 
@@ -106,7 +106,7 @@ impl Listener {
         register(fifo).map(Self)
     }
 
-    /// Completes when somebody asked to look again. Cancel-safe: look again after a drop, too.
+    /// Completes when another process has asked for a look. Cancel-safe, but look again after a drop, too.
     pub(super) async fn heard(&self) {
         let mut buffer = [0; 64];
         loop {
@@ -123,7 +123,7 @@ impl Listener {
     }
 }
 
-/// Lets the runtime wait for `fd`.
+/// Registers `fd` with the runtime, so that tasks can wait for it.
 pub(super) fn register<T: fd::Owner>(fd: T) -> FaultResult<AsyncFd<T>> {
     fd::watch(fd).map_err(|e| {
         Fault::new(crate::lock::ErrorKind::System, format!("cannot wait for other processes: {e}"))

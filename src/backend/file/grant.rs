@@ -1,4 +1,4 @@
-//! Who holds: whom a claim waits for, and taking what it waited for.
+//! Granting: which claims a claim waits for, and taking the lock files when its turn comes.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ pub(super) struct QueuedClaim {
     pub(super) queue: Arc<QueueFile>,
     /// The lock file.
     pub(super) hold: Hold,
-    /// With slots: the slot file that it has or waits for.
+    /// With slots: the slot file that the claim has locked or waits for.
     pub(super) slot: Option<(u32, Hold)>,
-    /// Where its record begins and its queue ends.
+    /// Where its record begins, and where its part of the queue ends.
     pub(super) at: u64,
     pub(super) end: u64,
-    /// Its record's fixed part.
+    /// The fixed part of its record.
     pub(super) fixed: Fixed,
 }
 
 impl QueuedClaim {
-    /// The files that carry the hold.
+    /// Returns the files that carry the hold.
     pub(super) fn holds(&self) -> impl Iterator<Item = &Hold> {
         std::iter::once(&self.hold).chain(self.slot.as_ref().map(|(_, slot)| slot))
     }
 
-    /// Ends the threads' waits of a claim that leaves.
+    /// Stops waiting in threads, for a claim that leaves.
     pub(super) fn stop_waiting(&mut self) {
         self.hold.abandon();
         self.slot = None;
     }
 }
 
-/// What stands ahead of a claim in one queue.
+/// The claims ahead of a claim in one queue.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    /// Whether something must end first.
+    /// Whether another claim must end first.
     pub(super) waits: bool,
-    /// The FIFOs of the claims whose end may change that.
+    /// The FIFOs of the claims that must end before that can change.
     pub(super) watch: Vec<OwnedFd>,
 }
 
@@ -51,11 +51,11 @@ fn slots_of(mode: Mode) -> usize {
     if let Mode::Slots(n) = mode { usize::try_from(n.get()).unwrap_or(usize::MAX) } else { 0 }
 }
 
-/// Whom a claim of `mode` waits for, of the records before `at`; buries the dead ones it comes across.
+/// Returns which claims before `at` a claim of `mode` waits for; buries the dead ones that it meets.
 ///
-/// That is [`queue::held`] without looking at every record: who holds is a prefix of the queue, and each
-/// waiter watches the one before it (or, at the head of the waiters for slots, every holder), so that any
-/// death is noticed by the one whom it concerns.
+/// This is [`queue::held`] without looking at every record. The holders are a prefix of the queue, and each waiter
+/// watches the one before it. The first waiter for slots watches every holder. So every death is noticed by the claim
+/// that it concerns.
 pub(super) fn ahead(file: &QueueFile, queue: &mut ReadQueue, mode: Mode, at: u64) -> FaultResult<Ahead> {
     loop {
         let before: Vec<usize> = (0..queue.image.records.len())
@@ -87,7 +87,7 @@ fn among_holders(
     Ok(Ahead { waits: watch.len() >= slots, watch })
 }
 
-/// The FIFO of the record at `index` if its claim lives; else buries it, in the image too.
+/// Returns the FIFO of the record at `index` if its claim lives. Otherwise buries the record, in the image too.
 fn alive(file: &QueueFile, queue: &mut ReadQueue, index: usize) -> FaultResult<Option<OwnedFd>> {
     let record = &queue.image.records[index];
     match file.life(queue, record)? {
@@ -100,13 +100,14 @@ fn alive(file: &QueueFile, queue: &mut ReadQueue, index: usize) -> FaultResult<O
     }
 }
 
-/// Buries the dead at the front of the queue: readers that were killed are in nobody's way, and would stay.
+/// Buries the dead at the front of the queue. A killed shared holder blocks no claim, so its record would stay
+/// otherwise.
 pub(super) fn bury_front(file: &QueueFile, queue: &mut ReadQueue) -> FaultResult<()> {
     while !queue.image.records.is_empty() && alive(file, queue, 0)?.is_none() {}
     Ok(())
 }
 
-/// How many of the first live records hold by the rule; stops probing at the first that does not.
+/// Returns the first live records that hold by the rule; stops probing at the first that does not.
 pub(super) fn holders(file: &QueueFile, queue: &ReadQueue) -> FaultResult<Vec<Record>> {
     let (mut modes, mut holders) = (Vec::new(), Vec::new());
     for record in queue.image.records.iter().filter(|r| r.fixed.state.in_queue()) {
@@ -121,7 +122,7 @@ pub(super) fn holders(file: &QueueFile, queue: &ReadQueue) -> FaultResult<Vec<Re
     Ok(holders)
 }
 
-/// Wakes those whom the record behind which they stand no longer holds up: all that can be, also after a failure.
+/// Wakes the waiters that the record `gone` held up. Goes on after a failure, so that all are woken that can be.
 pub(super) fn wake_behind(file: &QueueFile, queue: &ReadQueue, gone: &Record) -> FaultResult<()> {
     let mut result = Ok(());
     let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
@@ -134,8 +135,8 @@ pub(super) fn wake_behind(file: &QueueFile, queue: &ReadQueue, gone: &Record) ->
     result
 }
 
-/// Takes the lock files of all places, or none; says which place it was that somebody outside of the queue
-/// has.
+/// Takes the lock files of all places, or none. Returns the index of the first place with a file that a process outside
+/// of the queue has locked.
 pub(super) fn take(places: &mut [QueuedClaim], queues: &[ReadQueue]) -> FaultResult<Option<usize>> {
     for index in 0..places.len() {
         let taken = take_one(&mut places[index], &queues[index]);
@@ -147,7 +148,7 @@ pub(super) fn take(places: &mut [QueuedClaim], queues: &[ReadQueue]) -> FaultRes
     Ok(None)
 }
 
-/// Lets go of what was taken; a thread that waits goes on.
+/// Releases the lock files that were taken; a thread that waits for one goes on.
 pub(super) fn release(places: &mut [QueuedClaim]) {
     for place in places {
         place.hold.unlock();
@@ -157,7 +158,7 @@ pub(super) fn release(places: &mut [QueuedClaim]) {
     }
 }
 
-/// Lets go of what was taken and stops waiting in threads.
+/// Releases the lock files that were taken, and stops waiting in threads.
 pub(super) fn withdraw(places: &mut [QueuedClaim]) -> FaultResult<()> {
     release(places);
     for place in places {

@@ -1,4 +1,4 @@
-//! flock(2) without blocking the runtime: at once where it is free, else in a thread of its own.
+//! flock(2) without blocking the runtime: at once if the lock is free, else in a thread of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
 use crate::clock::Clock;
 use crate::lock::Moment;
 
-/// A lock on an open file, let go on drop.
+/// A lock on an open file, released on drop.
 ///
-/// Explicitly, because a process that is just being started may have a copy of the descriptor.
+/// It is released explicitly, because a process that is just being started may have a copy of the descriptor.
 #[derive(Debug)]
 pub(super) struct Flock(Option<Arc<OwnedFd>>);
 
@@ -31,15 +31,16 @@ impl Drop for Flock {
     }
 }
 
-/// How often letting go is tried: a lock that stays by mistake keeps everybody out.
+/// How often a release is tried: a lock that stays by mistake keeps every other process out.
 const UNLOCKS: usize = 8;
 
-/// Lets go of a lock, whoever else has the descriptor. What a file system refuses for good ends with the last descriptor.
+/// Releases a lock, even if other processes have the descriptor. If the file system refuses for good, the lock ends
+/// with the last descriptor.
 pub(super) fn unlock(file: &OwnedFd) {
     let _is_free = (0..UNLOCKS).any(|_| flock(file, FlockOperation::Unlock).is_ok());
 }
 
-/// Takes the lock if it is free; says whether it was.
+/// Takes the lock if it is free. Returns whether it was.
 pub(super) fn try_lock(file: &OwnedFd, exclusive: bool) -> Result<bool, Errno> {
     let operation = if exclusive {
         FlockOperation::NonBlockingLockExclusive
@@ -56,28 +57,28 @@ pub(super) fn try_lock(file: &OwnedFd, exclusive: bool) -> Result<bool, Errno> {
     }
 }
 
-/// A lock that a thread waits for. Dropping it gives it up: the thread, which nothing can wake without a signal, lets go
-/// of the lock as soon as it gets it.
+/// A lock that a thread waits for. Dropping it gives it up. Nothing can wake the thread without a signal, so the thread
+/// releases the lock as soon as it gets it.
 ///
-/// Meanwhile nobody else may lock through the same open file, or that release would hit their lock.
+/// Until then nothing else may lock through the same open file, since the thread would release that lock.
 #[derive(Debug)]
 pub(super) struct Pending(Arc<Wait>);
 
-/// What a thread that waits shares with whoever wants its lock.
+/// The state that a waiting thread shares with the task that wants its lock.
 #[derive(Debug)]
 struct Wait {
     stage: Mutex<Stage>,
     ready: Notify,
 }
 
-/// How far a thread is that waits.
+/// The stage of a waiting thread.
 #[derive(Debug)]
 enum Stage {
-    /// It waits, and somebody for it.
+    /// The thread waits, and a task wants the lock.
     Wanted,
-    /// It waits, and nobody wants the lock.
+    /// The thread waits, and no task wants the lock.
     GivenUp,
-    /// It has ended. What came of it is here, unless it was taken or let go.
+    /// The thread has ended. This is its result, unless the result was taken or dropped.
     Over(Option<Result<Flock, Errno>>),
 }
 
@@ -86,7 +87,7 @@ impl Wait {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread has ended. A lock that nobody wants is let go before anybody can see that.
+    /// Notes the thread's end. A lock that no task wants is released before its end can be seen.
     fn end(&self, result: Result<Flock, Errno>) {
         let stage = &mut *self.stage();
         let wanted = matches!(stage, Stage::Wanted);
@@ -118,7 +119,7 @@ impl Pending {
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))
     }
 
-    /// Waits again for what was given up; `None` if the thread has ended, and so lets go of nothing any more.
+    /// Resumes a wait that was given up. Returns `None` if the thread has ended, and so releases nothing any more.
     fn resume(wait: Arc<Wait>) -> Option<Self> {
         let waits = {
             let stage = &mut *wait.stage();
@@ -135,7 +136,7 @@ impl Pending {
         matches!(*self.0.stage(), Stage::Over(Some(_)))
     }
 
-    /// The result, once, if there is one.
+    /// Returns the result, once, if there is one.
     pub(super) fn take(&self) -> Option<Result<Flock, Errno>> {
         if let Stage::Over(result) = &mut *self.0.stage() { result.take() } else { None }
     }
@@ -165,21 +166,21 @@ impl Drop for Pending {
 /// Why a lock was not taken.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// Somebody had it until the deadline.
+    /// Another process had it until the deadline.
     Late,
-    /// Another call of this process had its turn until then.
+    /// Another call of this process had the turn until the deadline.
     TurnLate,
     /// The system refused it.
     Refused(Errno),
 }
 
-/// An open file that is locked for a moment at a time: the calls of this process take turns, since one open file does not
-/// exclude itself.
+/// An open file that is locked for a moment at a time. The calls of this process take turns, since an open file does
+/// not exclude itself.
 #[derive(Debug)]
 pub(super) struct GuardFile {
     file: Arc<OwnedFd>,
     exclusive: bool,
-    /// Of whose turn it is; in it the thread that a call which was dropped, or late, may have left waiting.
+    /// The turn of one call. It holds the thread that an earlier call, dropped or late, may have left waiting.
     turn: Arc<AsyncMutex<Option<Arc<Wait>>>>,
 }
 
@@ -191,13 +192,13 @@ pub(super) struct Guard {
 }
 
 impl GuardFile {
-    /// `file`, to be locked exclusively or shared.
+    /// Takes `file`, to be locked exclusively or shared.
     pub(super) fn new(file: OwnedFd, exclusive: bool) -> Self {
         Self { file: Arc::new(file), exclusive, turn: Arc::default() }
     }
 
-    /// Takes the lock before `deadline`. Cancel-safe: a dropped call leaves no lock behind, and one thread at most, which the
-    /// next call waits with.
+    /// Takes the lock before `deadline`. Cancel-safe: a dropped call leaves no lock behind, and at most one thread,
+    /// which the next call reuses.
     pub(super) async fn lock(&self, deadline: Moment) -> Result<Guard, Failed> {
         let turn = Arc::clone(&self.turn);
         let mut turn = match turn.try_lock_owned() {
@@ -224,7 +225,7 @@ impl AsFd for GuardFile {
     }
 }
 
-/// What `future` comes to, if it does before `deadline`.
+/// Returns the result of `future`, if it completes before `deadline`.
 async fn before<T>(deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -251,12 +252,12 @@ mod tests {
         let soon = crate::clock::now() + Duration::from_millis(10);
         assert!(matches!(b.lock(soon).await, Err(Failed::Late)));
         drop(held);
-        // The thread that was given up may still get the lock; it lets go of it by itself.
+        // The thread that was given up may still get the lock; it releases it by itself.
         let c = opened(&temp);
         drop(c.lock(Moment::NEVER).await.expect("free again"));
     }
 
-    /// Begins a call and drops it, as whoever waits for several things at once does when another one comes first.
+    /// Begins a call and drops it, as a `select!` does when another branch completes first.
     async fn drop_a_call(file: &GuardFile) {
         tokio::select! {
             biased;
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Returns when so many have `file`: it, whoever has it locked, and every thread that waits.
+    /// Returns when `file` has that many references: its own, the holder's, and one for each waiting thread.
     async fn until_had_by(file: &GuardFile, count: usize) {
         while Arc::strong_count(&file.file) != count {
             tokio::time::sleep(Duration::from_millis(1)).await;

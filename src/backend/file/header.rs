@@ -1,8 +1,8 @@
-//! The header of a queue file, pure.
+//! The header of a queue file, without I/O.
 
-/// The length of the header.
+/// The length of the header in bytes.
 pub(super) const HEADER: usize = 1024;
-/// Digits of the header's check sum, and the newline behind them.
+/// The digits of the header's checksum, and the newline behind them.
 const SUM: usize = 17;
 
 /// The header of a queue.
@@ -10,7 +10,7 @@ const SUM: usize = 17;
 pub(super) struct Header {
     /// The lock's name.
     pub(super) name: String,
-    /// Where the first record that may be alive begins.
+    /// The offset of the first record that may be alive.
     pub(super) start: u64,
     /// The next token.
     pub(super) next: u64,
@@ -18,11 +18,11 @@ pub(super) struct Header {
     pub(super) limit: u64,
     /// When the last successful run acquired, in µs of wall time; zero if none is known.
     pub(super) success: u64,
-    /// The boot in which tokens were given last.
+    /// The id of the boot in which the last tokens were given.
     pub(super) boot: String,
 }
 
-/// A queue file of a format that this dlock does not know.
+/// The queue file has a format that this dlock does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NewerFormat;
 
@@ -37,7 +37,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; `None` if it was lost.
+    /// Reads a header; `None` if it is lost or damaged.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, NewerFormat> {
         let Some(bytes) = bytes.get(..HEADER) else { return Ok(None) };
         let (text, sum) = bytes.split_at(HEADER - SUM);
@@ -61,7 +61,7 @@ impl Header {
     }
 }
 
-/// FNV-1a over words instead of bytes, for speed: tells a lost or half-written header, no more.
+/// FNV-1a over words instead of bytes, for speed. It only detects a lost or half-written header.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| {
         let mut word = [0; 8];

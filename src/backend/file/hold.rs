@@ -1,4 +1,4 @@
-//! The flock on a lock file or slot file: what excludes, also `flock(1)`.
+//! The flock on a lock file or slot file, which also excludes `flock(1)`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Hold {
     file: Arc<OwnedFd>,
     identity: Identity,
     locked: bool,
-    /// A thread that waits for it. Until it has it, nobody else may lock through this descriptor.
+    /// A thread that waits for the lock. Until it has the lock, nothing else may lock through this descriptor.
     pending: Option<Arc<Pending>>,
 }
 
@@ -34,7 +34,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Takes the lock if it is free, on the file that stands at the path now; says whether it has it.
+    /// Takes the lock if it is free, on the file that is at the path now. Returns whether it has the lock.
     pub(super) fn try_lock(&mut self, directory: &Directory, exclusive: bool) -> FaultResult<bool> {
         loop {
             if let Some(pending) = &self.pending {
@@ -62,13 +62,13 @@ impl Hold {
             let before = self.identity;
             self.reopen(directory)?;
             if self.identity == before {
-                // The file is there, and not where its path leads.
+                // The file exists, but its path leads elsewhere.
                 return Err(directory.replaced());
             }
         }
     }
 
-    /// Lets go of the lock, whoever inherited the descriptor.
+    /// Releases the lock, even if other processes inherited the descriptor.
     pub(super) fn unlock(&mut self) {
         if self.locked {
             guard::unlock(&self.file);
@@ -76,12 +76,12 @@ impl Hold {
         }
     }
 
-    /// Stops waiting in a thread, if one does.
+    /// Stops waiting in a thread, if it does.
     pub(super) fn give_up(&mut self, directory: &Directory) -> FaultResult<()> {
         if self.pending.is_some() { self.reopen(directory) } else { Ok(()) }
     }
 
-    /// Stops waiting in a thread, for good: it may not be locked any more.
+    /// Stops waiting in a thread, for good: the file may not be locked through this value any more.
     pub(super) fn abandon(&mut self) {
         self.pending = None;
     }
@@ -98,12 +98,13 @@ impl Hold {
         Ok(pending)
     }
 
-    /// Has an old file look used.
+    /// Updates the times of an old file, so that it looks used.
     pub(super) fn freshen(&self) {
         surroundings::freshen(self.file.as_fd());
     }
 
-    /// Whether another file, or none, stands at the path now. One without a name is gone, although its directory may be gone too.
+    /// Returns whether another file, or none, is at the path now. An unlinked file counts as replaced, even if its
+    /// directory is out of reach.
     pub(super) fn is_replaced(&self, directory: &Directory) -> FaultResult<bool> {
         let stat = fstat(&self.file).map_err(fault::os("examine", directory.path_of(&self.name)))?;
         Ok(stat.st_nlink == 0 || directory.present(&self.name)? != Some(self.identity))
@@ -113,7 +114,7 @@ impl Hold {
         self.identity
     }
 
-    /// Another descriptor of the same open file.
+    /// Returns another descriptor of the same open file.
     pub(super) fn anchor(&self, directory: &Directory) -> FaultResult<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
             .map_err(fault::os("keep open", directory.path_of(&self.name)))

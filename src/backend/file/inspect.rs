@@ -25,7 +25,7 @@ fn time(micros: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(micros)
 }
 
-/// The owner of `record`, with its latest label.
+/// Returns the owner of `record`, with its latest label.
 fn labelled(queue: &ReadQueue, record: &Record, mut holder: Holder) -> Holder {
     if let Some((_, _, label)) = queue.image.mark(Mark::Label, record.fixed.id) {
         holder.label = serde_json::from_slice(label).ok().or(holder.label);
@@ -33,7 +33,7 @@ fn labelled(queue: &ReadQueue, record: &Record, mut holder: Holder) -> Holder {
     holder
 }
 
-/// `record` as seen from outside; `ahead` if it waits.
+/// Returns `record` as seen from outside; `ahead` counts the claims ahead of a waiter.
 pub(super) fn entry(queue: &ReadQueue, record: &Record, ahead: Option<u32>) -> Entry {
     let fixed = &record.fixed;
     let details = queue.image.details(record);
@@ -65,7 +65,7 @@ pub(super) fn entry(queue: &ReadQueue, record: &Record, ahead: Option<u32>) -> E
     }
 }
 
-/// A hold of `file` at `path` that no claim stands for.
+/// Returns the entry of a hold of `file` at `path` that belongs to no claim.
 fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     let mode = if locker.is_none_or(|l| l.exclusive) { Mode::Exclusive } else { Mode::Shared };
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
@@ -86,14 +86,15 @@ fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     }
 }
 
-/// Who has the lock file of `place`, on which its claim waits, as far as the kernel tells.
+/// Returns the holder of the lock file of `place`, for which its claim waits, as far as the kernel shows it.
 pub(super) fn foreign_holder(place: &QueuedClaim) -> Entry {
     let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
     let path = place.queue.directory.path_of(place.queue.files.canonical());
     stranger(&path, file, lockers(file).first().copied())
 }
 
-/// The queue of `lock`. `probe` looks also for holders of other PID namespaces, by a lock of a moment.
+/// Returns the queue of `lock`. With `probe` it also finds holders in other PID namespaces, by locking the file for a
+/// moment.
 pub(super) async fn status(
     directory: &Arc<Directory>,
     lock: &LockName,
@@ -110,7 +111,7 @@ pub(super) async fn status(
     let queue = file.read(None)?;
     let locks: LazyCell<Locks> = LazyCell::new(Locks::read);
     let mut present = Vec::new();
-    // Processes that have the lock file by right of a claim: their pids as this namespace sees them.
+    // The processes that have the lock file locked for a claim: their pids in this namespace.
     let mut owners = Vec::new();
     for record in &queue.image.records {
         let Life::Alive(fifo) = file.life(&queue, record)? else { continue };
@@ -134,7 +135,7 @@ pub(super) async fn status(
     Ok(status)
 }
 
-/// Holders of the lock file that no claim stands for.
+/// Returns the holders of the lock file that belong to no claim.
 fn strangers(
     directory: &Directory,
     lock: &LockName,
@@ -162,7 +163,7 @@ fn strangers(
     Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
 }
 
-/// The names of the queues, and of the lock files that somebody has flocked, in no order.
+/// Returns the names of the queues and of the flocked lock files, sorted.
 pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     let at = || directory.path().to_owned();
     let Some(opened) = directory.open_listing()? else { return Ok(Vec::new()) };
@@ -189,7 +190,7 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     Ok(names)
 }
 
-/// The lock whose queue is in `file`, if the header says one whose queue is there.
+/// Returns the lock that the header of `file` names, if `file` is the queue of that lock.
 fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
     let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
     let mut bytes = vec![0; super::header::HEADER];
@@ -200,7 +201,7 @@ fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
     Ok(lock.filter(|l| directory.naming.of(l).is_ok_and(|f| f.queue() == file)))
 }
 
-/// When the last successful run under `lock` acquired.
+/// Returns the age of the last success under `lock`: the time since that run acquired.
 pub(super) async fn last_success(
     directory: &Arc<Directory>,
     lock: &LockName,

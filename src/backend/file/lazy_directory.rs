@@ -10,7 +10,7 @@ use super::config::{self, FileConfig};
 use super::directory::Directory;
 use crate::net::fault::FaultResult;
 
-/// A lock directory that may not be there yet. Who locks makes it; who only looks does not.
+/// A lock directory that may not exist yet. Entering creates it; looking does not.
 #[derive(Debug)]
 pub(super) struct LazyDirectory {
     config: FileConfig,
@@ -18,7 +18,7 @@ pub(super) struct LazyDirectory {
 }
 
 impl LazyDirectory {
-    /// The directory that `config` means. A relative directory is that of the present working directory, which dlock leaves
+    /// The directory of `config`. A relative path is resolved now, since dlock leaves the present working directory
     /// later.
     pub(super) fn new(config: &FileConfig) -> Self {
         let mut config = config.clone();
@@ -28,12 +28,12 @@ impl LazyDirectory {
         Self { config, opened: OnceLock::new() }
     }
 
-    /// Where it is, whether or not it is there.
+    /// Returns its path, whether or not it exists.
     pub(super) fn path(&self) -> PathBuf {
         self.opened.get().map_or_else(|| self.config.shown(), |directory| directory.path().to_owned())
     }
 
-    /// The directory, made if it is missing.
+    /// Returns the directory; creates it if it is missing.
     pub(super) fn make(&self) -> FaultResult<&Arc<Directory>> {
         if let Some(directory) = self.opened.get() {
             return Ok(directory);
@@ -42,7 +42,7 @@ impl LazyDirectory {
         Ok(self.opened.get_or_init(|| directory))
     }
 
-    /// The directory if it is there. What cannot be used as one is an error.
+    /// Returns the directory if it exists. Fails if it cannot be used as a lock directory.
     pub(super) fn find(&self) -> FaultResult<Option<&Arc<Directory>>> {
         if self.opened.get().is_none() && is_missing(&self.path()) {
             return Ok(None);
@@ -51,7 +51,7 @@ impl LazyDirectory {
     }
 }
 
-/// Whether nothing is at `path`, also no link that leads nowhere.
+/// Returns whether nothing is at `path`, not even a dangling link.
 fn is_missing(path: &Path) -> bool {
     matches!(statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }

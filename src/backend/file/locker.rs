@@ -1,4 +1,4 @@
-//! Who has a flock on a file, as the kernel tells.
+//! Which processes have a flock on a file, as the kernel shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -14,16 +14,18 @@ pub(super) struct Locker {
     pub(super) exclusive: bool,
 }
 
-/// How often the table is read. The first reading has the kernel wait for its processors (8 ms); each further one takes
-/// 10 microseconds.
+/// How often the table is read. For the first reading the kernel waits for its processors (8 ms); each further one
+/// takes 10 µs.
 const READINGS: usize = 9;
 
-/// The locks of this host; those of other PID namespaces are not seen.
+/// The locks of this host, without those of other PID namespaces.
 ///
-/// The kernel hands out its table in pieces: as much as is asked for, and at most a page. A lock that comes or goes
-/// between two pieces has it repeat another one at the seam, or leave it out; if many go, the second piece is empty
-/// and the table looks like one of a single piece. So nothing little is asked for, as the standard library does first,
-/// and the table is read several times: what most readings say counts.
+/// The kernel hands out its table in pieces: as much as is asked for, and at most a page. If a lock comes or goes
+/// between two pieces, another one may be repeated at the seam, or left out. If many go, the second piece is empty, and
+/// the table looks as if it had one piece.
+///
+/// So each read asks for much, unlike the first read of the standard library. The table is read several times, and the
+/// majority of the readings counts.
 pub(super) struct Locks(Vec<String>);
 
 impl Locks {
@@ -31,12 +33,12 @@ impl Locks {
         Self(std::iter::repeat_with(reading).take(READINGS).flatten().collect())
     }
 
-    /// Whether the table could be read: only then a file without a locker is free.
+    /// Returns whether the table could be read. Only then a file without a locker is free.
     pub(super) fn are_known(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Who has a flock on the file, in most readings, each once.
+    /// Returns the processes that have a flock on the file in most readings, each once.
     pub(super) fn lockers(&self, file: Identity) -> Vec<Locker> {
         let mut times = BTreeMap::new();
         for text in &self.0 {
@@ -49,7 +51,7 @@ impl Locks {
     }
 }
 
-/// One reading of the table, if it can be read.
+/// Reads the table once, if it can be read.
 fn reading() -> Option<String> {
     let mut table = Vec::new();
     let mut file = File::open("/proc/locks").ok()?;
@@ -64,13 +66,13 @@ fn reading() -> Option<String> {
     }
 }
 
-/// Who has a flock on the file.
+/// Returns the processes that have a flock on the file.
 pub(super) fn lockers(file: Identity) -> Vec<Locker> {
     Locks::read().lockers(file)
 }
 
-/// A process that has the lock on the file now. The process that took it may have ended, or another one may have its number by now:
-/// then it is one that inherited the descriptor, if that can be seen.
+/// Returns a process that has the lock on the file now. The process that took it may have ended, or its number may be
+/// another process's by now. Then it is a process that inherited the descriptor, if one can be seen.
 pub(super) fn who_has(file: Identity, taker: Option<Locker>) -> Option<u32> {
     let taker = taker.map(|taker| taker.pid).filter(|pid| has_lock(*pid, file) != Some(false));
     taker.or_else(|| {
@@ -80,7 +82,7 @@ pub(super) fn who_has(file: Identity, taker: Option<Locker>) -> Option<u32> {
     })
 }
 
-/// Whether `pid` has a descriptor with a flock on the file; `None` if that may not be seen.
+/// Returns whether `pid` has a descriptor with a flock on the file; `None` if this process may not see it.
 fn has_lock(pid: u32, file: Identity) -> Option<bool> {
     let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(descriptors) => descriptors,
@@ -90,7 +92,7 @@ fn has_lock(pid: u32, file: Identity) -> Option<bool> {
     Some(descriptors.flatten().any(|entry| {
         let is_file = fs::metadata(entry.path()).is_ok_and(|found| (found.dev(), found.ino()) == file);
         let number = entry.file_name();
-        // The locks of this open file alone: others have opened the same file to wait for it.
+        // The locks of this open file only: other processes open the same file to wait for it.
         let locks =
             || fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", number.display())).unwrap_or_default();
         is_file
@@ -101,7 +103,7 @@ fn has_lock(pid: u32, file: Identity) -> Option<bool> {
     }))
 }
 
-/// Reads `1: FLOCK  ADVISORY  WRITE 4121 fd:00:1234 0 EOF`; waiting ones have `->` behind the number.
+/// Reads `1: FLOCK  ADVISORY  WRITE 4121 fd:00:1234 0 EOF`; a waiting lock has `->` behind the number.
 fn locker(line: &str, file: Identity) -> Option<Locker> {
     let mut words = line.split_ascii_whitespace().skip(1);
     if words.next()? != "FLOCK" {
@@ -149,7 +151,7 @@ mod tests {
                 rustix::fs::flock(file, operation).expect("flock");
             }
         };
-        // Enough for a table of two pages, with a seam somewhere among those that stay.
+        // Enough for a table of two pages, with a seam somewhere among the locks that stay.
         let held: Vec<_> = (0..50).map(|n| create(format!("held{n}"))).collect();
         let others: Vec<_> = (0..80).map(|n| create(n.to_string())).collect();
         all(&held, FlockOperation::LockExclusive);

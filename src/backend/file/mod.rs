@@ -1,15 +1,15 @@
 //! The `file` backend: locks of one host, without a server, shared with `flock(1)`.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `DIR/NAME` | the lock file, empty, never unlinked: `flock(2)` on it is the hold (shared for shared and slots) |
 //! | `DIR/.NAME.queue` | the queue: a header, then one record a claim; changed under a flock on itself, the guard |
 //! | `DIR/.NAME.CLAIM` | the claim's FIFO, open and flocked while its owner lives; its closing wakes the successor |
-//! | `DIR/.NAME.fifo` | the same for a claim that found the queue empty; it stays |
-//! | `DIR/.NAME.slot.K` | slot K, flocked by who has it |
+//! | `DIR/.NAME.fifo` | the same for a claim that found the queue empty; it is kept |
+//! | `DIR/.NAME.slot.K` | slot K, flocked by its holder |
 //!
-//! Nothing expires and nothing is polled: the kernel ends a claim with its process. What a record says is
-//! believed only as long as its FIFO is flocked, and a hold is told only once the lock file is.
+//! Nothing expires and nothing is polled: the kernel ends a claim with its process. A record is believed only while its
+//! FIFO is flocked. A hold is announced only once the lock file is flocked.
 
 mod claim;
 mod config;
@@ -72,7 +72,7 @@ use lazy_directory::LazyDirectory;
 
 pub use config::FileConfig;
 
-/// Locks of one host, in a directory.
+/// The `file` service: locks of one host, in a directory.
 pub static SERVICE: Service = Service {
     name: BACKEND,
     schemes: &["file:"],
@@ -114,21 +114,21 @@ pub struct FileBackend {
 }
 
 impl FileBackend {
-    /// The backend of that directory, which is opened, and checked whether locks may live in it, by the first call that
-    /// needs it. Entering makes it if it is missing; looking does not.
+    /// Creates the backend of the directory that `config` names. The first call that needs the directory opens it and
+    /// checks whether locks may live in it. Entering creates a missing directory; looking does not.
     ///
-    /// The calls have the directory's errors: `Unwritable` (it cannot be made, or the default one is not private), `Unsupported` (a
-    /// network file system), `Invalid`.
+    /// Errors of the calls: `Unwritable` (the directory cannot be created, or the default one is not private),
+    /// `Unsupported` (a network file system), `Invalid`.
     pub fn open(config: &FileConfig) -> Self {
         Self { directory: Arc::new(LazyDirectory::new(config)), claims: Mutex::default() }
     }
 
-    /// The directory, made if it is missing.
+    /// Returns the directory; creates it if it is missing.
     fn made(&self) -> Result<&Arc<Directory>> {
         usable(self.directory.make())
     }
 
-    /// The directory if it is there.
+    /// Returns the directory if it exists.
     fn found(&self) -> Result<Option<&Arc<Directory>>> {
         usable(self.directory.find())
     }
@@ -155,7 +155,7 @@ impl FileBackend {
     }
 }
 
-/// A lock directory that is not there, or in which nothing may live, is said in one way whoever needs it.
+/// Gives all callers the same error for a lock directory that is missing or unsuitable.
 fn usable<T>(found: FaultResult<T>) -> Result<T> {
     found.map_err(|fault| fault.during(BACKEND, "use the lock directory", None))
 }
@@ -176,7 +176,7 @@ impl Backend for FileBackend {
     }
 
     fn identity(&self) -> String {
-        // Where it cannot be used nothing is held, and the first request says why.
+        // If the directory cannot be used nothing is held, and the first request reports why.
         let Ok(directory) = self.made() else { return format!("file:{}", self.place()) };
         let (device, inode) = directory.identity();
         let prefix = directory.naming.prefix.as_deref();
@@ -201,7 +201,7 @@ impl Backend for FileBackend {
     }
 
     fn preconnect(&self) {
-        // Who is about to enter says what is wrong with it.
+        // An error is reported by the entering that follows.
         let _made = self.made();
     }
 

@@ -5,26 +5,27 @@ use sha2::{Digest, Sha256};
 use crate::lock::{ClaimId, ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
-/// The longest lock file name: what is left of 255 bytes for the longest side file, a claim's FIFO.
+/// The longest lock file name: 255 bytes less the additions of the longest side file, a claim's FIFO.
 const LONGEST: usize = 255 - 1 - 1 - 32;
-/// Closes a cut name; an encoding has hexadecimal digits after every `%`.
+/// Ends the readable part of a cut name. An encoded name has hexadecimal digits after every `%`, so it never contains
+/// this.
 const CUT: &str = "%~";
 
-/// How lock names become file names.
+/// The mapping of lock names to file names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Naming {
-    /// With a prefix the file is the prefix and the raw name.
+    /// With a prefix the file is named by the prefix and the raw name.
     pub(super) prefix: Option<String>,
 }
 
-/// The names of the files of one lock. Side files start with a dot, which no lock file does.
+/// The names of the files of one lock. Side files start with a dot, lock files never do.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct FileNames {
     base: String,
 }
 
 impl Naming {
-    /// The files of `lock`.
+    /// Returns the files of `lock`.
     pub(super) fn of(&self, lock: &LockName) -> FaultResult<FileNames> {
         let Some(prefix) = &self.prefix else {
             return Ok(FileNames { base: shorten(lock.percent_encoded()) });
@@ -43,7 +44,7 @@ impl Naming {
         Err(Fault::new(ErrorKind::Invalid, reason))
     }
 
-    /// The lock whose file is `file`, if that can be told from the file's name.
+    /// Returns the lock whose file is `file`, if the file's name shows it.
     pub(super) fn lock_of(&self, file: &str) -> Option<LockName> {
         let text = match &self.prefix {
             Some(prefix) => file.strip_prefix(prefix.as_str())?.to_owned(),
@@ -68,12 +69,12 @@ impl FileNames {
         format!(".{}.slot.{number}", self.base)
     }
 
-    /// The FIFO that stays, for a claim that finds the queue empty.
+    /// The FIFO that is kept, for a claim that finds the queue empty.
     pub(super) fn kept_fifo(&self) -> String {
         format!(".{}.fifo", self.base)
     }
 
-    /// What is being made has this name until it is ready. Made under the guard of the queue, it is one at a time.
+    /// The name of a file until it is ready. Such files are created under the queue's guard, one at a time.
     pub(super) fn unready(&self) -> String {
         format!(".{}.new", self.base)
     }
@@ -82,7 +83,7 @@ impl FileNames {
         format!(".{}.{claim}", self.base)
     }
 
-    /// Whether `file` is one of this lock's, slots excepted.
+    /// Returns whether `file` is one of this lock's, except slots.
     pub(super) fn owns(&self, file: &str) -> bool {
         let side = file.strip_prefix('.').and_then(|f| f.strip_prefix(self.base.as_str()));
         file == self.base
@@ -92,7 +93,7 @@ impl FileNames {
     }
 }
 
-/// The lock file to which the queue file `file` belongs.
+/// Returns the lock file to which the queue file `file` belongs.
 pub(super) fn base_of_queue(file: &str) -> Option<&str> {
     file.strip_prefix('.')?.strip_suffix(".queue").filter(|base| !base.is_empty())
 }

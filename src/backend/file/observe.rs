@@ -1,4 +1,4 @@
-//! Observing one queue: inotify says that something happened, the queue itself what.
+//! Observing one queue: inotify reports that something happened, and a look at the queue shows what it was.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -20,14 +20,14 @@ use crate::backend::observe::Watched;
 use crate::lock::{ErrorKind, LockName, LockStatus, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// One queue, in a lock directory that may not be made yet.
+/// One queue, in a lock directory that may not exist yet.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
     directory: Arc<LazyDirectory>,
     events: Option<Events>,
 }
 
-/// What happens in the lock directory.
+/// The events in the lock directory.
 #[derive(Debug)]
 struct Events {
     directory: Arc<Directory>,
@@ -36,12 +36,12 @@ struct Events {
 }
 
 impl Events {
-    /// What happens from now on.
+    /// Watches the directory from now on.
     fn of(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Self> {
         let files = directory.naming.of(lock)?;
         let events = presence::instance(directory.path())?;
-        // A FIFO's closing is all that shows of an owner that was killed; whoever looks at a queue opens
-        // files for reading only, so closing those is news of the lock file alone.
+        // The closing of a FIFO is the only sign of an owner that was killed. A process that looks at a queue opens
+        // files for reading only, so closings after reading concern the lock file alone.
         let what = WatchFlags::MODIFY
             | WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -55,7 +55,7 @@ impl Events {
         Ok(Self { directory: Arc::clone(directory), files, inotify: fifo::register(events)? })
     }
 
-    /// Reads all events; says whether one concerns this queue.
+    /// Reads all events. Returns whether one concerns this queue.
     fn drain(&self) -> FaultResult<bool> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(self.inotify.get_ref(), &mut buffer);

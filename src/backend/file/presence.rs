@@ -1,8 +1,9 @@
 //! Whether the files of a hold are still the ones at their paths.
 //!
-//! A lock file that is removed, replaced or moved lets somebody else in. The kernel tells of it at once, by inotify on the
-//! files and their directory, so that others who come and go beside them wake nobody. What happens further up the path is seen by
-//! the look at each renewal, as is everything where inotify cannot be had.
+//! If a lock file is removed, replaced or moved, another process can acquire the lock. The kernel reports this at once,
+//! by inotify on the files and their directory. Events of other files in the directory do not wake the holder.
+//!
+//! The look at each renewal finds changes further up the path, and every change where inotify is not available.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -17,29 +18,29 @@ use super::fifo;
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
 
-/// What happens to a file that is removed (its count of links changes, and while it is open that is all), replaced by a
-/// rename, or moved.
+/// The events of a file that is removed, replaced by a rename, or moved. The removal of an open file shows only as a
+/// changed count of links.
 const UNDONE: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::DONT_FOLLOW);
 
-/// What happens to a directory that is moved; nothing of what happens in it.
+/// The events of a directory that is moved, and none of those in it.
 const MOVED: WatchFlags = WatchFlags::MOVE_SELF.union(WatchFlags::ONLYDIR);
 
-/// The kernel's news of some files.
+/// The kernel's events about some files.
 #[derive(Debug)]
 pub(super) struct Presence(AsyncFd<OwnedFd>);
 
 impl Presence {
-    /// Watches the files `paths` in `directory`, and whether that is moved. That they are what they should be is for the caller to look at
-    /// afterwards.
+    /// Watches the files `paths` in `directory`, and whether `directory` is moved. The caller must look at the files
+    /// after that, since they may have changed before.
     pub(super) fn watch(directory: &Path, paths: &[PathBuf]) -> FaultResult<Self> {
         let events = instance(directory)?;
         let files = paths.iter().map(|path| (path.as_path(), UNDONE));
         for (path, what) in files.chain([(directory, MOVED)]) {
             match add_watch(&events, path, what) {
-                // What is not there is seen by looking.
+                // A missing file is found by the look that follows.
                 Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(unwatched(path)(errno)),
             }
@@ -47,7 +48,7 @@ impl Presence {
         fifo::register(events).map(Self)
     }
 
-    /// Completes when something happened to one of them. Cancel-safe: look at them after a drop, too.
+    /// Completes when something happened to one of the files. Cancel-safe, but look at them after a drop, too.
     pub(super) async fn disturbed(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         loop {
@@ -65,12 +66,12 @@ impl Presence {
     }
 }
 
-/// An inotify instance, of which a user has few.
+/// Creates an inotify instance, of which a user can have few.
 pub(super) fn instance(path: &Path) -> FaultResult<OwnedFd> {
     init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(unwatched(path))
 }
 
-/// Why `path` cannot be watched.
+/// The fault of a `path` that cannot be watched.
 pub(super) fn unwatched(path: &Path) -> impl FnOnce(Errno) -> Fault {
     move |errno| match errno {
         Errno::MFILE | Errno::NOSPC => Fault::new(

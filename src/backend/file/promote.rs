@@ -1,4 +1,4 @@
-//! Promoting a waiter to a holder when it is its turn: read under the guards, and acted upon.
+//! Promoting a waiter to a holder when its turn comes: reading the queues under the guards, and acting on them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::token;
 use crate::lock::{ClaimState, Holder, LossReason, Mode, Moment};
 use crate::net::fault::FaultResult;
 
-/// What a review came to.
+/// The result of a review.
 pub(super) enum Review {
     Settled,
     /// Tokens must be reserved in this queue first.
@@ -21,7 +21,7 @@ pub(super) enum Review {
 }
 
 impl FileClaim {
-    /// Under the guards: reads the records, takes the locks if it is this claim's turn.
+    /// Reads the records under the guards, and takes the locks if it is this claim's turn.
     pub(super) fn review(&self, began: Moment) -> FaultResult<Review> {
         let inner = &mut *self.inner();
         if inner.is_over() {
@@ -50,7 +50,7 @@ impl FileClaim {
         self.try_take(inner, &mut queues, began)
     }
 
-    /// What others did to the claim, if anything.
+    /// Returns the state that other processes gave the claim, if any did.
     fn verdict(&self, inner: &Inner, queues: &[ReadQueue]) -> FaultResult<Option<ClaimState>> {
         let mut asked = None;
         for (place, queue) in inner.places.iter().zip(queues) {
@@ -96,7 +96,7 @@ impl FileClaim {
         Ok(Review::Settled)
     }
 
-    /// Waits, in a thread, for somebody outside of the queue to let go of the lock file.
+    /// Waits, in a thread, until the process outside of the queue releases the lock file.
     fn block(inner: &mut Inner, queues: &[ReadQueue], busy: usize) -> FaultResult<()> {
         let place = &mut inner.places[busy];
         let directory = Arc::clone(&place.queue.directory);
@@ -105,7 +105,7 @@ impl FileClaim {
             place.fixed.state = State::Blocked;
         }
         let exclusive = place.fixed.mode == Mode::Exclusive;
-        // A slot is tried only with the lock file in hand, so what is missing is the slot if there is one.
+        // A slot is tried only after the lock file is locked. So if there is a slot, the slot is the one to wait for.
         let pending = match &mut place.slot {
             Some((_, slot)) => slot.wait(&directory, true)?,
             None => place.hold.wait(&directory, exclusive)?,
@@ -143,10 +143,10 @@ impl FileClaim {
         }
         inner.hold(began);
         if let (Mode::Slots(_), Some(place)) = (inner.places[0].fixed.mode, inner.places.first()) {
-            // The next one is at the head of the waiters now and must watch every holder.
+            // The next claim is the first of the waiters now and must watch every holder.
             let queue = place.queue.read(None)?;
             let own = Record { at: place.at, end: place.end, fixed: place.fixed };
-            // It looks again when the next one leaves, should there be nothing to wake it with.
+            // After a failure the next claim looks again only when a claim that it watches ends.
             let _ = grant::wake_behind(&place.queue, &queue, &own);
         }
         self.news.notify_waiters();
@@ -154,7 +154,7 @@ impl FileClaim {
     }
 }
 
-/// The state of a claim that waits: where, and behind whom.
+/// The state of a waiter: how many claims are ahead, and the first of them.
 pub(super) fn waiting(inner: &Inner, queues: &[ReadQueue]) -> ClaimState {
     let mut most: Option<(usize, usize)> = None;
     for (index, (place, queue)) in inner.places.iter().zip(queues).enumerate() {
@@ -168,7 +168,7 @@ pub(super) fn waiting(inner: &Inner, queues: &[ReadQueue]) -> ClaimState {
     let holder = queues.get(index).and_then(|queue| {
         let place = inner.places.get(index)?;
         let first = queue.image.records.iter().find(|r| r.fixed.state.in_queue())?;
-        // One that waits for somebody outside of the queue is not the one that is waited for.
+        // A blocked claim is not the holder: the process outside of the queue is.
         let shown = || match first.fixed.state {
             State::Blocked => inspect::foreign_holder(place),
             _ => inspect::entry(queue, first, None),

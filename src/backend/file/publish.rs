@@ -1,4 +1,4 @@
-//! What is published of a hold by whoever knows its id.
+//! Publishing a value with a hold, by any process that knows the claim's id.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use super::storage::QueueFile;
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::FaultResult;
 
-/// As [`crate::backend::Backend::publish`]: puts a mark, with room for a longer label, behind the record of the claim `id` if
-/// that has the lock file and its owner lives. An earlier one is written over if this one fits.
+/// Implements [`crate::backend::Backend::publish`]. Puts a mark, with room for a longer label, behind the record of the
+/// claim `id`. Does so only if that claim has the lock file and its owner lives. Overwrites an earlier mark if the new
+/// one fits.
 pub(super) async fn publish(
     directory: &Arc<Directory>,
     lock: &LockName,

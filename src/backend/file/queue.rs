@@ -1,35 +1,35 @@
-//! The text of the file of a queue, pure: a header of one kilobyte, then one record a line.
+//! The text of a queue file, without I/O: a header of one kilobyte, then one record a line.
 //!
 //! ```text
 //! dlock 1 START NEXT LIMIT SUCCESS BOOT "NAME" ... SUM
 //! SASM MODE SLOT TOKEN SINCE CLAIM {"holder":...}
 //! K CLAIM {"host":...}
 //! ```
-//! What changes in a record stands in front with fixed widths and never crosses a page, so that one write
-//! changes it: the kernel may cut a write at the end of a page when the writer is killed, never within one.
-//! Marks (`K`) are added behind the records of the claims that they are about.
+//! The variable fields of a record come first, have fixed widths and never cross a page, so that one write changes
+//! them. The kernel may cut a killed writer's write at the end of a page, never within one. Marks (`K`) follow the
+//! records of the claims that they are about.
 
 use serde::{Deserialize, Serialize};
 
 use crate::lock::{ClaimId, Holder, Mode};
 
-/// The length of what stands in front of a record's JSON.
+/// The length of the part of a record before its JSON.
 pub(super) const FIXED: usize = 103;
 /// The unit in which the kernel writes.
 const PAGE: u64 = 4096;
 
-/// Where a record stands.
+/// The state of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// In the queue, without a hold of its own making.
+    /// In the queue, and has not taken the lock file.
     Waiting,
-    /// At the head of the queue, but somebody outside of it has the lock file.
+    /// At the head of the queue, but a process outside of it has the lock file.
     Blocked,
     /// Has the lock file, and its token is published.
     Held,
-    /// Removed by somebody; its owner has not left yet.
+    /// Evicted by another process; its owner has not left yet.
     Evicted,
-    /// Removed by a newer claim; its owner has not left yet.
+    /// Superseded by a newer claim; its owner has not left yet.
     Superseded,
     /// Left, or found dead.
     Gone,
@@ -53,7 +53,7 @@ impl State {
         Self::ALL.iter().find(|(_, c)| *c == letter).map(|(s, _)| *s)
     }
 
-    /// Whether the record counts in the queue.
+    /// Returns whether the record counts in the queue.
     pub(super) fn in_queue(self) -> bool {
         matches!(self, Self::Waiting | Self::Blocked | Self::Held)
     }
@@ -64,9 +64,9 @@ impl State {
 pub(super) enum Which {
     /// One of its own, in this queue.
     Own,
-    /// One of its own in the queue of its first name; the claim is on several.
+    /// One of its own, in the queue of its first name; the claim is on several names.
     First,
-    /// That of the queue, which stays.
+    /// The queue's own FIFO, which is kept.
     Kept,
 }
 
@@ -86,9 +86,9 @@ impl Which {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fixed {
     pub(super) state: State,
-    /// Whether somebody asked the claim to leave.
+    /// Whether the claim was asked to leave.
     pub(super) asked: bool,
-    /// Whether the claim supersedes and is superseded.
+    /// Whether the claim supersedes older ones and can be superseded.
     pub(super) supersede: bool,
     /// Which FIFO is the claim's.
     pub(super) fifo: Which,
@@ -102,13 +102,13 @@ pub(super) struct Fixed {
     pub(super) id: ClaimId,
 }
 
-/// What a record says of its owner.
+/// The part of a record that describes its owner.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Details {
     pub(super) holder: Holder,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) ancestors: Vec<String>,
-    /// The names of those claims.
+    /// The names of the ancestors' locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) ancestor_names: Vec<String>,
     /// All names of the claim, in the order given, if there are several.
@@ -156,14 +156,14 @@ impl Fixed {
     }
 }
 
-/// What a mark says.
+/// The kind of a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mark {
-    /// Who asked the claim to leave.
+    /// Which holder asked the claim to leave.
     Asked,
-    /// Who superseded it.
+    /// Which holder superseded it.
     Superseded,
-    /// Who evicted it.
+    /// Which holder evicted it.
     Evicted,
     /// Its new label.
     Label,
@@ -180,7 +180,7 @@ impl Mark {
     }
 }
 
-/// A record that counts, or whose owner has not left yet.
+/// A record that counts, or that its owner has not left yet.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     /// Where it begins.
@@ -190,24 +190,23 @@ pub(super) struct Record {
     pub(super) fixed: Fixed,
 }
 
-/// A piece of a line as it was read.
+/// A part of a queue as it was read.
 #[derive(Debug)]
 pub(super) struct Image {
     base: u64,
     bytes: Vec<u8>,
     /// The records that are not gone, in order.
     pub(super) records: Vec<Record>,
-    /// Where the next line is to be written; a line torn by a kill begins here.
+    /// Where the next line is to be written. A line torn by a kill begins here.
     pub(super) end: u64,
-    /// Whether a torn line stands at the end.
+    /// Whether there is a torn line at the end.
     pub(super) torn: bool,
-    /// Whether more may stand behind `end`.
+    /// Whether more lines may follow `end`.
     pub(super) cut: bool,
 }
 
 impl Image {
-    /// Takes apart `bytes`, which were read at `base`: all of them, or up to the first record that ends behind
-    /// `until`.
+    /// Parses `bytes`, which were read at `base`: all of them, or up to the first record that ends behind `until`.
     pub(super) fn parse(base: u64, bytes: Vec<u8>, until: Option<u64>) -> Self {
         let mut image =
             Self { base, bytes: Vec::new(), records: Vec::new(), end: base, torn: false, cut: false };
@@ -236,12 +235,12 @@ impl Image {
         self.bytes.get(index(at)..index(end)).unwrap_or_default()
     }
 
-    /// What `record` says of its owner; `None` if it does not parse.
+    /// Returns the details of the owner of `record`; `None` if they cannot be parsed.
     pub(super) fn details(&self, record: &Record) -> Option<Details> {
         serde_json::from_slice(self.text(record.at, record.end).get(FIXED..)?).ok()
     }
 
-    /// The last mark of `kind` about `claim`: where it begins, how long its line is, its JSON.
+    /// Returns the last mark of `kind` about `claim`: where it begins, the length of its line, its JSON.
     pub(super) fn mark(&self, kind: Mark, claim: ClaimId) -> Option<(u64, usize, &[u8])> {
         let front = format!("{} {claim} ", kind.letter());
         let mut at = self.base;
@@ -255,7 +254,7 @@ impl Image {
         found
     }
 
-    /// Where the last line ends that is not of `claim`, nor of one that is gone.
+    /// Returns where the last line ends that belongs neither to `claim` nor to a record that is gone.
     pub(super) fn end_without(&self, claim: ClaimId) -> u64 {
         let records = self.records.iter().filter(|r| r.fixed.id != claim).map(|r| r.end);
         let own = claim.to_string();
@@ -269,13 +268,13 @@ impl Image {
         records.max().unwrap_or(self.base).max(marks)
     }
 
-    /// Who set the mark of `kind` on `claim`.
+    /// Returns the holder that set the mark of `kind` on `claim`.
     pub(super) fn marked_by(&self, kind: Mark, claim: ClaimId) -> Option<Holder> {
         serde_json::from_slice(self.mark(kind, claim)?.2).ok()
     }
 }
 
-/// A record's line.
+/// Returns a record's line.
 pub(super) fn record_line(fixed: &Fixed, details: &Details) -> Vec<u8> {
     let mut line = fixed.print().into_bytes();
     line.extend(serde_json::to_vec(details).expect("texts and numbers are JSON"));
@@ -283,7 +282,7 @@ pub(super) fn record_line(fixed: &Fixed, details: &Details) -> Vec<u8> {
     line
 }
 
-/// A mark's line, at least `room` long.
+/// Returns a mark's line, at least `room` bytes long.
 pub(super) fn mark_line<T: Serialize>(kind: Mark, claim: ClaimId, content: &T, room: usize) -> Vec<u8> {
     let mut line = format!("{} {claim} ", kind.letter()).into_bytes();
     line.extend(serde_json::to_vec(content).expect("texts are JSON"));
@@ -294,14 +293,14 @@ pub(super) fn mark_line<T: Serialize>(kind: Mark, claim: ClaimId, content: &T, r
     line
 }
 
-/// How many bytes, written as one blank line, must stand between `at` and something whose first `length`
-/// bytes may not cross a page.
+/// Returns how many bytes, written as one blank line, must precede a text at `at` whose first `length` bytes may not
+/// cross a page.
 pub(super) fn padding(at: u64, length: usize) -> usize {
     let left = PAGE - at % PAGE;
     if left < (length as u64).min(PAGE) { usize::try_from(left).unwrap_or(0) } else { 0 }
 }
 
-/// Whether the kernel writes `length` bytes at `at` all or not at all.
+/// Returns whether the kernel writes `length` bytes at `at` all or not at all.
 pub(super) fn in_one_page(at: u64, length: usize) -> bool {
     at % PAGE + length as u64 <= PAGE
 }

@@ -1,4 +1,4 @@
-//! The reservation of tokens, the one thing done under the guards that takes long.
+//! The reservation of tokens, the only slow operation under the guards.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// Reserves tokens in `queue`, in a thread since it waits for the disk. The thread has the guards meanwhile.
+/// Reserves tokens in `queue`, in a thread, since it waits for the disk. The thread has the guards meanwhile.
 pub(super) async fn reserve(
     queue: Arc<QueueFile>,
     guards: Vec<Guard>,
@@ -25,7 +25,7 @@ pub(super) async fn reserve(
             let before = read.header.clone();
             token::reserve(&mut read.header, queue.directory.boot());
             queue.sync_header(&read.header).inspect_err(|_| {
-                // Nobody may take for reserved what may not be on the disk.
+                // A header that may not be on the disk must not make other claims give its tokens.
                 let _ = queue.write_header(&before);
             })
         });

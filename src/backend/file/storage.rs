@@ -22,12 +22,12 @@ use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// What is read at once: the whole of a short queue.
+/// How many bytes are read at once: all of a short queue.
 const CHUNK: usize = 8192;
-/// How much of a dead front is given back to the file system at once.
+/// How many bytes of a dead front are given back to the file system at once.
 const HOLE: u64 = 64 * 1024;
 
-/// What is asked of the file system, and may fail.
+/// A call to the file system that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Call {
     Read,
@@ -49,7 +49,7 @@ pub(super) struct QueueFile {
 #[derive(Debug)]
 pub(super) struct ReadQueue {
     pub(super) header: Header,
-    /// Whether the header on disk is not this one in what matters for finding records.
+    /// Whether the header on disk is lost or has another start.
     pub(super) unwritten: bool,
     pub(super) image: Image,
     /// Whether it was read to its end.
@@ -57,7 +57,7 @@ pub(super) struct ReadQueue {
 }
 
 impl QueueFile {
-    /// Opens the queue of `lock`, makes it if it is missing.
+    /// Opens the queue of `lock`, and creates it if it is missing.
     pub(super) fn open_or_make(
         directory: &Arc<Directory>,
         lock: &LockName,
@@ -94,7 +94,7 @@ impl QueueFile {
         self.directory.path_of(&self.files.queue())
     }
 
-    /// Takes the guard, which every reader needs, and exclusively whoever opened the queue for changes.
+    /// Takes the guard: exclusively if the queue was opened for changes, else shared.
     pub(super) async fn guard(&self, deadline: Moment) -> FaultResult<Guard> {
         match self.file.lock(deadline).await {
             Ok(guard) => Ok(guard),
@@ -103,7 +103,7 @@ impl QueueFile {
                 let owner = super::locker::lockers(self.identity).first().map(|l| l.pid);
                 let path = self.path();
                 if matches!(failed, Failed::TurnLate) && owner == Some(std::process::id()) {
-                    // Nothing else under the guard takes this process long.
+                    // Nothing else takes this process long under the guard.
                     return Err(fault::silent_disk(&path));
                 }
                 let owner = owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
@@ -117,18 +117,19 @@ impl QueueFile {
         }
     }
 
-    /// Whether the queue file was unlinked since it was opened; cheap.
+    /// Returns whether the queue file was unlinked since it was opened; cheap.
     pub(super) fn is_unlinked(&self) -> FaultResult<bool> {
         let stat = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
         Ok(stat.st_nlink == 0)
     }
 
-    /// Has an old file look used.
+    /// Updates the times of an old file, so that it looks used.
     pub(super) fn freshen(&self) {
         surroundings::freshen(self.file.as_fd());
     }
 
-    /// Whether the queue file is no longer the one at its path. One without a name is not, although its directory may be gone too.
+    /// Returns whether another file, or none, is at the path now. An unlinked file counts as replaced, even if its
+    /// directory is out of reach.
     pub(super) fn is_replaced(&self) -> FaultResult<bool> {
         Ok(self.is_unlinked()? || self.directory.present(&self.files.queue())? != Some(self.identity))
     }
@@ -160,7 +161,7 @@ impl QueueFile {
             bytes.truncate(from + got);
         }
         if bytes.is_empty() && header.start != HEADER as u64 {
-            // Emptied behind a start that no longer is.
+            // The queue was emptied, and the start in the header is no longer valid.
             header.start = HEADER as u64;
             unwritten = true;
         }
@@ -174,7 +175,7 @@ impl QueueFile {
         let mut done = 0;
         while done < buffer.len() {
             match pread(&self.file, &mut buffer[done..], at + done as u64) {
-                // At the end of a regular file a short read is the last one.
+                // A short read of a regular file is the last one.
                 Ok(got) if done + got < buffer.len() => return Ok(done + got),
                 Ok(got) => done += got,
                 Err(Errno::INTR) => {}
@@ -204,7 +205,7 @@ impl QueueFile {
         ftruncate(&self.file, length).map_err(fault::os("truncate", self.path()))
     }
 
-    /// The process of the claim whose FIFO that is, as this PID namespace sees it.
+    /// Returns the process of the claim that has this FIFO, as seen in this PID namespace.
     pub(super) fn owner(&self, fifo: &OwnedFd, locks: &Locks) -> FaultResult<Option<u32>> {
         let stat = fstat(fifo).map_err(fault::os("examine", self.path()))?;
         Ok(locks.lockers(identity_of(&stat)).first().map(|locker| locker.pid))
@@ -215,7 +216,7 @@ impl QueueFile {
         self.write(&header.print(), 0)
     }
 
-    /// Writes the header with its start moved up to `start`, and gives back what is in front of that.
+    /// Writes the header with its start moved up to `start`, and gives back the space in front of it.
     pub(super) fn advance(&self, header: &mut Header, start: u64) -> FaultResult<()> {
         let before = std::mem::replace(&mut header.start, start);
         self.write_header(header)?;
@@ -223,8 +224,8 @@ impl QueueFile {
         Ok(())
     }
 
-    /// Gives back what is in front of `start`, now that the header says so and no longer `before`: the first record would be
-    /// taken for the end of a hole that somebody reads from.
+    /// Gives back the space in front of `start`, once the header no longer says `before`. Earlier, a reader would begin
+    /// in the hole and take the first record for the end of it.
     fn give_back(&self, before: u64, start: u64) {
         if before / HOLE != start / HOLE {
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -239,7 +240,7 @@ impl QueueFile {
         fdatasync(&self.file).map_err(fault::os("sync", self.path()))
     }
 
-    /// Fails if a test said that this call is to fail.
+    /// Fails if a test has set a fault for this call.
     #[cfg(test)]
     fn inject(&self, call: Call) -> FaultResult<()> {
         match self.directory.faults.of(call) {
@@ -254,8 +255,8 @@ impl QueueFile {
         Ok(())
     }
 
-    /// Appends `text`, whose first `whole` bytes are written all or not at all, and the header too if it is
-    /// unwritten or `header_too`. Says where it begins.
+    /// Appends `text`, whose first `whole` bytes are written all or not at all. Writes the header too if it is
+    /// unwritten or `header_too` is set. Returns where `text` begins.
     pub(super) fn append(
         &self,
         queue: &mut ReadQueue,
@@ -303,13 +304,13 @@ impl QueueFile {
         Ok(at)
     }
 
-    /// Writes `text` over what stands at `at`, within one page.
+    /// Writes `text` over the bytes at `at`, within one page.
     pub(super) fn overwrite(&self, at: u64, text: &[u8]) -> FaultResult<()> {
         debug_assert!(in_one_page(at, text.len()), "a kill could cut this");
         self.write(text, at)
     }
 
-    /// Marks the record at `at` as being in `state`.
+    /// Sets the state of the record at `at`.
     pub(super) fn set_state(&self, at: u64, state: State) -> FaultResult<()> {
         self.write(&[state.letter()], at)
     }
@@ -321,8 +322,8 @@ impl QueueFile {
         Ok(bytes)
     }
 
-    /// Removes the record at `at`; the last one leaves an empty queue. `succeeded` is the time of a success to
-    /// record, unless a later one is.
+    /// Removes the record at `at`; the last one leaves an empty queue. `succeeded` is the time of a success to record,
+    /// unless a later one is known.
     pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> FaultResult<()> {
         let mut queue = self.read(Some(end + 1))?;
         let others = queue.image.records.iter().any(|r| r.fixed.id != id);
@@ -339,7 +340,7 @@ impl QueueFile {
             }
             return self.truncate(HEADER as u64);
         }
-        // Whoever is last gives its room back; else a queue that is never empty would grow for ever.
+        // The last record gives its room back. Otherwise a queue that is never empty would grow for ever.
         let kept = (own && queue.whole).then(|| queue.image.end_without(id)).filter(|kept| *kept <= at);
         if succeeded.is_some() || queue.unwritten {
             self.write_header(&queue.header)?;
@@ -351,7 +352,7 @@ impl QueueFile {
         }
     }
 
-    /// The name of the FIFO of `record`'s claim.
+    /// Returns the name of the FIFO of `record`'s claim.
     pub(super) fn fifo_of(&self, queue: &ReadQueue, record: &Record) -> FaultResult<String> {
         let id = record.fixed.id;
         match record.fixed.fifo {
@@ -366,12 +367,12 @@ impl QueueFile {
         }
     }
 
-    /// Whether the claim of `record` lives.
+    /// Returns whether the claim of `record` lives.
     pub(super) fn life(&self, queue: &ReadQueue, record: &Record) -> FaultResult<Life> {
         fifo::probe(&self.directory, &self.fifo_of(queue, record)?)
     }
 
-    /// Takes a dead claim's record and FIFO away.
+    /// Removes a dead claim's record and FIFO.
     pub(super) fn bury(&self, queue: &ReadQueue, record: &Record) -> FaultResult<()> {
         if record.fixed.fifo != Which::Kept {
             self.directory.unlink(&self.fifo_of(queue, record)?);

@@ -1,4 +1,5 @@
-//! What surrounds a lock directory: programs that remove old files there, and mounts that hide it from others.
+//! The surroundings of a lock directory: programs that remove old files there, and mounts that hide it from other
+//! processes.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -11,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Directories whose files others remove, and when.
+/// Directories from which others remove files, and when.
 const SWEPT: [(&str, &str); 4] = [
     ("/tmp", "systemd-tmpfiles removes old files there, and a restart of the host all of them"),
     ("/var/tmp", "systemd-tmpfiles removes files there that no run has used for 30 days"),
@@ -21,33 +22,36 @@ const SWEPT: [(&str, &str); 4] = [
         "systemd-logind removes a user's files there at the logout, and a restart of the host all of them",
     ),
 ];
-/// What `/run/user` is swept by beside that.
+/// The same for `/run/user`, which is swept earlier than `/run`.
 const OF_SESSION: (&str, &str) = ("/run/user", "systemd-logind removes them when the user has logged out");
 
-/// How often the mark of a directory is tried for, and how long a sweeper may take between two tries.
+/// How often the lock on a directory is tried, and the pause between two tries.
 const TRIES: u32 = 25;
 const BETWEEN: Duration = Duration::from_millis(20);
-/// A file that was used so long ago is made to look used.
+/// The age, in seconds, from which a file's times are updated.
 const OLD: i64 = 24 * 60 * 60;
 
-/// The place of `path` that others remove files from, and when they do. `path` is resolved.
+/// Returns the place that contains `path` and from which others remove files, and when they do. `path` must be
+/// resolved.
 pub(super) fn swept(path: &Path) -> Option<(&'static str, &'static str)> {
     let mut places = std::iter::once(OF_SESSION).chain(SWEPT);
     places.find(|(place, _)| path.starts_with(place) && path != Path::new(place))
 }
 
-/// The directory above `path` that only a part of the host sees under that name, such as the /var/tmp of a unit with `PrivateTmp=`.
+/// Returns the directory above `path` that only a part of the host sees under that name, such as the /var/tmp of a unit
+/// with `PrivateTmp=`.
 pub(super) fn private(path: &Path) -> Option<PathBuf> {
     private_in(&fs::read_to_string("/proc/self/mountinfo").ok()?, path)
 }
 
-/// As [`private`], with what /proc/self/mountinfo has. systemd and `pam_namespace` mount a directory of a known name there.
+/// Does the same as [`private`], from the contents of /proc/self/mountinfo. systemd and `pam_namespace` mount a
+/// directory of a known name there.
 fn private_in(mounts: &str, path: &Path) -> Option<PathBuf> {
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(3);
         Some((Path::new(fields.next()?), Path::new(fields.next()?)))
     });
-    // The last of several that are mounted in one place is seen.
+    // The last of several mounts in one place is the visible one.
     let (root, point) = fields
         .filter(|(_, point)| path.starts_with(point))
         .max_by_key(|(_, point)| point.components().count())?;
@@ -56,9 +60,10 @@ fn private_in(mounts: &str, path: &Path) -> Option<PathBuf> {
     own.then(|| point.to_owned())
 }
 
-/// Locks the directory `handle`, shared, where others remove old files: systemd-tmpfiles skips a directory that is locked.
-/// It may be at its work there just now, and is waited for, if the directory is this user's own (`waits`): what it removes would
-/// cost the hold.
+/// Locks the directory `handle`, shared, if others remove old files there: systemd-tmpfiles skips a locked directory.
+///
+/// It may be sweeping the directory just now. If the directory is this user's own (`waits`), it is waited for: a
+/// removed file would cost the hold.
 pub(super) fn keep_from_sweepers(handle: &OwnedFd, waits: bool) -> Option<OwnedFd> {
     swept(&fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).ok()?)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -75,13 +80,14 @@ pub(super) fn keep_from_sweepers(handle: &OwnedFd, waits: bool) -> Option<OwnedF
     None
 }
 
-/// `path` without links, as far as it is there.
+/// Returns `path` without links, as far as it exists.
 pub(super) fn resolved(path: &Path) -> PathBuf {
     let above = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
     fs::canonicalize(path).ok().or_else(above).unwrap_or_else(|| path.to_owned())
 }
 
-/// Has an old file look used, for programs that go by its times alone. flock(2) changes none.
+/// Updates the times of an old file, so that it looks used, for programs that go by its times alone. flock(2) changes
+/// none.
 pub(super) fn freshen(file: BorrowedFd<'_>) {
     let Ok(stat) = fstat(file) else { return };
     let now = i64::try_from(super::token::wall() / 1_000_000).unwrap_or(0);

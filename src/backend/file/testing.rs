@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Fixtures of the tests.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -44,12 +44,12 @@ impl Drop for TempDir {
 pub(super) struct Faults(Mutex<Vec<(Call, Errno)>>);
 
 impl Faults {
-    /// From now on `call` fails with `errno`.
+    /// Makes every later `call` fail with `errno`.
     pub(super) fn add(&self, call: Call, errno: Errno) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((call, errno));
     }
 
-    /// From now on every call does what it can.
+    /// Ends all faults.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -70,17 +70,17 @@ impl Call {
     }
 }
 
-/// Held while a child is being started.
+/// Locked while a child is being started.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Starts `command`. Until its exec the child has a copy of every descriptor of this process, so a claim that
-/// another test drops meanwhile seems to live on; see [`settled`].
+/// Starts `command`. Until its exec the child has a copy of every descriptor of this process. So a claim that another
+/// test drops meanwhile seems to live on; see [`abandon`].
 pub(super) fn start(command: &mut Command) -> Child {
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn().expect("the program starts")
 }
 
-/// Drops `claim` and returns when no child that is being started has copies of its descriptors any more.
+/// Drops `claim`, and returns when no child that is being started has copies of its descriptors any more.
 pub(super) fn abandon<T>(claim: T) {
     drop(claim);
     drop(STARTING.lock().unwrap_or_else(PoisonError::into_inner));
@@ -149,7 +149,7 @@ pub(super) async fn waits(claim: &TestClaim) -> u32 {
     }
 }
 
-/// Waits for the hold, past states of waiting.
+/// Waits for the hold, skipping the states of waiting.
 pub(super) async fn held(claim: &TestClaim) -> Grant {
     let hold = async {
         let mut state = state(claim).await;

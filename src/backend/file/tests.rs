@@ -1,4 +1,4 @@
-//! The queue: who holds, in what order, and what others do to it.
+//! The queue: which claims hold, in what order, and what other processes do to them.
 
 use super::storage::QueueFile;
 use super::testing::*;
@@ -12,7 +12,7 @@ async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
     let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = Vec::new();
     for id in 0..200 {
-        // Half of them through a second backend: nothing may depend on being of one process.
+        // Half of them through a second backend: nothing may depend on being in one process.
         let other = open(&fixture.temp);
         let backend = if id % 2 == 0 { &fixture.backend } else { &other };
         let claim = enter(backend, &request(id, &["a"], Mode::Exclusive)).await;
@@ -86,7 +86,7 @@ async fn slots_are_numbered_and_pass_to_the_next_in_queue() {
         .collect();
     let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
     assert_eq!((status.holders.len(), status.waiters.len()), (2, 4));
-    // Both at once: the one at the head wakes the one behind it.
+    // Both at once: the first waiter wakes the one behind it.
     leave(&claims[1]).await;
     leave(&claims[0]).await;
     for (index, task) in tasks.into_iter().enumerate() {
@@ -137,7 +137,7 @@ async fn superseding_keeps_the_newest_and_never_a_holder() {
     let (waiting, behind) = (state(&second).await, state(&plain).await);
     let newest = enter(&f.backend, &asks(4)).await;
     assert_eq!(next(&second, &waiting).await, ClaimState::Superseded { by: holder("u4") });
-    // The one behind watched the one that is out; it must not wait for its owner to leave.
+    // The claim behind watched the superseded one. It must not wait until that one's owner leaves.
     assert!(matches!(next(&plain, &behind).await, ClaimState::Waiting { ahead: Some(1), .. }));
     leave(&first).await;
     held(&plain).await;
@@ -153,7 +153,7 @@ async fn who_cannot_enter_supersedes_nobody() {
     held(&first).await;
     let waiter = enter(&f.backend, &asks(2)).await;
     assert_eq!(waits(&waiter).await, 1);
-    // Its FIFO cannot be made.
+    // Its FIFO cannot be created.
     let path = f.temp.path().join(format!(".a.{}", ClaimId::from_bytes([3; 16])));
     std::fs::create_dir(path).expect("made");
     f.backend.enter(&asks(3), soon()).await.expect_err("no FIFO");

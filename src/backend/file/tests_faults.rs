@@ -1,4 +1,4 @@
-//! What others planted, and calls of the system that fail.
+//! Files planted by other users, and system calls that fail.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn plant_fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Bits::RUSR | Bits::WUSR, 0).expect("a FIFO");
 }
 
-/// Something of every kind, at the path of a file.
+/// A planted file of every kind, at the path of a file.
 fn plants() -> [fn(&Path); 4] {
     [
         plant_fifo,
@@ -28,7 +28,7 @@ fn plants() -> [fn(&Path); 4] {
     ]
 }
 
-/// Has `call` done in a thread of its own, since one that waits in an open(2) would wait for ever.
+/// Runs `call` in a thread of its own, since a thread that blocks in open(2) would block for ever.
 fn promptly<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
     let (told, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -111,7 +111,7 @@ async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
         let behind = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
         sick.made().expect("there").faults.add(call, errno);
         leave(&first).await;
-        // For now at first, and nobody is kept out of the lock file meanwhile.
+        // The failure is transient at first, and no other process is kept out of the lock file meanwhile.
         let error = waiter.changed(Some(&seen)).await.expect_err("it cannot");
         assert!(error.is_transient(), "{error}");
         let lock = std::fs::File::open(f.temp.path().join("a")).expect("there");
@@ -201,7 +201,7 @@ async fn a_start_that_could_not_be_written_hides_nobody() {
     let f = fixture();
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     held(&first).await;
-    // The next record begins a page, far behind.
+    // The next record begins on a page far behind.
     let path = f.temp.path().join(".a.queue");
     let length = usize::try_from(std::fs::metadata(&path).expect("there").len()).expect("little");
     let mut filling = vec![b'-'; 2 * 65_536 - length];

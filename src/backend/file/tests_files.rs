@@ -1,4 +1,4 @@
-//! The files: what is in the directory, and what survives a crash, a kill and a lost file.
+//! The files: which are in the directory, and which survive a crash, a kill and a lost file.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -20,7 +20,7 @@ async fn a_queue_that_is_never_empty_stays_short() {
         leave(&enter(&f.backend, &request(1, &["a"], Mode::Shared)).await).await;
     }
     assert_eq!(length(), before);
-    // Overlapping ones move the start up instead.
+    // Overlapping claims move the start up instead.
     let mut last = long;
     for id in 0..100 {
         let next = enter(&f.backend, &request(id, &["a"], Mode::Shared)).await;
@@ -53,7 +53,7 @@ async fn a_removed_lock_file_is_a_loss() {
     }
 }
 
-/// The files in `directory` whose mode was set, under the names that they keep, by what `made` does.
+/// Returns the names of the files in `directory` whose mode `made` sets after they have their final name.
 async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<String> {
     use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
     let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("an instance");
@@ -105,7 +105,7 @@ async fn a_fifo_has_its_mode_before_it_has_its_name() {
             claims.push(enter(&backend, &request(id, &["a"], Mode::Exclusive)).await);
         }
     };
-    // What a kill left half made is in nobody's way.
+    // A file that a kill left half made blocks nothing.
     std::fs::File::create(f.temp.path().join(".a.new")).expect("made");
     assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
     let second = format!(".a.{}", ClaimId::from_bytes([2; 16]));
@@ -230,13 +230,13 @@ async fn anchors_keep_the_lock_until_it_is_left() {
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let anchors = claim.anchors().expect("anchors");
     assert_eq!(anchors.len(), 1);
-    // Without its owner the claim is out of the queue, and what inherited the descriptor has the lock.
+    // Without its owner the claim is out of the queue, and the process that inherited the descriptor has the lock.
     abandon(claim);
     let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(waits(&behind).await, 0);
     abandon(anchors);
     let grant = held(&behind).await;
-    // An orderly end lets go of the lock whoever has the descriptor.
+    // An orderly end releases the lock, even if other processes have the descriptor.
     let anchors = behind.anchors().expect("anchors");
     leave(&behind).await;
     let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
@@ -265,10 +265,10 @@ async fn the_fifo_that_stays_serves_only_who_finds_the_queue_empty() {
     assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
     let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
-    // The end of the first is seen through it, though nobody unlinks it.
+    // The end of the first is seen through the FIFO, though it is not unlinked.
     abandon(first);
     held(&second).await;
-    // While it is free the queue is not empty, so it is left alone.
+    // While it is free the queue is not empty, so it is not used.
     let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f).len(), 5, "{:?}", files(&f));
     assert_eq!(waits(&third).await, 1);

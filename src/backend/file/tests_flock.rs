@@ -1,4 +1,4 @@
-//! In one queue with `flock(1)`.
+//! Sharing a lock with `flock(1)`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,8 @@ use super::testing::*;
 use super::*;
 use crate::lock::{ClaimState, ErrorKind, Mode};
 
-/// `flock(1)` on the lock file of `a`, once it has it; it lets go when its standard input ends.
+/// Starts `flock(1)` on the lock file of `a` and returns once it has the lock. It releases the lock when its standard
+/// input ends.
 fn flock(f: &Fixture, mode: &str) -> Child {
     let mut child = start(
         Command::new("flock")
@@ -60,7 +61,7 @@ async fn a_shared_flock_1_mixes_with_shared_claims_only() {
     leave(&shared).await;
     let exclusive = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
     assert_eq!(waits(&exclusive).await, 0);
-    // Given up while a thread waits for the file: nobody may be left with the lock.
+    // Given up while a thread waits for the file: the thread must not keep the lock.
     leave(&exclusive).await;
     let_go(child);
     let again = enter(&f.backend, &request(4, &["a"], Mode::Exclusive)).await;

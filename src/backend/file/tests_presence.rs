@@ -9,7 +9,7 @@ use super::testing::*;
 use super::*;
 use crate::lock::{ClaimState, LossReason, Mode};
 
-/// What was promised of the news.
+/// The promised delay of the kernel's report.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 type Undo = fn(&Path, &str);
@@ -40,7 +40,7 @@ async fn a_settled_hold_whose_file_is_removed_replaced_or_moved_is_lost_without_
             let hold = state(&claim).await;
             claim.settle();
             let undo = async {
-                // Once the other one waits.
+                // Once the other claim waits.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 way(f.temp.path(), file);
                 Instant::now()
@@ -63,8 +63,8 @@ async fn what_happened_before_the_watch_is_seen_by_the_look_after_it() {
     }
 }
 
-/// A lock directory `locks` in `app/one`, to be reached through the links `current` and `app/current`, and another one in
-/// `app/two`.
+/// Creates a lock directory `locks` in `app/one`, reached through the links `current` and `app/current`, and another
+/// one in `app/two`.
 fn releases() -> (TempDir, FileBackend) {
     let temp = TempDir::new();
     for release in ["one", "two"] {
@@ -78,7 +78,7 @@ fn releases() -> (TempDir, FileBackend) {
     (temp, backend)
 }
 
-/// Puts a link to `target` in the place of the one at `link`.
+/// Replaces the link at `link` by one to `target`.
 fn switch(link: &Path, target: &str) {
     let next = link.with_extension("next");
     symlink(target, &next).expect("a link");
@@ -125,7 +125,7 @@ async fn others_who_come_and_go_wake_no_settled_hold() {
     let others = async {
         for id in 2..20 {
             leave(&enter(&f.backend, &request(id, &["b"], Mode::Exclusive)).await).await;
-            // Beside the lock directory.
+            // Created and removed beside the lock directory.
             drop(TempDir::new());
         }
     };
@@ -163,10 +163,10 @@ async fn a_directory_that_vanished_or_moved_is_found_without_a_renewal() {
         let hold = state(&claim).await;
         claim.settle();
         let undo = async {
-            // Once the other one waits.
+            // Once the other claim waits.
             tokio::time::sleep(Duration::from_millis(50)).await;
             way(f.temp.path());
-            // By the newcomer.
+            // Like a newcomer.
             fs::create_dir(f.temp.path()).expect("another one");
             Instant::now()
         };
@@ -175,7 +175,7 @@ async fn a_directory_that_vanished_or_moved_is_found_without_a_renewal() {
                 match claim.changed(Some(&hold)).await {
                     Ok(ClaimState::Lost(LossReason::Replaced(_))) => return,
                     Ok(state) => panic!("{state:?}"),
-                    // Out of reach for a moment: it is asked again, as a run does.
+                    // Out of reach for a moment: look again, as a run does.
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
                 tokio::time::sleep(Duration::from_millis(250)).await;

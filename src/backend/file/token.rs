@@ -1,9 +1,9 @@
 //! Fencing tokens: a counter beside the lock that survives a crash of the host without an fsync per run.
 //!
-//! A new counter starts from the wall clock in microseconds and gives out at most [`RESERVE`] tokens before
-//! its first fsync. Should the crash lose it, the clock is further by then than the counter ever was. Later
-//! ones are reserved with an fsync, a thousand at a time; after another boot of the host the counter goes on
-//! at the limit, whatever the file still remembers of what was given below it.
+//! A new counter starts from the wall clock in microseconds and gives out at most [`RESERVE`] tokens before its first
+//! fsync. If a crash loses it, the clock is further by then than the counter ever was. Later tokens are reserved with
+//! an fsync, a thousand at a time. After another boot of the host the counter continues at the limit, whatever lower
+//! tokens the file still shows.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,13 +12,13 @@ use super::header::{HEADER, Header};
 /// How many tokens are reserved at once.
 const RESERVE: u64 = 1000;
 
-/// Wall time in microseconds.
+/// Returns the wall time in microseconds.
 pub(super) fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The header of a queue without one: its counter starts from the clock.
+/// Returns the header of a queue that has none: its counter starts from the clock.
 pub(super) fn fresh(name: &str, boot: &str) -> Header {
     let next = wall().max(1);
     Header {
@@ -31,7 +31,7 @@ pub(super) fn fresh(name: &str, boot: &str) -> Header {
     }
 }
 
-/// Whether there is a token that may be given without a reservation.
+/// Returns whether there is a token that may be given without a reservation.
 pub(super) fn ready(header: &Header, boot: &str) -> bool {
     header.next < header.limit && boot == header.boot
 }
@@ -45,7 +45,7 @@ pub(super) fn take(header: &mut Header, boot: &str) -> Option<u64> {
     Some(header.next - 1)
 }
 
-/// Reserves more: `header` must reach the disk before its tokens are given.
+/// Reserves more. `header` must reach the disk before its tokens are given.
 pub(super) fn reserve(header: &mut Header, boot: &str) {
     if boot != header.boot {
         header.next = header.limit;

@@ -20,10 +20,10 @@ pub(super) struct Commands {
     count: usize,
 }
 
-/// The replies to commands that were sent together, in their order.
+/// The replies to commands that were sent together, in order.
 pub(super) struct Replies {
     replies: std::vec::IntoIter<Reply>,
-    /// Over which connection they came.
+    /// The connection over which they came.
     pub(super) connection: u64,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Replies {
 pub(super) struct Client(Link<Dialer>);
 
 impl Commands {
-    /// Adds a command of one line, which ends in `key` if there is one.
+    /// Appends a command of one line, with `key` in it unless that is empty.
     pub(super) fn line(mut self, words: &str, key: &[u8], rest: &str) -> Self {
         self.push_line(words, key, rest);
         self
     }
 
-    /// Adds a command with a value.
+    /// Appends a command with a value.
     pub(super) fn value(mut self, verb: &str, key: &[u8], rest: &str, value: &[u8]) -> Self {
         self.push_line(verb, key, rest);
         self.bytes.extend_from_slice(value);
@@ -60,7 +60,7 @@ impl Commands {
 }
 
 impl Replies {
-    /// The next one.
+    /// Returns the next reply.
     pub(super) fn next(&mut self) -> FaultResult<Reply> {
         self.replies.next().ok_or_else(|| super::fault::nonsense("too few replies"))
     }
@@ -71,7 +71,7 @@ impl Client {
         Self(Link::new(Dialer { config }, clock))
     }
 
-    /// One to the same server that shares no connection with this one.
+    /// Creates a client of the same server that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.config().clone(), self.clock())
     }
@@ -84,12 +84,12 @@ impl Client {
         self.0.clock
     }
 
-    /// As [`crate::backend::Backend::connects_as`].
+    /// Implements [`crate::backend::Backend::connects_as`].
     pub(super) fn connects_as(&self, rank: Rank) {
         self.0.connects_as(rank);
     }
 
-    /// As [`crate::backend::Backend::has_connected`].
+    /// Implements [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.0.opened() > 0
     }
@@ -101,13 +101,13 @@ impl Client {
         }
     }
 
-    /// Has `commands` done by `deadline`, again over another connection if the first one breaks: so what was sent may be done
-    /// twice, and also after an error.
+    /// Sends `commands` and waits for the replies until `deadline`; sends them again over another connection if the
+    /// first one breaks. So commands may be executed twice, and also after an error.
     pub(super) async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {
         self.call_over(deadline, |_| commands.clone()).await
     }
 
-    /// The same with commands that depend on the connection.
+    /// Sends commands that depend on the connection; otherwise works like [`Client::call`].
     pub(super) async fn call_over(
         &self,
         deadline: Moment,

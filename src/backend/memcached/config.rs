@@ -1,4 +1,4 @@
-//! Reading addresses.
+//! Parsing addresses.
 
 use super::keys::Prefix;
 use crate::backend::Options;
@@ -6,26 +6,26 @@ use crate::net::address::{HostPort, after, host_and_port, login, no_address, wit
 use crate::net::credentials::{Secret, Tls};
 use crate::net::tls::stays_here;
 
-/// The port of a server.
+/// The default port.
 const PORT: u16 = 11_211;
 
-/// Where a memcached is, and how to get in.
+/// The address of a memcached, and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemcachedConfig {
-    /// Where.
+    /// The server.
     pub at: HostPort,
     /// The user.
     pub user: Option<String>,
     /// The password.
     pub password: Option<Secret>,
-    /// How the connection is encrypted, if it is.
+    /// The settings of encryption, if the connection is encrypted.
     pub tls: Option<Tls>,
-    /// What stands before the names in keys.
+    /// The prefix of keys.
     pub prefix: Prefix,
 }
 
 impl MemcachedConfig {
-    /// Reads the connection options; an error is one line without secrets.
+    /// Parses the connection options. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let endpoint = match options.endpoints.as_slice() {
             [] => "memcached://localhost",
@@ -64,7 +64,7 @@ impl MemcachedConfig {
         Ok(config)
     }
 
-    /// The protocol writes both in one line, apart by a space.
+    /// Errors: the user and the password cannot be sent. The protocol separates them by a space in one line.
     fn check_login(&self) -> Result<(), String> {
         if self.user.is_some() != self.password.is_some() {
             return Err("a user and a password belong together; see --user and --password-file".to_owned());
@@ -75,13 +75,13 @@ impl MemcachedConfig {
         Ok(())
     }
 
-    /// The place beyond this host to which the password goes unencrypted, if it does.
+    /// Returns the server, if it is another host and the password is sent to it unencrypted.
     pub(super) fn open_password(&self) -> Option<String> {
         self.password.as_ref().filter(|_| self.tls.is_none())?;
         (!stays_here(&self.at.host)).then(|| self.at.to_string())
     }
 
-    /// The service as text, the same for all who mean it, without secrets.
+    /// Returns the service as text without secrets, equal for equal services.
     pub fn identity(&self) -> String {
         let scheme = if self.tls.is_some() { "memcacheds" } else { "memcached" };
         format!("{scheme}://{}", self.at)

@@ -1,4 +1,4 @@
-//! How memcached answers over a connection.
+//! The protocol of memcached on a connection.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(super) type Connection = Pipeline<Text>;
 pub(super) struct Text(Decoder);
 
 impl Text {
-    /// That of the connection with this number.
+    /// Creates the protocol state of the connection with this number.
     pub(super) fn of(connection: u64) -> Self {
         Self(Decoder::of(connection))
     }
@@ -43,8 +43,8 @@ impl Protocol for Text {
         Some(reply)
     }
 
-    /// After a command that the server did not understand it may take what belongs to that for others, and one that lets nobody
-    /// in answers only the first of several.
+    /// After a command that the server did not understand, it may take the data of that command for further ones. A
+    /// server that demands a login answers only the first of several commands.
     fn ends(&self, reply: &Reply, is_last: bool) -> Option<Fault> {
         refusal(reply).filter(|fault| match fault.kind {
             ErrorKind::Corrupt => true,

@@ -1,4 +1,4 @@
-//! The counters that give fencing tokens.
+//! The counters of fencing tokens.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,8 @@ use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
 /// Draws a number greater than `above` from the counter of the lock with the key `lock`. A counter that the server has
-/// forgotten goes on from the clock of this host, in milliseconds, which is higher unless that clock was set back.
+/// dropped continues from the clock of this host, in milliseconds. The clock is ahead of the old counter unless it was
+/// set back.
 pub(super) async fn draw(client: &Client, lock: &[u8], above: u64, deadline: Moment) -> FaultResult<u64> {
     let key = Naming::token(lock);
     let mut step = 1;
@@ -32,7 +33,7 @@ pub(super) async fn draw(client: &Client, lock: &[u8], above: u64, deadline: Mom
     }
 }
 
-/// What `incr` says; `None` if there is no counter.
+/// Parses the answer to `incr`; `None` if there is no counter.
 pub(super) fn drawn(line: &str) -> FaultResult<Option<u64>> {
     if line == "NOT_FOUND" {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! From an address to an open connection.
+//! Opening connections.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::net::connector;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 
-/// How a server tells that it is one.
+/// How to recognise memcached.
 const MANNER: Manner = Manner {
     service: "memcached",
     encryption: "does it want memcacheds://?",
@@ -64,8 +64,8 @@ impl Dial for Dialer {
     }
 }
 
-/// Says who this is, as memcached with `-Y` has it: an item whose value is user and password. A server that wants no
-/// password would keep that item, for everybody to read, so it is asked first.
+/// Logs in to a memcached with `-Y`: by an item with the user and the password as its value. A server that demands no
+/// password would store that item, readable by all clients, so the server is asked first.
 async fn log_in(config: &MemcachedConfig, connection: &Connection) -> FaultResult<()> {
     let (Some(user), Some(password)) = (&config.user, &config.password) else { return Ok(()) };
     let said = connection.exchange(b"version\r\n".to_vec(), 1).await?;

@@ -1,4 +1,4 @@
-//! What can go wrong with this memcached.
+//! The risks of this memcached.
 
 use super::client::{Client, Commands};
 use super::fault::nonsense;
@@ -8,7 +8,7 @@ use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
-/// What is known of the server.
+/// The known facts about the server.
 struct Facts {
     version: String,
     stats: Properties,
@@ -56,13 +56,13 @@ const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-/// Looks at the server, on a connection of its own.
+/// Examines the server over a separate connection.
 pub(super) async fn examine(client: &Client, deadline: Moment) -> FaultResult<Examination> {
     let client = client.apart();
     let ask = async |command: &str| -> FaultResult<Reply> {
         client.call(deadline, Commands::default().line(command, b"", "")).await?.next()
     };
-    // The first exchange pays for the connection.
+    // The first exchange includes connecting.
     let stats = ask("stats").await?.stats();
     let begun = client.clock().now();
     let said = ask("version").await?.line()?;

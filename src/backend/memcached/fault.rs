@@ -1,4 +1,4 @@
-//! What memcached says when it cannot do something.
+//! Errors of memcached.
 
 use crate::lock::ErrorKind;
 use crate::net::cause;
@@ -7,7 +7,7 @@ use crate::net::fault::{Fault, Retry};
 /// The backend's name.
 pub(super) const NAME: &str = "memcached";
 
-/// The fault that a line of a reply tells of, if it does.
+/// Returns the fault that a line of a reply reports, if it does.
 pub(super) fn of(line: &str) -> Option<Fault> {
     let (code, details) = line.split_once(' ').unwrap_or((line, ""));
     Some(match code {
@@ -33,7 +33,7 @@ pub(super) fn of(line: &str) -> Option<Fault> {
     })
 }
 
-/// A reply that is not what was asked for.
+/// Returns the fault of an unexpected reply.
 pub(super) fn nonsense(what: &str) -> Fault {
     let what: String = what.chars().take(60).collect();
     let reason = format!("the reply is not memcached's ({what:?})");

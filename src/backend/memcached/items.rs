@@ -1,4 +1,4 @@
-//! Items of the server by their keys.
+//! Requests for items by key.
 
 use super::client::{Client, Commands};
 use super::connection::Connection;
@@ -8,12 +8,12 @@ use crate::backend::document::{Item, Replaced, Version};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
-/// How many bytes of keys are asked for in one line.
+/// The most bytes of keys in one line.
 const LINE: usize = 1500;
 
 impl Client {
-    /// Compares and sets, and reads what is there then. A server that was restarted numbers its writes from the beginning, so a
-    /// version says nothing over another connection than its own: there the item is only read.
+    /// Replaces the item by compare-and-set, and reads it afterwards. A restarted server numbers its writes from the
+    /// beginning, so a version is comparable only over its own connection. Over another one the item is only read.
     pub(super) async fn swap(
         &self,
         key: &[u8],
@@ -38,8 +38,7 @@ impl Client {
         replaced(&line, replies.next()?.item()?)
     }
 
-    /// Puts `bytes` in the place of the item with this `version`, or where nothing is if that is `None`, and reads what is there
-    /// then.
+    /// Replaces the item with this `version`, or adds one if `version` is `None`, and reads the item afterwards.
     pub(super) async fn put(
         &self,
         key: &[u8],
@@ -61,13 +60,13 @@ impl Client {
         }
     }
 
-    /// The item with this key, if there is one.
+    /// Reads the item with this key.
     pub(super) async fn get(&self, key: &[u8], deadline: Moment) -> FaultResult<Option<Item>> {
         let mut replies = self.call(deadline, Commands::default().line("gets", key, "")).await?;
         replies.next()?.item()
     }
 
-    /// The items with these keys that there are, with their keys.
+    /// Reads the items with these keys, and returns those that exist, with their keys.
     pub(super) async fn get_all(&self, keys: &[Key], deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>> {
         let mut items = Vec::new();
         let mut rest = keys;
@@ -85,7 +84,7 @@ impl Client {
         Ok(items)
     }
 
-    /// Sets the item with this key, whatever is there.
+    /// Overwrites the item with this key.
     pub(super) async fn set(
         &self,
         key: &[u8],
@@ -122,7 +121,7 @@ mod tests {
     use crate::backend::Options;
     use crate::clock::Clock;
 
-    /// The item x, as the server of the first connection has it and as the one of the second does: by the same number.
+    /// The item x on the server of the first connection and on that of the second one, with the same number.
     const ITEMS: [&str; 2] = ["VALUE x 0 1 3\r\na\r\nEND\r\n", "VALUE x 0 1 3\r\nb\r\nEND\r\n"];
 
     #[tokio::test]
@@ -134,7 +133,7 @@ mod tests {
         };
         let server = thread::spawn(move || {
             let mut heard = Vec::new();
-            // The first is asked to change the item as well, and is gone then.
+            // The first server also receives the change, and then disappears.
             for (item, requests) in ITEMS.into_iter().zip([2, 1]) {
                 let (mut stream, _) = listener.accept().expect("accepts");
                 for _ in 0..requests {

@@ -1,7 +1,8 @@
 //! The keys of items.
 //!
-//! A key has at most 250 bytes, without white space and control characters. A key of dlock's own has `%.` in it, and one
-//! that was cut has `%~`; no escaped name has, since a `%` there stands before two hexadecimal digits.
+//! A key has at most 250 bytes, without whitespace and control characters. Keys that dlock adds to a lock contain `%.`,
+//! and truncated keys contain `%~`. Escaped names contain neither, since a `%` there is followed by two hexadecimal
+//! digits.
 
 use std::fmt::Write as _;
 
@@ -12,21 +13,21 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The longest key.
 const LONGEST: usize = 250;
-/// How many bytes of a hash stand for what was cut.
+/// The bytes of the hash in a truncated key.
 const HASHED: usize = 16;
-/// How the key of the counter of tokens ends. It stays when a lock is free, so it tells which locks there are.
+/// The suffix of the key of a token counter. The counter remains when the lock is free, so it shows which locks exist.
 const TOKEN: &str = "%.token";
 
-/// What stands before the names in keys, and how names are written.
+/// The prefix of keys, and the encoding of names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Prefix {
-    /// White space and `%` in a name become `%XX`.
+    /// Whitespace and `%` in a name become `%XX`.
     Escaped(String),
-    /// Names are written as foreign clients do; what a key cannot be is refused.
+    /// Names are not encoded, as in other programs' clients; a name that cannot be a key is refused.
     Plain(String),
 }
 
-/// How names become keys.
+/// Converts names to keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Naming {
     pub(super) prefix: Prefix,
@@ -42,9 +43,9 @@ impl Naming {
         }
     }
 
-    /// The key of the lock `name`.
+    /// Returns the key of the lock `name`.
     ///
-    /// Errors: `Invalid` for a name that cannot be written so.
+    /// Errors: `Invalid` for a name that cannot be encoded so.
     pub(super) fn lock(&self, name: &LockName) -> FaultResult<Key> {
         let text = match &self.prefix {
             Prefix::Escaped(prefix) => format!("{prefix}{}", escaped(name.as_str())),
@@ -62,28 +63,28 @@ impl Naming {
         Ok(within(text.into_bytes(), ""))
     }
 
-    /// The key of the counter of tokens of the lock with the key `lock`.
+    /// Returns the key of the token counter of the lock with the key `lock`.
     pub(super) fn token(lock: &[u8]) -> Key {
         within(lock.to_vec(), TOKEN)
     }
 
-    /// The key of what tells of the last success under the lock with the key `lock`.
+    /// Returns the key of the last success under the lock with the key `lock`.
     pub(super) fn success(lock: &[u8]) -> Key {
         within(lock.to_vec(), "%.success")
     }
 
-    /// The key of the note on why the claim `id` is gone from the lock `name`.
+    /// Returns the key of the note on why the claim `id` is gone from the lock `name`.
     pub(super) fn note(&self, name: &LockName, id: ClaimId) -> FaultResult<Key> {
         Ok(within(self.lock(name)?, &format!("%.gone-{id}")))
     }
 
-    /// Of all keys of a server those that may be locks under this prefix.
+    /// Returns those of `keys`, all keys of a server, that may be locks under this prefix.
     pub(super) fn locks_among(&self, keys: &[Key]) -> Vec<Key> {
         let tokens: std::collections::HashSet<&[u8]> =
             keys.iter().map(Vec::as_slice).filter(|key| key.ends_with(TOKEN.as_bytes())).collect();
         let mut locks: Vec<Key> =
             tokens.iter().map(|token| token[..token.len() - TOKEN.len()].to_vec()).collect();
-        // The counters of these have keys that were cut.
+        // The counters of long keys have truncated keys.
         let long = keys.iter().filter(|key| key.len() + TOKEN.len() > LONGEST);
         locks.extend(long.filter(|key| tokens.contains(Self::token(key).as_slice())).cloned());
         locks.retain(|key| !key.is_empty() && key.starts_with(self.prefix().as_bytes()));
@@ -92,7 +93,7 @@ impl Naming {
     }
 }
 
-/// `key` and `end`, or as much of `key` as fits, a hash of it, and `end`.
+/// Returns `key` followed by `end`. A key that is too long is truncated, with a hash of it before `end`.
 fn within(mut key: Key, end: &str) -> Key {
     if key.len() + end.len() > LONGEST {
         let digest = Sha256::digest(&key);
@@ -108,7 +109,7 @@ fn within(mut key: Key, end: &str) -> Key {
     key
 }
 
-/// `name` with white space and `%` as `%XX`.
+/// Returns `name` with whitespace and `%` as `%XX`.
 fn escaped(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {

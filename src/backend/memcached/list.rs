@@ -1,4 +1,4 @@
-//! Which keys the server has.
+//! Listing the keys of the server.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use crate::lock::name::percent_decoded;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// Between two attempts while somebody else has the keys listed.
+/// The pause between two attempts while another client lists the keys.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// All keys of the server, over a connection of its own: the list comes from a thread that takes the connection over.
+/// Lists all keys of the server over a separate connection, because the server's lister thread takes over the
+/// connection.
 ///
-/// Errors: `Unsupported` where that thread is switched off.
+/// Errors: `Unsupported` if that thread is switched off; `Unavailable` if it is busy until the deadline.
 pub(super) async fn keys(client: &Client, deadline: Moment) -> FaultResult<Vec<Key>> {
     let client = client.apart();
     loop {
@@ -39,7 +40,7 @@ pub(super) async fn keys(client: &Client, deadline: Moment) -> FaultResult<Vec<K
     }
 }
 
-/// The key in `key=NAME exp=…`, where it is escaped.
+/// Returns the unescaped key of a line `key=NAME exp=…`.
 fn key(line: &str) -> Option<Key> {
     percent_decoded(line.strip_prefix("key=")?.split(' ').next()?.as_bytes())
 }

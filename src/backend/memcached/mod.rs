@@ -1,9 +1,9 @@
 //! Locks in memcached: the queue of a lock as one item, changed by compare-and-set ([`crate::backend::document`]).
 //!
-//! The item has the plain key of the lock, so clients that `add` a key to lock and `delete` it to unlock are kept out while
-//! somebody holds or waits, and are waited for. It is removed with the last claim.
+//! The item has the plain key of the lock. So clients that `add` a key to lock and `delete` it to unlock are excluded
+//! while there are claims, and dlock waits for such clients. The item is removed with the last claim.
 //!
-//! The protocol is spoken by hand, in its text form, which every version since 1.5 has.
+//! This is an implementation of the text protocol, which every version since 1.5 has.
 
 mod client;
 mod config;
@@ -54,12 +54,12 @@ impl Address for MemcachedConfig {
     }
 }
 
-/// A client of the memcached that `config` names, which connects with the first request.
+/// Creates a client of the memcached in `config`, which connects with the first request.
 pub fn open(config: MemcachedConfig) -> Queues {
     with_clock(config, Clock::Boot)
 }
 
-/// As [`open`], for a client whose clock may tell another time than others'.
+/// Creates a client with another `clock`; otherwise works like [`open`].
 pub fn with_clock(config: MemcachedConfig, clock: Clock) -> Queues {
     let client = Arc::new(Client::new(config, clock));
     Queues::new(Arc::new(MemcachedStore::new(client)), clock)

@@ -16,13 +16,13 @@ use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 
-/// What an item may have with its key and its header, if the server was not told otherwise, is a mebibyte.
+/// The largest value. By default, an item with its key and its header has at most a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;
-/// memcached takes a longer time for a date.
+/// memcached interprets a longer time as a date.
 const LONGEST_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Some less, since an item is kept a little longer than the ttl.
+/// Less than [`LONGEST_LIFE`], since an item is kept a little longer than the ttl.
 const LONGEST_TTL: Duration = Duration::from_secs(29 * 24 * 3600);
-/// How often an item may be gone at once that was made just now.
+/// How often an item that was just created may be gone at once.
 const VANISHINGS: usize = 5;
 
 /// One memcached.
@@ -32,7 +32,7 @@ pub(super) struct MemcachedStore {
     naming: Naming,
 }
 
-/// `life` as the protocol has it, rounded up.
+/// Returns `life` in seconds, rounded up.
 fn expiry(life: Duration) -> u64 {
     let life = life.min(LONGEST_LIFE);
     life.as_secs() + u64::from(life.subsec_nanos() > 0)
@@ -45,12 +45,12 @@ impl MemcachedStore {
     }
 }
 
-/// The server's time, in milliseconds.
+/// Returns the server's time, in milliseconds.
 fn time(stats: Reply) -> FaultResult<u64> {
     stats.stats().number("time").map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
 }
 
-/// When the run had acquired the lock that is the last success, on the server's clock, in milliseconds.
+/// Returns when the last successful run acquired the lock, by the server's clock, in milliseconds.
 fn acquired_at(success: &Item) -> Option<u64> {
     std::str::from_utf8(&success.bytes).ok()?.trim().parse().ok()
 }
@@ -117,7 +117,7 @@ impl Store for MemcachedStore {
     }
 
     fn called(&self, name: &LockName) -> String {
-        // A name that cannot be written as a key was refused before anything was found there.
+        // A name that cannot be a key is refused before an item can be found.
         let key = self.key(name).unwrap_or_default();
         format!("key {}", String::from_utf8_lossy(&key))
     }
@@ -174,7 +174,7 @@ impl Store for MemcachedStore {
         self.client.swap(&self.naming.lock(name)?, version, &expiry, bytes, deadline).await
     }
 
-    /// `delete` does not compare, but a replacement that has expired at once does.
+    /// `delete` does not compare versions. A replacement that expires at once does.
     async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced> {
         self.client.swap(&self.naming.lock(name)?, version, "-1", b"", deadline).await
     }
@@ -201,7 +201,7 @@ impl Store for MemcachedStore {
         let now = Duration::from_millis(time(replies.next()?)?);
         let acquired = now.saturating_sub(ago);
         let mut last = replies.next()?.item()?;
-        // Whoever is faster writes a later one, and what is later than this stays.
+        // A later time written by another client stays.
         let stays = |known| success::latest(now, Duration::from_millis(known), acquired) > acquired;
         while !last.as_ref().and_then(acquired_at).is_some_and(stays) {
             let version = last.as_ref().map(|last| &last.version);

@@ -9,7 +9,7 @@ use crate::backend::document::{Item, Version};
 use crate::backend::facts::Properties;
 use crate::net::fault::{Fault, FaultResult};
 
-/// No line of a reply is longer.
+/// The longest line of a reply.
 const LONGEST_LINE: usize = 16 * 1024;
 
 /// The reply to one command.
@@ -17,7 +17,7 @@ const LONGEST_LINE: usize = 16 * 1024;
 pub(super) enum Reply {
     /// One line, such as `STORED` or a number.
     Line(String),
-    /// The items that were found, each with its key; none also where a list of other things is empty.
+    /// The found items, each with its key; also empty for an empty list of stats or keys.
     Items(Vec<(Vec<u8>, Item)>),
     /// Facts about the server.
     Stats(Vec<(String, String)>),
@@ -26,7 +26,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// The line, unless it tells of an error.
+    /// Returns the line, or the error that it reports.
     pub(super) fn line(self) -> FaultResult<String> {
         match self {
             Self::Line(line) => match super::fault::of(&line) {
@@ -37,7 +37,7 @@ impl Reply {
         }
     }
 
-    /// The items that were found.
+    /// Returns the found items.
     pub(super) fn items(self) -> FaultResult<Vec<(Vec<u8>, Item)>> {
         match self {
             Self::Items(items) => Ok(items),
@@ -46,21 +46,21 @@ impl Reply {
         }
     }
 
-    /// The one item that was asked for.
+    /// Returns the requested item.
     pub(super) fn item(self) -> FaultResult<Option<Item>> {
         Ok(self.items()?.into_iter().next().map(|(_, item)| item))
     }
 
-    /// What the server says of itself; nothing if it says something else.
+    /// Returns the server's properties; empty for another reply.
     pub(super) fn stats(self) -> Properties {
         if let Self::Stats(stats) = self { stats.into_iter().collect() } else { Properties::default() }
     }
 }
 
-/// Takes replies apart.
+/// Parses replies.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// Which connection they come over.
+    /// The number of their connection.
     connection: u64,
     items: Vec<(Vec<u8>, Item)>,
     stats: Vec<(String, String)>,
@@ -68,17 +68,17 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// For what comes over the connection with this number.
+    /// Creates a decoder for the connection with this number.
     pub(super) fn of(connection: u64) -> Self {
         Self { connection, ..Self::default() }
     }
 
-    /// The next reply, if it is there whole.
+    /// Returns the next reply, if it is complete.
     ///
-    /// Errors: what no memcached says.
+    /// Errors: bytes that are not memcached's.
     pub(super) fn next(&mut self, bytes: &mut BytesMut) -> FaultResult<Option<Reply>> {
         loop {
-            // A list of keys has lines that end without a return.
+            // The lines of a list of keys end without a carriage return.
             let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
                 let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
                 return if bytes.len() > LONGEST_LINE { Err(nonsense(&begin)) } else { Ok(None) };
@@ -119,8 +119,8 @@ impl Decoder {
         }
     }
 
-    /// Takes `VALUE key flags length [cas]` and the bytes after it, which begin at `begin`; says whether they were there
-    /// whole.
+    /// Parses `VALUE key flags length [cas]` and the data after it, which begins at `begin`. Returns whether the data
+    /// was complete.
     fn item(&mut self, bytes: &mut BytesMut, begin: usize) -> FaultResult<bool> {
         let wrong = |line: &[u8]| -> Fault { nonsense(&String::from_utf8_lossy(line)) };
         let line = bytes[..begin].trim_ascii_end().to_vec();
@@ -147,7 +147,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// The replies in `text`, which comes in pieces of `piece` bytes.
+    /// Returns the replies in `text`, which arrives in pieces of `piece` bytes.
     fn decode(text: &[u8], piece: usize) -> FaultResult<Vec<Reply>> {
         let (mut decoder, mut bytes, mut replies) = (Decoder::of(5), BytesMut::new(), Vec::new());
         for piece in text.chunks(piece) {

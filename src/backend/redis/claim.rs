@@ -1,4 +1,4 @@
-//! One client's end of a claim.
+//! The client side of a claim.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,27 +29,27 @@ pub(super) struct RedisClaim {
     view: Mutex<View>,
 }
 
-/// What a client knows of its claim.
+/// A client's knowledge of its claim.
 #[derive(Debug)]
 struct View {
     rows: Vec<Row>,
-    /// When time alone may have changed something.
+    /// When time alone may have changed the state.
     look_at: Moment,
-    /// The server tells of no changes.
+    /// Whether the server does not report changes.
     is_deaf: bool,
-    /// Over which connection changes are told, and how often it had told when the state was read.
+    /// The connection that reports changes, and the number of its notifications when the state was read.
     told: Option<(Arc<Connection>, u64)>,
 }
 
 impl View {
-    /// Whether every name is granted.
+    /// Returns whether every name is granted.
     fn holds(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| row.granted.is_some() && row.gone.is_none())
     }
 }
 
 impl RedisClaim {
-    /// The claim of `request`, of which the service has said `rows`; its ttl counts from `entered`.
+    /// Creates the claim of `request` from the service's answer `rows`; its ttl counts from `entered`.
     pub(super) fn new(
         service: &Arc<Client>,
         names: Vec<LockKeys>,
@@ -82,7 +82,7 @@ impl RedisClaim {
         on_queues(command, &self.names, self.id, more)
     }
 
-    /// Takes over what the service said, and publishes it.
+    /// Applies the service's answer, and publishes the state.
     fn take(&self, rows: Vec<Row>) {
         let now = self.service.clock.now();
         let mut view = self.view();
@@ -110,7 +110,7 @@ impl RedisClaim {
         ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
     }
 
-    /// Reads of the own keys, after each of which the server tells once of their next change.
+    /// Returns reads of the claim's own keys, after each of which the server reports their next change once.
     fn arming(&self) -> Vec<Call> {
         let mut steps = Vec::new();
         for (keys, row) in self.names.iter().zip(&self.view().rows) {
@@ -125,7 +125,8 @@ impl RedisClaim {
         steps
     }
 
-    /// Whether the replies to [`RedisClaim::arming`] say what is known. A key of another kind is one that is taken.
+    /// Returns whether the replies to [`RedisClaim::arming`] agree with the known state. A key of another type is
+    /// taken.
     fn agrees(&self, replies: &[Value]) -> bool {
         let mut replies = replies.iter().skip(1).step_by(2);
         self.view().rows.iter().all(|row| {
@@ -135,7 +136,7 @@ impl RedisClaim {
         })
     }
 
-    /// Reads how the claim stands and has the server tell of the next change.
+    /// Reads the state of the claim, and makes the server report the next change.
     async fn look_at_service(&self) -> FaultResult<()> {
         let deadline = self.service.clock.now() + patience(self.ttl);
         let arming = self.arming();
@@ -168,13 +169,14 @@ impl RedisClaim {
             self.withdraw_rest().await;
             return Ok(());
         }
-        // The state, or what is to be watched, may have become another while it was read: then it is read again.
+        // The state, or the set of keys to watch, may have changed during the read. It is then read again.
         let agrees = self.arming().len() == arming.len() && self.agrees(armed);
         self.view().told = (!tells || agrees).then_some((answer.connection, answer.told));
         Ok(())
     }
 
-    /// A claim that is gone from one of its queues leaves the others; after a hold its command has to end first.
+    /// Withdraws the claim from the other queues after it is gone from one of them. After a hold its command has to end
+    /// first.
     async fn withdraw_rest(&self) {
         if self.names.len() > 1 && self.publisher.held_at().is_none() {
             let deadline = self.service.clock.now() + patience(self.ttl);
@@ -189,7 +191,7 @@ impl RedisClaim {
         let now = self.service.clock.now();
         let half = if alone { now + deadline.since(now) / 2 } else { deadline };
         match self.service.one(To::Slot(Some(self.slot())), half, Patience::Deadline, leave).await {
-            // The keys are moving to another node. The rest is found stale by the next who looks, or ends with its ttl.
+            // The keys are moving to another node. The next reader removes the stale rest, or it ends with its ttl.
             Err(fault) if alone && fault.retry == Retry::Again => {
                 let let_go = self.hold_step("0".to_owned());
                 self.service
@@ -201,7 +203,7 @@ impl RedisClaim {
         }
     }
 
-    /// Renews, and says whether the claim lives.
+    /// Renews the claim. Returns whether it lives.
     async fn extend(&self, deadline: Moment) -> FaultResult<bool> {
         let (exclusive_hold, told) = {
             let view = self.view();
@@ -209,7 +211,7 @@ impl RedisClaim {
         };
         let ttl = millis(self.ttl);
         let renewal = if exclusive_hold { self.hold_step(ttl) } else { self.step("renew", &[ttl]) };
-        // A change by this very connection is told to nobody and ends the telling, so it is asked for again.
+        // A change by this very connection is not reported and ends the tracking, so tracking is requested again.
         let arming = if told.is_some() { self.arming() } else { Vec::new() };
         let steps = |connection: &Connection| {
             let arming = if connection.tells() { arming.as_slice() } else { &[] };
@@ -227,11 +229,11 @@ impl RedisClaim {
         };
         let agrees = !armed.is_empty() && self.agrees(armed);
         let mut view = self.view();
-        // Whoever answers now is whom changes are to be heard from: the other may have been silent for long.
+        // Notifications must come from the connection that answers now: the former one may have been silent for long.
         let elsewhere = told.is_some_and(|(connection, _)| !Arc::ptr_eq(&connection, &answer.connection));
         if elsewhere || (!armed.is_empty() && !agrees) {
             view.told = None;
-            // Whoever listens looks anew.
+            // Makes waiting callers read again.
             self.publisher.stir();
         } else if alive && agrees && exclusive_hold && !answer.detour {
             view.look_at = self.service.clock.now() + self.ttl;
@@ -247,7 +249,8 @@ impl RedisClaim {
     }
 }
 
-/// Whether the server does not do one of [`RedisClaim::arming`], such as CLIENT CACHING: then it tells of no change.
+/// Returns whether the server refused a step of [`RedisClaim::arming`], such as CLIENT CACHING. It then reports no
+/// changes.
 fn is_refused(armed: &[Value]) -> bool {
     armed.iter().any(|reply| matches!(reply, Value::ServerError(error) if error.code() != "WRONGTYPE"))
 }
@@ -291,7 +294,7 @@ impl Claim for RedisClaim {
             if alive {
                 self.publisher.prove(begin);
             } else if !self.publisher.has_ended() {
-                // Why, is asked by whoever listens, should it not be learnt here.
+                // If this read fails, a waiting caller reads again and learns the reason.
                 self.view().told = None;
                 drop(self.look_at_service().await);
                 self.publisher.stir();

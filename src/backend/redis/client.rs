@@ -1,4 +1,4 @@
-//! Requests to the service, whichever server has the keys at the moment.
+//! Requests to the service, at the server that has the keys at the moment.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,9 +21,9 @@ use crate::net::link::Link;
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
-/// How long keys that are moving are waited for before that is an answer: few of them take a millisecond.
+/// How long to wait for keys that are moving before that is an error: moving a few takes a millisecond.
 const MOVING: Duration = Duration::from_secs(1);
-/// How often in a row a request follows what servers of a cluster say of each other.
+/// The most redirections in a row between nodes of a cluster.
 const MOST_REDIRECTIONS: u32 = 8;
 
 /// The connections of one client.
@@ -32,37 +32,38 @@ pub(super) struct Client {
     pub(super) config: RedisConfig,
     pub(super) clock: Clock,
     link: Link<Dialer>,
-    /// A server has EVAL and not EVALSHA.
+    /// Whether a server has EVAL but not EVALSHA.
     sends_whole: AtomicBool,
-    /// How many connections in a row were closed instead of an answer to [`HELLO`].
+    /// The number of connections in a row that were closed instead of an answer to [`HELLO`].
     hang_ups: AtomicU32,
 }
 
-/// Of one connection it cannot be told whether it was closed on account of [`HELLO`].
+/// The value of `hang_ups` from which [`HELLO`] counts as the cause: a single connection may have been closed for
+/// another reason.
 const TELLING: u32 = 2;
 
-/// Asks for the protocol in which a server tells of changed keys.
+/// Requests the protocol with notifications of changed keys.
 const HELLO: &str = "HELLO";
-/// Has the server tell of those keys that it is asked to, but not of what this client does itself.
+/// Requests notifications of explicitly chosen keys, except of this client's own changes.
 pub(super) const OPTIN: [&str; 5] = ["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
 
-/// Replies, and who gave them.
+/// Replies, and the connection that they came from.
 pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
     pub(super) connection: Arc<Connection>,
-    /// When what was answered was sent, and how often the connection had told of changed keys by then.
+    /// When the request was sent, and the connection's number of notifications by then.
     pub(super) sent: Moment,
     pub(super) told: u64,
-    /// A node gave them to which the keys are only moving; it tells nobody of changes.
+    /// Whether they come from a node to which the keys are still moving; it does not report changes.
     pub(super) detour: bool,
 }
 
-/// Which node one request is for.
+/// The node of a request.
 #[derive(Clone, Debug)]
 pub(super) enum To {
-    /// The one that has this slot; any if it is about none.
+    /// The node that has this slot; any node if there is none.
     Slot(Option<u16>),
-    /// This one and no other.
+    /// Exactly this node.
     Node(HostPort),
 }
 
@@ -72,19 +73,19 @@ impl From<Option<HostPort>> for To {
     }
 }
 
-/// Which node one request is sent to.
+/// The routing of one request.
 struct Route<'a> {
     dialer: &'a Dialer,
     to: To,
     way: Mutex<Way>,
 }
 
-/// How a request has come to where it is.
+/// The redirections of a request so far.
 #[derive(Default)]
 struct Way {
-    /// The node that is asked this once.
+    /// The node for the next attempt only.
     detour: Option<HostPort>,
-    /// It has been sent to such a node.
+    /// Whether the request was sent to such a node.
     asking: bool,
     redirections: u32,
 }
@@ -94,7 +95,7 @@ impl Route<'_> {
         self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node that is asked next.
+    /// Returns the node for the next attempt.
     fn next(&self) -> Option<HostPort> {
         let mut way = self.way();
         let detour = way.detour.take();
@@ -105,7 +106,7 @@ impl Route<'_> {
         })
     }
 
-    /// Has the next attempt go to the node that has what is asked for.
+    /// Sends the next attempt to the node that has the keys.
     fn redirect(&self, Redirection { slot, node, once }: Redirection) -> Fault {
         let mut way = self.way();
         way.redirections += 1;
@@ -131,28 +132,28 @@ impl Client {
         Self { config, clock, link, sends_whole: AtomicBool::default(), hang_ups: AtomicU32::default() }
     }
 
-    /// One to the same service that shares no connection with this one.
+    /// Creates a client of the same service that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.config.clone(), self.clock)
     }
 
-    /// As [`crate::backend::Backend::connects_as`].
+    /// Implements [`crate::backend::Backend::connects_as`].
     pub(super) fn connects_as(&self, rank: Rank) {
         self.link.connects_as(rank);
     }
 
-    /// As [`crate::backend::Backend::has_connected`].
+    /// Implements [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.link.opened() > 0
     }
 
-    /// The connection to whoever has `slot`.
+    /// Returns the connection to the node that has `slot`.
     pub(super) async fn connection(&self, slot: Option<u16>) -> FaultResult<Arc<Connection>> {
         self.link.connection(&self.link.dial.route(slot)).await
     }
 
-    /// What has the server tell of changed keys over `connection`, by `tracking`; nothing if it was asked before. Where
-    /// [`TELLING`] connections in a row were closed at this question, another one does without.
+    /// Returns the steps that request notifications over `connection`, with the options `tracking`; none if that was
+    /// decided before. After [`TELLING`] connections in a row were closed at this request, the next one omits it.
     pub(super) fn listening<const N: usize>(
         &self,
         connection: &Connection,
@@ -167,8 +168,9 @@ impl Client {
         vec![Call::command([HELLO, "3"]), Call::command(tracking)]
     }
 
-    /// Has `steps` done by whoever has `slot`, by `deadline`. An error among the replies is an error, except of
-    /// steps that are no scripts. What was sent may still be done after an error, so steps must bear repetition.
+    /// Executes `steps` at the node that has `slot`, until `deadline`. An error reply to a script is an error; other
+    /// error replies are returned. Steps may be executed repeatedly, and also after an error, so they must be
+    /// idempotent.
     pub(super) async fn call(
         &self,
         slot: Option<u16>,
@@ -179,7 +181,7 @@ impl Client {
         self.ask(To::Slot(slot), deadline, patience, false, steps).await
     }
 
-    /// [`Client::call`]; if it is `strict`, an error among the replies is an error of any step.
+    /// Executes `steps` like [`Client::call`]; if `strict`, an error reply to any step is an error.
     async fn ask(
         &self,
         to: To,
@@ -191,7 +193,7 @@ impl Client {
         let dialer = &self.link.dial;
         let route = Route { dialer, to, way: Mutex::default() };
         let node = || route.next();
-        // From then on keys that are still moving are an answer to a caller without patience.
+        // From this moment keys that are still moving are an error for a caller without patience.
         let known_at = if patience == Patience::Once { self.clock.now() + MOVING } else { Moment::NEVER };
         let request = |connection: Arc<Connection>| {
             let (steps, asking) = (steps(&connection), route.way().asking);
@@ -216,13 +218,13 @@ impl Client {
         };
         let answer = self.link.call(deadline, patience, node, request).await;
         if answer.as_ref().is_err_and(Fault::is_spent) {
-            // A node that is silent may have left its slots to others.
+            // The slots of a silent node may have moved to other nodes.
             dialer.forget_routes();
         }
         answer
     }
 
-    /// The one reply to one step.
+    /// Executes one step and returns its reply.
     pub(super) async fn one(
         &self,
         to: To,
@@ -235,7 +237,7 @@ impl Client {
         answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))
     }
 
-    /// The replies to `steps`; `asking` of a node to which the keys are moving.
+    /// Returns the replies to `steps`; `asking` if the keys are moving to this node.
     async fn replies(
         &self,
         connection: &Connection,
@@ -256,7 +258,7 @@ impl Client {
             }
             let replies = replies.map_err(|fault| {
                 let fault = fault::unanswered(fault, verb);
-                // Another connection does it, in the end without this question.
+                // Another connection is tried, finally without this request.
                 if is_refusal { fault.helped_by(Retry::OtherNode) } else { fault }
             });
             if let Some(replies) = self.sorted(connection, steps, asking, strict, replies)? {
@@ -266,7 +268,7 @@ impl Client {
         Err(Setback::Fault(fault::nonsense("NOSCRIPT to a whole script")))
     }
 
-    /// The replies to `steps` among all; `None` if the server does not know one of the scripts.
+    /// Returns the replies to `steps` among all; `None` if the server does not know one of the scripts.
     fn sorted(
         &self,
         connection: &Connection,
@@ -301,7 +303,7 @@ impl Client {
         Ok(known.then_some(replies))
     }
 
-    /// What an error of the service means; in a cluster another node may answer.
+    /// Returns the fault for an error reply; in a cluster another node may help.
     fn refusal(&self, error: &ServerError) -> Fault {
         let fault = fault::of(error);
         let is_of_a_node = fault.kind == ErrorKind::Denied
@@ -314,17 +316,17 @@ impl Client {
     }
 }
 
-/// How many commands make a step.
+/// Returns the number of commands for each step.
 fn each(asking: bool) -> usize {
     if asking { 2 } else { 1 }
 }
 
-/// `steps` as they are sent, and how many replies there will be.
+/// Returns the encoded `steps`, and the number of replies.
 fn packed(steps: &[Call], asking: bool, whole: bool) -> (Vec<u8>, usize) {
     let mut bytes = Vec::with_capacity(1024);
     for step in steps {
         if asking {
-            // It is good for one command.
+            // ASKING applies to one command.
             Call::command(["ASKING"]).pack(whole, &mut bytes);
         }
         step.pack(whole, &mut bytes);
@@ -338,9 +340,9 @@ enum Setback {
 }
 
 impl Client {
-    /// The nodes of a cluster that have slots, with some of these; `None` of a server alone.
+    /// Returns the nodes of a cluster that have slots, each with some of them; `None` for a single server.
     ///
-    /// Errors: also if those would not be all.
+    /// Errors: also if the list would be incomplete.
     pub(super) async fn slots(
         &self,
         deadline: Moment,
@@ -353,7 +355,7 @@ impl Client {
         cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection).map(Some)
     }
 
-    /// All that have keys: the nodes of a cluster; a server alone is none by its place.
+    /// Returns all nodes that have keys; `None` stands for a single server.
     pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
         let nodes = self.slots(deadline).await?;
         Ok(nodes.map_or_else(|| vec![None], |nodes| nodes.into_iter().map(|(_, node)| Some(node)).collect()))

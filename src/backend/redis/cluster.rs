@@ -1,4 +1,4 @@
-//! Where the nodes of a cluster are, as they say of each other.
+//! The addresses of a cluster's nodes, as the nodes report them.
 
 use std::ops::RangeInclusive;
 
@@ -11,17 +11,17 @@ use crate::lock::{ErrorKind, Reason};
 use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult};
 
-/// How many slots a cluster has.
+/// The number of slots in a cluster.
 const SLOTS: u32 = 16_384;
 
-/// Another node has a slot, or has what is asked for this once.
+/// The node that has a slot, or that has the keys for this one request.
 pub(super) struct Redirection {
     pub(super) slot: u16,
     pub(super) node: HostPort,
     pub(super) once: bool,
 }
 
-/// Reads the rest of `MOVED 3999 127.0.0.1:6381`, or of `ASK`, which came over `from`.
+/// Parses the rest of `MOVED 3999 127.0.0.1:6381`, or of `ASK`, received over `from`.
 pub(super) fn redirection(details: &str, once: bool, from: &Connection) -> FaultResult<Redirection> {
     let nonsense = || fault::nonsense(format!("redirected to {details}"));
     let (slot, node) = details.split_once(' ').ok_or_else(nonsense)?;
@@ -30,7 +30,7 @@ pub(super) fn redirection(details: &str, once: bool, from: &Connection) -> Fault
     Ok(Redirection { slot, node: node_at(host, port, from)?, once })
 }
 
-/// Returns the place of a node; an empty host is that of the node that said it, over `from`.
+/// Returns the place of a node; an empty host is that of the reporting node, at the end of `from`.
 fn node_at(host: &str, port: u16, from: &Connection) -> FaultResult<HostPort> {
     if host == "?" {
         let reason = Reason::from("the nodes of the cluster give no address of each other (?)");
@@ -41,7 +41,7 @@ fn node_at(host: &str, port: u16, from: &Connection) -> FaultResult<HostPort> {
     Ok(HostPort { host: if host.is_empty() { own } else { host }.to_owned(), port })
 }
 
-/// Reads the reply to CLUSTER SLOTS, which came over `from`: the place of each node that has slots, and some of them.
+/// Parses the reply to CLUSTER SLOTS, received over `from`: the place of each node that has slots, and some of them.
 ///
 /// Errors: `Unavailable` if slots are served by no node; `Corrupt` if two nodes have one place.
 pub(super) fn nodes(reply: &Value, from: &Connection) -> FaultResult<Vec<(RangeInclusive<u16>, HostPort)>> {
@@ -60,7 +60,7 @@ pub(super) fn nodes(reply: &Value, from: &Connection) -> FaultResult<Vec<(RangeI
         };
         served += u32::from(last.saturating_sub(first)) + 1;
         if found.iter().all(|(known, ..)| *known != id) {
-            // A host that is not known is the null value.
+            // An unknown host is the null value.
             let node = node_at(&text(host).unwrap_or_default(), port, from)?;
             if found.iter().any(|(.., known)| *known == node) {
                 let reason = format!("several nodes of the cluster give {node} as their address");

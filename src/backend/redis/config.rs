@@ -1,4 +1,4 @@
-//! Reading addresses.
+//! Parsing addresses.
 
 use std::path::PathBuf;
 
@@ -9,48 +9,48 @@ use crate::net::address::{
 use crate::net::credentials::{Secret, Tls};
 use crate::net::tls::stays_here;
 
-/// The port of a server.
+/// The default port of a server.
 const SERVER_PORT: u16 = 6379;
-/// The port of a sentinel.
+/// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// How the server is found.
+/// How to find the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Topology {
-    /// It listens there.
+    /// At this address.
     Server(HostPort),
-    /// It listens on a socket of this host.
+    /// At a socket of this host.
     Socket(PathBuf),
-    /// Sentinels know where the present master is.
+    /// By asking sentinels for the present master.
     Sentinel {
-        /// Any of them knows.
+        /// The sentinels, any of which is asked.
         sentinels: Vec<HostPort>,
-        /// The name that the master has among them.
+        /// The sentinels' name for the master.
         master: String,
     },
-    /// It is one of the nodes of a cluster, of which these know the others.
+    /// Among the nodes of a cluster; these know the others.
     Cluster(Vec<HostPort>),
 }
 
-/// Where a Redis is, and how to get in.
+/// The address of a Redis, and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedisConfig {
-    /// Where.
+    /// The place.
     pub topology: Topology,
     /// The number of the database.
     pub database: u32,
-    /// The user; without one a password is the default user's.
+    /// The user; without one the password is the default user's.
     pub user: Option<String>,
     /// The password.
     pub password: Option<Secret>,
-    /// How the connection is encrypted, if it is.
+    /// The settings of encryption, if the connection is encrypted.
     pub tls: Option<Tls>,
     /// `--prefix`.
     pub prefix: Option<String>,
 }
 
 impl RedisConfig {
-    /// Reads the connection options; an error is one line without secrets.
+    /// Parses the connection options. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let endpoint = match options.endpoints.as_slice() {
             [] => "redis://localhost",
@@ -109,7 +109,7 @@ impl RedisConfig {
         Ok(())
     }
 
-    /// The number of the database behind the hosts, if it is there.
+    /// Sets the database from the number after the hosts, if there is one.
     fn path(&mut self, database: &str) -> Result<(), String> {
         if !database.is_empty() {
             self.database = database_of(database)?;
@@ -127,7 +127,7 @@ impl RedisConfig {
             return Err("unix: needs the path of a socket; write unix:/run/redis/redis.sock".to_owned());
         }
         self.database = database_of(database)?;
-        // The process that connects again later has left the directory that this one was started in.
+        // A relative path would fail in the keeper, which changes its working directory and reconnects later.
         self.topology = Topology::Socket(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
         Ok(())
     }
@@ -148,7 +148,7 @@ impl RedisConfig {
         Ok(())
     }
 
-    /// Takes user and password off the front, where what the options say wins, and the settings off the end.
+    /// Takes the login off the front, overridden by the options, and the settings off the end.
     fn login<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         let (login, rest) = address::login(rest)?;
         self.user = self.user.take().or(login.user);
@@ -164,12 +164,12 @@ impl RedisConfig {
         Ok(rest)
     }
 
-    /// Whether the keys are spread over nodes.
+    /// Returns whether the keys are distributed over nodes.
     pub fn is_cluster(&self) -> bool {
         matches!(self.topology, Topology::Cluster(_))
     }
 
-    /// A place beyond this host to which the password goes unencrypted, if there is one.
+    /// Returns a place on another host to which the password is sent unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<String> {
         self.password.as_ref().filter(|_| self.tls.is_none())?;
         let places = match &self.topology {
@@ -180,7 +180,7 @@ impl RedisConfig {
         places.iter().find(|place| !stays_here(&place.host)).map(ToString::to_string)
     }
 
-    /// The service as text, the same for all who mean it, without secrets.
+    /// Returns the service as text without secrets, equal for equal services.
     pub fn identity(&self) -> String {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         let database = self.database;

@@ -1,4 +1,4 @@
-//! One connection, and what the server says over it unasked, which is counted.
+//! One connection, with a count of the server's notifications.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,12 +17,12 @@ use crate::net::connector::{Stream, breach};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::pipeline::{Pipeline, Protocol};
 
-/// A connection. It closes when it is dropped; what is on its way then may still be done.
+/// A connection. Dropping it closes it; the server may still execute requests in flight.
 #[derive(Debug)]
 pub(super) struct Connection {
     pipeline: Pipeline<Resp>,
     notified: watch::Sender<u64>,
-    /// Whether the server tells of keys that change: not asked yet, or its answer.
+    /// Whether the server reports changed keys; unset before the first request for that.
     pub(super) can_notify: OnceLock<bool>,
 }
 
@@ -34,12 +34,12 @@ impl Connection {
         Self { pipeline: Pipeline::over(|_| resp, stream, peer), notified, can_notify: OnceLock::new() }
     }
 
-    /// Where it leads, without secrets.
+    /// Returns the server, without secrets.
     pub(super) fn peer(&self) -> &str {
         &self.pipeline.peer
     }
 
-    /// Sends `bytes` now and waits for so many replies. Dropping the future does not unsend them.
+    /// Sends `bytes` now and waits for `replies` replies. Dropping the future does not unsend them.
     pub(super) fn exchange(
         &self,
         bytes: Vec<u8>,
@@ -52,29 +52,30 @@ impl Connection {
         self.pipeline.is_open()
     }
 
-    /// Takes what it answered to HELLO 3 and to CLIENT TRACKING. Without the former it agrees to the latter and tells nothing.
+    /// Records the answers to HELLO 3 and to CLIENT TRACKING. Without the former a server accepts the latter and
+    /// reports nothing.
     pub(super) fn answered(&self, hello: Option<&Value>, tracking: Option<&Value>) {
         let tells = matches!(hello, Some(Value::Map(_))) && tracking == Some(&Value::Okay);
-        // Set once; another claim of this client may have asked meanwhile, and the answer is the same.
+        // It may be set already by another claim of this client, to the same value.
         let _ = self.can_notify.set(tells);
     }
 
-    /// Whether the server has said that it tells of keys that change.
+    /// Returns whether the server reports changed keys.
     pub(super) fn tells(&self) -> bool {
         self.can_notify.get() == Some(&true)
     }
 
-    /// How often the server has told of a changed key.
+    /// Returns the number of notifications of changed keys.
     pub(super) fn notified_count(&self) -> u64 {
         *self.notified.borrow()
     }
 
-    /// Has everybody look who listens on this connection: the server tells it nothing of what it did itself.
+    /// Wakes all listeners of this connection: the server does not report the client's own changes.
     pub(super) fn nudge(&self) {
         self.notified.send_modify(|notified| *notified += 1);
     }
 
-    /// Completes when the server has told more often than `notified`, or the connection has ended.
+    /// Completes when the number of notifications differs from `notified`, or the connection has ended.
     pub(super) async fn notified_after(&self, notified: u64) {
         let mut count = self.notified.subscribe();
         tokio::select! {
@@ -84,7 +85,7 @@ impl Connection {
     }
 }
 
-/// Completes when one of these has told more often than that, or has ended; never if there is none.
+/// Completes when one of the connections has more notifications than its number, or has ended; never if there is none.
 pub(super) async fn any_notified(notified: &[(Arc<Connection>, u64)]) {
     let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = notified
         .iter()
@@ -97,7 +98,7 @@ pub(super) async fn any_notified(notified: &[(Arc<Connection>, u64)]) {
     .await;
 }
 
-/// The protocol.
+/// The protocol state.
 struct Resp {
     codec: ValueCodec,
     tell: watch::Sender<u64>,
@@ -121,14 +122,14 @@ impl Protocol for Resp {
 
     fn ends(&self, reply: &Value, is_last: bool) -> Option<Fault> {
         let Value::ServerError(error) = reply else { return None };
-        // It closes the connection of a client that it does not know if the next request is long.
+        // The server closes the connection of a client without a login if the next request is long.
         let is_refused = !is_last && fault::is_unknown(error);
         let fault = fault::of(error);
         (is_refused || fault.kind == ErrorKind::Full).then_some(fault)
     }
 
     fn unasked(&self, reply: Value) -> Option<Fault> {
-        // It has no room for another client, and hangs up.
+        // The server has no room for another client, and closes the connection.
         if let Value::ServerError(error) = reply { Some(fault::of(&error)) } else { None }
     }
 

@@ -1,4 +1,4 @@
-//! From an address to an open connection.
+//! Opening connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,20 +17,20 @@ use crate::net::connector::{self, unmade};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 
-/// How a server tells that it is one.
+/// How to recognise Redis.
 const MANNER: Manner = Manner {
     service: "Redis",
     encryption: "does it want rediss://?",
-    // Proxies do not read lines of words.
+    // In the array form, because proxies do not accept inline commands.
     hello: b"*1\r\n$4\r\nPING\r\n",
     is_own: |answer| matches!(answer, [b'+' | b'-', ..]),
 };
 
-/// Connects to the servers, and knows where in a cluster the keys are.
+/// Connects to the servers, and knows which nodes of a cluster have which slots.
 #[derive(Debug)]
 pub(super) struct Dialer {
     config: RedisConfig,
-    /// Which node of a cluster has a slot, as far as nodes have said.
+    /// The node that has a slot, as far as reported.
     routes: Mutex<HashMap<u16, HostPort>>,
 }
 
@@ -43,22 +43,22 @@ impl Dialer {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node that has `slot`, if one has said so.
+    /// Returns the node that has `slot`, if reported.
     pub(super) fn route(&self, slot: Option<u16>) -> Option<HostPort> {
         self.routes().get(&slot?).cloned()
     }
 
-    /// From now on `node` has `slot`.
+    /// Records that `node` has `slot`.
     pub(super) fn learn(&self, slot: u16, node: HostPort) {
         self.routes().insert(slot, node);
     }
 
-    /// Has the nodes of the address asked again who has what.
+    /// Forgets which nodes have which slots.
     pub(super) fn forget_routes(&self) {
         self.routes().clear();
     }
 
-    /// The servers of the address; none of a socket.
+    /// Returns the servers of the address; none for a socket.
     fn hosts(&self) -> &[HostPort] {
         match &self.config.topology {
             Topology::Server(host) => std::slice::from_ref(host),
@@ -95,7 +95,7 @@ impl Dialer {
 
 impl Dial for Dialer {
     type Connection = Connection;
-    /// The one that the address leads to is `None`.
+    /// `None` is the server of the address.
     type Node = Option<HostPort>;
 
     fn servers(&self, node: &Self::Node) -> usize {
@@ -110,7 +110,7 @@ impl Dial for Dialer {
     async fn dial(&self, node: &Self::Node, server: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
         let connected = self.connect(node.as_ref(), server, stage).await;
         if connected.is_err() {
-            // A node that is gone may have left its slots to others.
+            // The slots of a node that is gone may have moved to other nodes.
             self.forget_routes();
         }
         connected.map(Arc::new)
@@ -130,8 +130,8 @@ impl Dial for Dialer {
     }
 }
 
-/// The master of that name that the sentinel at `host` knows. A sentinel that refuses a client without a login is given
-/// that of the server; one that does not is not shown it.
+/// Asks the sentinel at `host` for the master of that name. The login is sent only to a sentinel that refuses a client
+/// without one.
 async fn master_by(config: &RedisConfig, host: &HostPort, master: &str) -> FaultResult<HostPort> {
     let connection = to_host(config, host).await?;
     let question = Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]);
@@ -161,7 +161,7 @@ async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection>
     Ok(Connection::over(stream, at.to_string()))
 }
 
-/// Says who this is, if anybody.
+/// Returns the login command, if a password is given.
 fn login(config: &RedisConfig) -> FaultResult<Option<Call>> {
     let Some(password) = &config.password else { return Ok(None) };
     let (user, password) = (config.user.as_deref().into_iter(), password.reveal()?);
@@ -169,8 +169,8 @@ fn login(config: &RedisConfig) -> FaultResult<Option<Call>> {
     Ok(Some(Call::Command(words.map(str::to_owned).collect())))
 }
 
-/// Says who this is and chooses the database. Waited for, because what follows a refused login would be done as
-/// the default user, and after a refused choice in database 0.
+/// Logs in and selects the database. It waits for the answers: after a refused login further commands would run as the
+/// default user, and after a refused selection in database 0.
 async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Connection> {
     let mut steps: Vec<Call> = login(config)?.into_iter().collect();
     if config.database != 0 {
@@ -193,8 +193,8 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Conn
     Ok(connection)
 }
 
-/// Sends `steps` and takes any error for the answer, but one to ROLE: a user without the right to it learns from the first
-/// write that the server is a replica.
+/// Sends `steps`. An error reply is an error, except to ROLE: a user that lacks the right to it learns from the first
+/// write whether the server is a replica.
 async fn ask(connection: &Connection, steps: &[Call]) -> FaultResult<Vec<Value>> {
     let mut bytes = Vec::new();
     for step in steps {
@@ -219,7 +219,7 @@ fn address(reply: &Value) -> Option<HostPort> {
     Some(HostPort { host: text(host)?, port: text(port)?.parse().ok()? })
 }
 
-/// A reply as text.
+/// Returns a reply as text.
 pub(super) fn text(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
@@ -230,7 +230,7 @@ pub(super) fn text(reply: &Value) -> Option<String> {
     }
 }
 
-/// What a lock's key says. Other programs' clients may set it to any bytes.
+/// Returns the value of a lock's key. Other programs' clients may set it to any bytes.
 pub(super) fn value_of(reply: &Value) -> Option<String> {
     match reply {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

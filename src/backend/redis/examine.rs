@@ -1,4 +1,4 @@
-//! What can go wrong with this service.
+//! The risks of this service.
 
 use redis::Value;
 
@@ -16,30 +16,30 @@ use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 use crate::net::tls::stays_here_at;
 
-/// What is known of the server.
+/// The known facts about the server.
 #[derive(Debug, Default)]
 struct Facts {
-    /// What it says to INFO.
+    /// The reply to INFO.
     info: Properties,
-    /// Whether this user may not ask for that.
+    /// Whether INFO is denied to this user.
     is_secretive: bool,
-    /// Whether it tells of changed keys.
+    /// Whether it reports changed keys.
     notifies: bool,
-    /// Whether a sentinel or a cluster may put another server in its place.
+    /// Whether a sentinel or a cluster may fail over to another server.
     fails_over: bool,
     open_password: Option<String>,
-    /// Why not every node of a cluster can be asked.
+    /// Why some nodes of a cluster cannot be asked.
     incomplete: Option<String>,
-    /// Which commands it does not have, or not for this user.
+    /// The commands that it lacks, or denies to this user.
     missing: Option<Vec<String>>,
-    /// How many keys the database has, if most of those looked at are not dlock's.
+    /// The number of keys in the database, if most of those checked are not dlock's.
     shared_with: Option<u64>,
 }
 
-/// So many keys that are not dlock's are no accident.
+/// The number of other keys from which the database counts as shared.
 const MANY: usize = 100;
 
-/// What scripts need, each with words for a key that is not there; what they make, the last one removes.
+/// The commands that scripts need, each with arguments for an absent key. The last one removes what the others create.
 const NEEDED: [&str; 16] = [
     "TIME",
     "GET,KEY",
@@ -59,7 +59,7 @@ const NEEDED: [&str; 16] = [
     "DEL,KEY",
 ];
 
-/// Tries each of them as scripts do, for which a proxy need not know it, and names those that are refused.
+/// Tries each command from a script, as dlock does, because a proxy need not know those. Returns the refused ones.
 const PROBE: &str = r#"
 if redis.replicate_commands then redis.replicate_commands() end
 local missing = {}
@@ -145,7 +145,7 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
     let begun = service.clock.now();
     reply(service, None, deadline, Call::command(["PING"])).await?;
     let round_trip = service.clock.now().since(begun);
-    // A user without this right finds out here and not by slow hand-overs.
+    // A missing right shows here, and not only as slow hand-overs.
     let listening = |connection: &Connection| {
         let mut steps = service.listening(connection, OPTIN);
         if !steps.is_empty() {
@@ -157,7 +157,7 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
     let [hello, tracking, caching] = [0, 1, 2].map(|n| answer.replies.get(n));
     answer.connection.answered(hello, tracking);
     let (config, peer) = (&service.config, answer.connection.peer());
-    // Where the master or the nodes of a cluster are, sentinels and other nodes tell.
+    // Sentinels and nodes report the addresses of masters and other nodes, so the actual peer counts.
     let is_open = config.password.is_some()
         && config.tls.is_none()
         && !matches!(config.topology, Topology::Socket(_))
@@ -184,7 +184,7 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
     })
 }
 
-/// Which commands are missing.
+/// Returns the missing commands.
 async fn missing(service: &Client, deadline: Moment) -> FaultResult<Vec<String>> {
     let naming = Naming { prefix: service.config.prefix.clone(), group: "" };
     let keys =
@@ -203,8 +203,8 @@ async fn missing(service: &Client, deadline: Moment) -> FaultResult<Vec<String>>
     Ok(missing)
 }
 
-/// The reply to `step`; `None` if the server, or a proxy before it, has no such command, or not for this user. It goes out
-/// alone: a proxy may hang up on what it does not know.
+/// Returns the reply to `step`; `None` if the server, or a proxy before it, lacks the command or denies it to this
+/// user. The step is sent alone, because a proxy may close the connection at an unknown command.
 async fn reply(
     service: &Client,
     slot: Option<u16>,
@@ -223,7 +223,7 @@ async fn reply(
     }
 }
 
-/// How many keys the database has, if many of the first ones are of other programs.
+/// Returns the number of keys in the database, if many of the first ones belong to other programs.
 async fn shared_with(service: &Client, info: &Properties, deadline: Moment) -> Option<u64> {
     let prefix = service.config.prefix.as_deref().unwrap_or("dlock:");
     let scan = Call::command(["SCAN", "0", "COUNT", "1000"]);
@@ -237,7 +237,7 @@ async fn shared_with(service: &Client, info: &Properties, deadline: Moment) -> O
     (others >= MANY && others * 2 > keys.len()).then_some(all)
 }
 
-/// What a server says to INFO.
+/// Parses the reply to INFO.
 pub(super) fn properties(reply: &Value) -> Properties {
     let text = match reply {
         Value::VerbatimString { text, .. } => text.clone(),
@@ -247,12 +247,12 @@ pub(super) fn properties(reply: &Value) -> Properties {
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-/// The version of a server that lacks something that is used.
+/// Returns the version of a server that is too old.
 pub(super) fn too_old(info: &Properties) -> Option<&str> {
     info.text("redis_version").filter(|text| version(text).is_some_and(|known| known < [6, 2, 0]))
 }
 
-/// By what policy a server drops keys that it was not told to drop.
+/// Returns the policy by which a server evicts keys, if it does.
 pub(super) fn evicting(info: &Properties) -> Option<&str> {
     info.text("maxmemory_policy").filter(|policy| *policy != "noeviction")
 }

@@ -1,4 +1,4 @@
-//! What Redis' errors mean.
+//! The meaning of Redis' errors.
 
 use std::fmt;
 
@@ -11,31 +11,32 @@ use crate::net::fault::{Fault, Retry};
 /// The backend's name.
 pub(super) const NAME: &str = "redis";
 
-/// The number of a failure where the connection ended before the answer came.
+/// The code of a failure with a connection that ended before the answer.
 pub(super) const HUNG_UP: i32 = 1;
 
-/// A reply that is not what was asked for.
+/// Returns the fault of an unexpected reply.
 pub(super) fn nonsense(what: impl fmt::Display) -> Fault {
     let fault = Fault::nonsense(what);
     Fault { reason: fault.reason.asking("is this a Redis server?"), ..fault }
 }
 
-/// Whether the server asks for a login. Before one it takes no request of more than ten words.
+/// Returns whether the server demands a login. Before one it accepts no request of more than ten words.
 pub(super) fn is_unknown(error: &ServerError) -> bool {
     let is_refused = error.details().is_some_and(|details| details.contains("unauthenticated"));
     error.code() == "NOAUTH" || error.code() == "ERR" && is_refused
 }
 
-/// Whether the server has no `command`, in lower case, or not for this user. With an empty one: of whatever command.
+/// Returns whether the server lacks `command`, in lower case, or denies it to this user. An empty `command` stands for
+/// any.
 pub(super) fn is_missing(error: &ServerError, command: &str) -> bool {
     let details = error.details().unwrap_or_default().to_lowercase();
-    // The latter is how Envoy says it.
+    // The latter is Envoy's error.
     let is_unknown = details.starts_with("unknown command") || error.code() == "unsupported";
     (error.code() == "NOPERM" || is_unknown)
         && details.split(['\'', '`']).nth(1).is_some_and(|name| name.starts_with(command))
 }
 
-/// What it means that the connection ended before `command` was answered, as `fault` says: proxies hang up on what they do not know.
+/// Adds to `fault` that the connection ended before the answer to `command`: proxies close it at unknown commands.
 pub(super) fn unanswered(fault: Fault, command: &str) -> Fault {
     if fault.code != HUNG_UP {
         return fault;
@@ -44,7 +45,7 @@ pub(super) fn unanswered(fault: Fault, command: &str) -> Fault {
     Fault { reason: reason.asking("does a proxy before the server not know that command?"), ..fault }
 }
 
-/// What is missing of a server that says `details` of an unknown command.
+/// Returns the fault of a server that reports an unknown command with `details`.
 fn lacking(details: &str) -> Fault {
     let what = match details.split(['\'', '`']).nth(1) {
         Some(name) if name.eq_ignore_ascii_case("eval") => {
@@ -57,10 +58,10 @@ fn lacking(details: &str) -> Fault {
     Fault::new(ErrorKind::Corrupt, Reason::from(what).advising(advice))
 }
 
-/// What the server's own error means.
+/// Returns the fault for an error reply.
 pub(super) fn of(error: &ServerError) -> Fault {
     let details = error.details().unwrap_or_default();
-    // Which script it was, and where in it, says nothing to people.
+    // The script's hash and line are of no use to users.
     let details = details.split(" script: ").next().unwrap_or(details);
     let text = format!("{} {details}", error.code());
     let text = text.trim();

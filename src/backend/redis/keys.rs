@@ -1,22 +1,22 @@
-//! How a lock's keys are called, and in which cluster slot they lie.
+//! The names of a lock's keys, and their cluster slot.
 
 use crate::lock::{ClaimId, ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
-/// What keys start with where no prefix is given.
+/// The prefix of keys if none is given.
 const DEFAULT: &str = "dlock:";
-/// What the key of a queue is called beside its lock's, and that of the last token and success.
+/// The parts of a lock's keys for its queue, and for the last token and success.
 pub(super) const QUEUE: &str = "queue";
 pub(super) const COUNTERS: &str = "counters";
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
-/// How names become keys.
+/// Converts names to keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Naming {
-    /// The wish of the user: the key is this and the raw name. Without it braces are percent-encoded.
+    /// The prefix that the user gave: the key is this and the raw name. Without it braces are percent-encoded.
     pub(super) prefix: Option<String>,
-    /// What the names of side keys begin with: queues of another kind lie beside each other.
+    /// The beginning of the names of side keys, to separate queues of different kinds.
     pub(super) group: &'static str,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Naming {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct LockKeys {
     pub(super) name: LockName,
-    /// The string key that foreign clients know.
+    /// The string key that other programs' clients know.
     pub(super) lock: String,
-    /// The slot of a cluster.
+    /// The cluster slot.
     pub(super) slot: u16,
     tag: String,
     suffix: String,
@@ -34,37 +34,37 @@ pub(super) struct LockKeys {
 }
 
 impl LockKeys {
-    /// The sorted set of the claims in the queue.
+    /// Returns the key of the sorted set of the claims in the queue.
     pub(super) fn queue(&self) -> String {
         self.side(QUEUE)
     }
 
-    /// The hash with the last token and the last success.
+    /// Returns the key of the hash with the last token and the last success.
     pub(super) fn counters(&self) -> String {
         self.side(COUNTERS)
     }
 
-    /// A key beside the lock's, for `part`.
+    /// Returns the lock's side key for `part`.
     pub(super) fn side(&self, part: &str) -> String {
         format!("{}{}", self.side_prefix(part), self.suffix)
     }
 
-    /// What the keys for parts that begin so start with.
+    /// Returns the beginning of side keys for parts that begin with `part`.
     pub(super) fn side_prefix(&self, part: &str) -> String {
         format!("{}{part}", self.before())
     }
 
-    /// The hash of one claim.
+    /// Returns the key of the hash of one claim.
     pub(super) fn claim(&self, id: ClaimId) -> String {
         format!("{}{id}{}", self.claim_prefix(), self.suffix)
     }
 
-    /// What the keys of claims start with.
+    /// Returns the beginning of the keys of claims.
     pub(super) fn claim_prefix(&self) -> String {
         self.side_prefix("claim:")
     }
 
-    /// What the keys beside the lock's end with.
+    /// Returns the end of side keys.
     pub(super) fn claim_suffix(&self) -> &str {
         &self.suffix
     }
@@ -75,7 +75,9 @@ impl LockKeys {
 }
 
 impl Naming {
-    /// The keys of `name`. Errors: `Invalid` if it has none.
+    /// Returns the keys of `name`.
+    ///
+    /// Errors: `Invalid` if the name cannot have keys.
     pub(super) fn of(&self, name: &LockName) -> FaultResult<LockKeys> {
         let lock = match &self.prefix {
             Some(prefix) => format!("{prefix}{name}"),
@@ -94,11 +96,11 @@ impl Naming {
         Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix, group: self.group })
     }
 
-    /// The pattern that the keys for `part` match, of all locks.
+    /// Returns the pattern of the keys for `part` of all locks.
     pub(super) fn sides(&self, part: &str) -> String {
         let group = self.group;
         let prefix = self.prefix.as_deref().unwrap_or(DEFAULT);
-        // With braces in it the prefix stands behind the tag.
+        // A prefix that contains braces is behind the tag.
         if prefix.contains(['{', '}']) {
             return format!("{{*}}:dlock:{group}{part}:{}*", escape(prefix));
         }
@@ -109,7 +111,7 @@ impl Naming {
         }
     }
 
-    /// The name of the lock that has this key for `part`.
+    /// Returns the name of the lock that has this key for `part`.
     pub(super) fn name_of_side(&self, key: &str, part: &str) -> Option<LockName> {
         let middle = format!("}}:dlock:{}{part}", self.group);
         let (tag, suffix) = key.strip_prefix('{')?.split_once(middle.as_str())?;
@@ -124,7 +126,7 @@ impl Naming {
     }
 }
 
-/// Braces would make a part of the name decide about the slot.
+/// Encodes braces, so that no part of the name decides the slot.
 fn encode(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
@@ -138,13 +140,13 @@ fn escape(text: &str) -> String {
     text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// What is between the first brace and the next closing one, unless that is nothing.
+/// Returns the text between the first opening brace and the next closing one, unless it is empty.
 fn tag_of(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     rest.split_once('}').map(|(tag, _)| tag).filter(|tag| !tag.is_empty())
 }
 
-/// A short tag that lies in `slot`: the first number that does, as text.
+/// Returns a short tag in `slot`: the first number in it, as text.
 fn tag_for(slot: u16) -> String {
     (0..=u32::MAX)
         .map(|n| format!("{n:x}"))
@@ -152,7 +154,7 @@ fn tag_for(slot: u16) -> String {
         .unwrap_or_default()
 }
 
-/// The slot of a key, as the cluster specification computes it.
+/// Returns the slot of a key by the cluster specification.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let tag = std::str::from_utf8(key).ok().and_then(tag_of);
     crc16(tag.map_or(key, str::as_bytes)) % SLOTS

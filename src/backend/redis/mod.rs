@@ -1,12 +1,12 @@
-//! Locks in Redis: a string key that any client understands, and a fair queue beside it.
+//! Locks in Redis: a string key that any client understands, and a fair queue for it.
 //!
-//! The lock itself is the key that redis-py, redsync and their like use: an exclusive hold is that key with the
-//! claim's id as its value and what is left of the ttl as its life; shared and slot holds together keep it set to a
-//! marker. Beside it, in the same cluster slot, the queue is a sorted set in order of arrival with one hash for each
-//! claim, which lives as long as the claim. Every step is one script on the server's clock, and every script that
-//! may free something also gives it, to whoever is next: a grant needs no request of the one who gets it, and
-//! counts from that one's last renewal. Who waits or holds is told by the server's tracking of keys, which is a
-//! hint only: the state is read, never concluded.
+//! The lock itself is the key that redis-py, redsync and similar clients use. An exclusive hold sets it to the claim's
+//! id, with the rest of the ttl as its life. Shared and slot holds together keep it set to a marker.
+//!
+//! In the same cluster slot, the queue is a sorted set in order of arrival, with one hash for each claim, which lives
+//! as long as the claim. Every step is one script on the server's clock. Every script that may free the lock also
+//! grants it to the next claim: a grant needs no request of that claim, and counts from its last renewal. The server's
+//! tracking of keys wakes waiters and holders. It is only a hint: the state is always read, never inferred.
 
 mod claim;
 mod client;
@@ -86,7 +86,7 @@ impl Address for RedisConfig {
         }
     }
 
-    /// `--max-ttl` is for Redlock alone.
+    /// Without `--max-ttl`, which applies only to Redlock.
     fn options(&self) -> &'static [ServiceOption] {
         &[]
     }
@@ -120,12 +120,12 @@ impl Address for RedlockConfig {
 pub struct RedisBackend(Queues);
 
 impl RedisBackend {
-    /// Takes `config`; nothing is connected before the first call.
+    /// Creates a client with `config`, which connects with the first call.
     pub fn open(config: RedisConfig) -> Self {
         Self::with_clock(config, Clock::Boot)
     }
 
-    /// As [`RedisBackend::open`], for a client whose clock may tell another time than the server's.
+    /// Creates a client with a clock that may differ from the server's; otherwise works like [`RedisBackend::open`].
     pub fn with_clock(config: RedisConfig, clock: Clock) -> Self {
         let naming = Naming { prefix: config.prefix.clone(), group: "" };
         Self(Queues { service: Arc::new(Client::new(config, clock)), naming })
@@ -208,7 +208,7 @@ impl Backend for RedisBackend {
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        // On a connection of its own: what it tries out must not disturb who listens.
+        // Over a separate connection, because the trials would disturb listeners.
         examine::examine(&self.0.service.apart(), deadline).await
     }
 

@@ -1,4 +1,4 @@
-//! Observing one queue: the server tells of changed keys, the queue itself says what changed.
+//! Observing one queue: the server reports changed keys, and the queue is then read again.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::lock::{LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 
-/// One queue, on a connection of its own.
+/// One queue, over a separate connection.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
     queues: Queues,
-    /// What was told before the last look, and over which connection.
+    /// The connection, and its number of notifications before the last read.
     notified: Option<(Arc<Connection>, u64)>,
 }
 
 impl WatchedQueue {
     pub(super) fn new(queues: &Queues) -> Self {
-        // Tracking everything that is read is a matter of a whole connection.
+        // Tracking of all reads applies to a whole connection.
         Self {
             queues: Queues { service: Arc::new(queues.service.apart()), ..queues.clone() },
             notified: None,
@@ -29,8 +29,8 @@ impl WatchedQueue {
     }
 }
 
-/// The connection to whoever has `slot`, which was asked to tell of each key that is read over it from then on, and how often
-/// it has told.
+/// Returns the connection to the node that has `slot`, after requesting a notification for each key that is read over
+/// it, and its number of notifications.
 pub(super) async fn tracking(
     service: &Client,
     slot: Option<u16>,
@@ -39,7 +39,7 @@ pub(super) async fn tracking(
     let steps = |connection: &Connection| service.listening(connection, ["CLIENT", "TRACKING", "ON"]);
     let answer = service.call(slot, deadline, Patience::Once, steps).await?;
     answer.connection.answered(answer.replies.first(), answer.replies.get(1));
-    // A cluster may have sent the question elsewhere meanwhile: what counts is who answers now.
+    // A cluster may have redirected the request: the node that answers now counts.
     let connection = service.connection(slot).await?;
     let notified = connection.notified_count();
     Ok((connection, notified))

@@ -1,17 +1,19 @@
--- The queues of locks in one Redis: every step on them, on the server's clock.
+-- The queues of locks in one Redis: every step on them, by the server's clock.
 --
 -- Keys, four for each name, all in one slot of a cluster:
---   the lock      a string, as other clients know it: the id of the claim that holds it exclusively, or, for holds that
---                 others may share, 'dlock:' and the mode. It expires with the last of the holds present.
---   the queue     a sorted set of the ids of all claims, in order of arrival; who holds stands in front of who waits.
---   the counters  a hash: 'fence' and 'born', the last token and the first, and 'success', when the last successful run acquired.
---   the claim     a hash of the claim that the step is about, which expires with its lease:
+--   the lock      a string that other clients understand: the id of the claim that holds it exclusively. For holds that
+--                 can be shared it is 'dlock:' and the mode. It expires with the last of the present holds.
+--   the queue     a sorted set of the ids of all claims, in order of arrival; holders are in front of waiters.
+--   the counters  a hash: 'fence' and 'born', the last and the first token, and 'success', when the last successful run
+--                 acquired.
+--   the claim     a hash of the claim that the step concerns, which expires with its lease:
 --                 'mode', 'about' (its record), 'since' and 'supersede' since it entered; 'top' once it is the first
 --                 waiter;
---                 'token', 'held' and 'slot' once it holds; 'asked' with who asks it to leave; 'label' once published;
---                 'gone' and 'by' once it is out of the queue, and until the hash expires.
--- Arguments: the command; the claim's id; for each name what claims' keys begin and end with; the command's own.
--- The keys of other claims are made from their ids in the queue, since the next one is not known before.
+--                 'token', 'held' and 'slot' once it holds; 'asked', the client that asks it to leave; 'label' once
+--                 published;
+--                 'gone' and 'by' once it is out of the queue, until the hash expires.
+-- Arguments: the command; the claim's id; for each name the beginning and the end of claims' keys; the command's own.
+-- The keys of other claims are derived from their ids in the queue, since the next claim is not known in advance.
 
 -- Before Redis 7 a script that reads the clock may write only after this.
 if redis.replicate_commands then redis.replicate_commands() end
@@ -31,7 +33,7 @@ local function micros(time) return string.format('%.0f', time) end
 
 local MARK = 'dlock:'
 
--- The lock's value. A key that is no string belongs to another kind of client, and is taken.
+-- Returns the lock's value. A key that is not a string belongs to another program's client, and is taken.
 local function value_of(n)
   local value = redis.pcall('GET', lock_key(n))
   if type(value) == 'table' then return '?' end
@@ -40,7 +42,7 @@ end
 
 local function is_marker(value) return value and string.sub(value, 1, #MARK) == MARK end
 
--- What the lock's key must say for a hold of that mode.
+-- Returns the value of the lock's key that proves a hold of that mode.
 local function proof(mode, who)
   if mode == 'exclusive' then return who end
   return MARK .. mode
@@ -54,13 +56,13 @@ local function kind_of(mode)
   return 'mutex'
 end
 
--- Queues outlive their claims by a day, so that an idle one does not stay for ever.
+-- Keeps a queue for a day longer than its claims, so that an idle one is removed at last.
 local function keep_queue(n, ttl)
   local length = ttl + 86400000
   if redis.call('PTTL', queue_key(n)) < length - 3600000 then redis.call('PEXPIRE', queue_key(n), length) end
 end
 
--- Gives the lock to a waiter, for as long as its lease has still to run.
+-- Grants the lock to a waiter for the rest of its lease.
 local function grant(n, who, mode, used)
   local key, lock = claim_of(n, who), lock_key(n)
   local last = redis.call('HGET', counters_key(n), 'fence')
@@ -82,8 +84,8 @@ local function grant(n, who, mode, used)
   end
 end
 
--- Whether a waiter of that mode may hold beside the holds in front of it, so many of that mode. One of a mode that only a newer dlock
--- knows is granted by that one.
+-- Returns whether a waiter of that mode may hold next to the `holds` holds in front of it, of mode `mode_of_holds`. A
+-- waiter of an unknown mode is granted by a newer dlock, which knows the mode.
 local function may_hold(mode, value, holds, mode_of_holds)
   if mode == 'exclusive' then return holds == 0 and not value end
   if value and value ~= proof(mode) then return false end
@@ -91,8 +93,8 @@ local function may_hold(mode, value, holds, mode_of_holds)
   return is_slots(mode) and holds < tonumber(string.sub(mode, 7))
 end
 
--- Takes out who is gone at the front of the queue, gives what is free in order of arrival, and tells the first who
--- still waits that it is the first. Looks at nobody behind that one.
+-- Removes dead claims at the front of the queue, grants the lock in order of arrival, and marks the first remaining
+-- waiter as such. Does not read claims behind that one.
 local function settle(n)
   local lock, queue, value = lock_key(n), queue_key(n), value_of(n)
   local holds, mode_of_holds, longest, used = 0, false, 0, {}
@@ -101,7 +103,7 @@ local function settle(n)
     if not who then break end
     local key = claim_of(n, who)
     local c = redis.call('HMGET', key, 'mode', 'token', 'slot')
-    -- An exclusive hold outlives its details if only its lock's key could be renewed.
+    -- An exclusive hold outlives its hash if only its lock's key could be renewed.
     local mode, is_waiter = c[1] or 'exclusive', c[1] and not c[2]
     if c[3] then used[c[3]] = true end
     if is_waiter then
@@ -131,20 +133,21 @@ local function settle(n)
   end
 end
 
--- Takes a claim out of the queue and of the lock.
+-- Removes a claim from the queue and the lock.
 local function remove(n, who)
   redis.call('ZREM', queue_key(n), who)
   if value_of(n) == who then redis.call('DEL', lock_key(n)) end
 end
 
--- Whether the claim lives in that queue, and its mode if it holds.
+-- Returns whether the claim lives in that queue, and its mode if it holds.
 local function standing(n)
   local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'gone')
   local lives = c[1] and not c[3] and (not c[2] or value_of(n) == proof(c[1], id))
   return lives, c[2] and c[1]
 end
 
--- For how long time alone changes nothing for a waiter: its own lease runs, and that of what it waits for.
+-- Returns for how long time alone changes nothing for a waiter: its own lease, and those of the claims that it waits
+-- for.
 local function horizon(n, is_top, mode, value, ahead)
   local keys = { claim_key(n) }
   if not is_top and ahead > 0 then
@@ -163,21 +166,21 @@ local function horizon(n, is_top, mode, value, ahead)
   return least
 end
 
--- What others are shown of a claim: Entry in row.rs.
+-- Returns a claim for display: ClaimHash in row.rs.
 local function entry(n, who)
   local key = claim_of(n, who)
   local c = redis.call('HMGET', key, 'about', 'label', 'token', 'slot', 'held', 'since')
   return { who, c[1], c[2], c[3], c[4], c[5], c[6], redis.call('PTTL', key) }
 end
 
--- How the claim stands in one queue, Row in row.rs: the fields that its client watches, the lock's value, its token,
--- its slot, why it is gone and by whom; then how many are ahead, when time alone may change that, and, for a waiter,
--- who is in front. Unset parts are false: a hole would end the row.
+-- Returns the position of the claim in one queue, Row in row.rs: the fields that its client watches, the lock's value,
+-- its token, its slot, why it is gone and by which client. Then follow the number of claims ahead, when time alone may
+-- change the state, and, for a waiter, the front claim. Unset parts are false, because nil would end the row.
 local function position(n)
   local c = redis.call('HMGET', claim_key(n), 'token', 'gone', 'asked', 'top', 'mode', 'slot', 'by')
   local token, gone, top, mode, value = c[1], c[2], c[4], c[5], value_of(n)
   if not mode and value == id then
-    -- The details have expired, and the lock's key proves the hold.
+    -- The hash has expired, and the lock's key proves the hold.
     mode, token = 'exclusive', redis.call('HGET', counters_key(n), 'fence')
   end
   local ahead = not token and redis.call('ZRANK', queue_key(n), id)
@@ -189,7 +192,7 @@ local function position(n)
   elseif not gone then
     row[7], row[8] = 0, redis.call('PTTL', claim_key(n))
   elseif gone == 'lost' then
-    -- Counters are never removed: the first token of others than the claim had says that all keys were.
+    -- Counters are never removed. If their first token is later than the claim's, all keys were removed.
     local counters = redis.call('HMGET', counters_key(n), 'fence', 'born')
     row[7] = counters[2] or (not counters[1] and micros(now))
   end
@@ -202,8 +205,9 @@ local function positions()
   return rows
 end
 
--- What the hold of another program's client is shown as: the same for as long as the lock's key says the same. A key that
--- is no string says what it is made of. An error if that cannot be told, and false if nobody holds.
+-- Returns the id under which the hold of another program's client is shown, which is stable while the lock's key is
+-- unchanged. For a key that is not a string, its serialised value counts. Returns an error if it cannot be read, and
+-- false if the lock is free.
 local function foreign_identity(n)
   local value = redis.pcall('GET', lock_key(n))
   if type(value) == 'table' then value = redis.pcall('DUMP', lock_key(n)) end
@@ -211,8 +215,8 @@ local function foreign_identity(n)
   return string.sub(redis.sha1hex(lock_key(n) .. '\0' .. value), 1, 32)
 end
 
--- The last success is that of the run which acquired last: of those who hold together it may end first. One that is dated
--- more than a minute later than now tells nothing.
+-- Records a success: the last one is of the run that acquired last, because that run may end before another one with
+-- which it shared the lock. A time more than a minute in the future is ignored.
 local function record_success(n, held)
   local last = tonumber(redis.call('HGET', counters_key(n), 'success'))
   if not last or last < tonumber(held) or last > now + 60000000 then
@@ -222,13 +226,13 @@ end
 
 local commands = {}
 
--- How the claim stands, when all that is due has been done.
+-- Returns the positions of the claim, after all due changes.
 function commands.look()
   for n = 1, names do settle(n) end
   return positions()
 end
 
--- Gives the claim another lease of `ttl`. One that is gone in one queue is gone.
+-- Renews the claim by a lease of `ttl`. A claim that is gone from one queue is gone.
 function commands.renew(ttl)
   local alive, holds = 1, {}
   for n = 1, names do
@@ -249,8 +253,8 @@ function commands.renew(ttl)
   return { alive, positions() }
 end
 
--- Enters all queues, or none if a claim of another kind is in one. `about` is its record; `supersede` ('1') takes out
--- older waiters that said so too, in favour of `by`. Asked again, as when the answer was lost, it renews.
+-- Enters all queues, or none if one contains a claim of another kind. `about` is the claim's record. `supersede` ('1')
+-- removes older waiters that have it too, in favour of `by`. If called again after a lost answer, it renews.
 function commands.enter(about, mode, ttl, by, supersede)
   for n = 1, names do
     if redis.call('EXISTS', claim_key(n)) == 1 then return { 'in', commands.renew(ttl)[2] } end
@@ -281,8 +285,8 @@ function commands.enter(about, mode, ttl, by, supersede)
   return { 'in', commands.look() }
 end
 
--- Leaves all queues; `succeeded` ('1') if its run was a success. What frees comes first: a server without memory refuses
--- a script at the first command that may need some, and lets one go on that has written.
+-- Leaves all queues; `succeeded` ('1') if its run was a success. Removals come first: a server without memory refuses a
+-- script at the first command that may need some, but not after the script has written.
 function commands.leave(succeeded)
   for n = 1, names do
     local held = redis.call('HGET', claim_key(n), 'held')
@@ -295,8 +299,9 @@ function commands.leave(succeeded)
   return 1
 end
 
--- Has the claim leave all queues, for `by`: as soon as its client has done so if `how` is 'ask', else now. Then it does
--- not enter again for `late` milliseconds, nor if it has not entered yet: its request may be under way. Answers whether it
+-- Asks the claim to leave, or removes it, in the name of `by`. If `how` is 'ask', it only records the request, and the
+-- claim's client leaves. Otherwise it removes the claim from all queues now. It also bars the claim from entering for
+-- `late` milliseconds, even if it has not entered yet, because its request may be in flight. Returns whether the claim
 -- was there.
 function commands.evict(how, by, late)
   local is_there = 0
@@ -312,7 +317,7 @@ function commands.evict(how, by, late)
       settle(n)
     elseif is_there == 1 then
       redis.call('HSET', claim_key(n), 'asked', by)
-      -- The details of a hold may have expired.
+      -- The hash of a hold may have expired.
       if redis.call('PTTL', claim_key(n)) < 0 then
         redis.call('PEXPIRE', claim_key(n), math.max(redis.call('PTTL', lock_key(n)), 1))
       end
@@ -321,17 +326,17 @@ function commands.evict(how, by, late)
   return is_there
 end
 
--- The record of the claim in the one queue, and its token once it holds.
+-- Returns the record of the claim in the one queue, and its token once it holds.
 function commands.record()
   return redis.call('HMGET', claim_key(1), 'about', 'token')
 end
 
--- The time, and when the last successful run acquired, if one did.
+-- Returns the time, and when the last successful run acquired, if there was one.
 function commands.last_success()
   return { micros(now), redis.call('HGET', counters_key(1), 'success') }
 end
 
--- Publishes a label if the claim holds, and answers whether it does.
+-- Publishes a label if the claim holds. Returns whether it does.
 function commands.publish(label)
   local holds = 0
   for n = 1, names do
@@ -344,8 +349,8 @@ function commands.publish(label)
   return holds
 end
 
--- Removes the hold of another program's client from the one name, if it is still what the id stands for. Answers whether
--- it was.
+-- Removes the hold of another program's client from the one name, if it is still shown as that id. Returns whether it
+-- was.
 function commands.evict_foreign()
   local identity = foreign_identity(1)
   if type(identity) == 'table' then return identity end
@@ -355,8 +360,8 @@ function commands.evict_foreign()
   return 1
 end
 
--- Reads the queue of the one name and changes nothing: the lock's value, what is left of it, the claims in order, and
--- what a hold of another program's client is shown as.
+-- Reads the queue of the one name and changes nothing. Returns the lock's value, the rest of its life, the claims in
+-- order, and the id of a hold of another program's client.
 function commands.inspect()
   local value = value_of(1)
   local entries, is_known = {}, false
@@ -364,7 +369,7 @@ function commands.inspect()
     entries[#entries + 1] = entry(1, who)
     is_known = is_known or who == value
   end
-  -- A hold whose queue is gone. redis-py's tokens look like claims, but no claim has them for its id.
+  -- The queue of this hold is gone. Tokens of redis-py look like claim ids, but have no claim.
   if value and not is_known and #value == 32 and redis.call('EXISTS', claim_of(1, value)) == 1 then
     table.insert(entries, 1, entry(1, value))
   end

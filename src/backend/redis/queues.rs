@@ -1,4 +1,4 @@
-//! The queues of a Redis: what is asked of them without a claim of one's own.
+//! The queues of a Redis: requests without a claim of this client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 use crate::net::tcp;
 
-/// How many keys the server looks at in one step of listing.
+/// The number of keys that the server checks in one step of a scan.
 const AT_ONCE: &str = "1000";
-/// How many queues are read in one exchange.
+/// The number of queues read in one exchange.
 pub(super) const QUEUES_AT_ONCE: usize = 64;
-/// How several names come to lie in one slot.
+/// How to place several names in one slot.
 const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
 
-/// How several names come to lie on one server behind a proxy.
+/// How to place several names on one server behind a proxy.
 const ONE_SERVER: &str =
     "take one name at a time, or use --prefix, give them the same {tag} and let the proxy go by it";
 
-/// How many numbers are tried behind a name to have it lie in certain slots; of all slots one name in 16384 lies in each.
+/// The most numbers tried behind a name to place it in certain slots; one name in 16384 is in each slot.
 const MOST_NUMBERS: u32 = 300_000;
 
-/// No claim, for commands that are about none.
+/// A placeholder for commands that do not concern a claim.
 const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
 
 /// The queues of one service under one prefix.
@@ -46,12 +46,12 @@ pub(super) struct Queues {
     pub(super) naming: Naming,
 }
 
-/// The keys of all `names`.
+/// Returns the keys of all `names`.
 pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
     names.iter().map(|name| naming.of(name)).collect()
 }
 
-/// The locks that have a key for `part`, at one node. One may come twice.
+/// Returns the locks that have a key for `part` at one node. One may be listed twice.
 pub(super) async fn scan(
     service: &Client,
     naming: &Naming,
@@ -75,8 +75,9 @@ pub(super) async fn scan(
     }
 }
 
-/// Whether a claim that has entered is found by its first name, whose record is the last one, and not by all others: a proxy went by the
-/// first one, and has another server for these.
+/// Returns whether a claim that has entered exists under its first name but not under all others. A proxy chose the
+/// server by the first name, and has another server for the others. `records` are those of the names, the first name's
+/// last.
 fn is_spread(records: &[Value]) -> bool {
     let is_there =
         |record: &Value| matches!(record, Value::Array(fields) if fields.first().and_then(text).is_some());
@@ -85,7 +86,7 @@ fn is_spread(records: &[Value]) -> bool {
 }
 
 impl Queues {
-    /// What `command` answers, done to the claim `id` in the queues of `names`, at least one.
+    /// Executes `command` for the claim `id` in the queues of `names`, at least one, and returns the answer.
     async fn ask(
         &self,
         command: &str,
@@ -100,7 +101,7 @@ impl Queues {
         self.service.one(To::Slot(Some(keys[0].slot)), deadline, patience, step).await
     }
 
-    /// Whether the claim, or the hold, that `command` is about was there.
+    /// Executes `command` and returns whether the claim or hold that it concerns was there.
     async fn change(
         &self,
         command: &str,
@@ -135,7 +136,7 @@ impl Queues {
         if let [first, others @ ..] = names.as_slice()
             && !others.is_empty()
         {
-            // The first one last: a claim that ended meanwhile is gone from all of them.
+            // The first name is read last: a claim that ended meanwhile is gone from all of them.
             steps.extend(others.iter().chain([first]).map(record));
         }
         let steps = |_: &Connection| steps.clone();
@@ -149,13 +150,13 @@ impl Queues {
         Ok(RedisClaim::new(&self.service, names, request, rows, answer.sent))
     }
 
-    /// As [`crate::backend::Backend::withdraw`].
+    /// Implements [`crate::backend::Backend::withdraw`].
     pub(super) async fn withdraw(&self, request: &Request, deadline: Moment) -> FaultResult<()> {
         let more = eviction(Evict::Force, &request.holder);
         self.change("evict", &request.names, request.id, &more, deadline).await.map(drop)
     }
 
-    /// As [`crate::backend::Backend::evict`].
+    /// Implements [`crate::backend::Backend::evict`].
     pub(super) async fn evict(
         &self,
         name: &LockName,
@@ -170,7 +171,7 @@ impl Queues {
         self.change("evict", &names, id, &eviction(how, by), deadline).await
     }
 
-    /// As [`crate::backend::Backend::evict_foreign`].
+    /// Implements [`crate::backend::Backend::evict_foreign`].
     pub(super) async fn evict_foreign(
         &self,
         name: &LockName,
@@ -180,7 +181,7 @@ impl Queues {
         self.change("evict_foreign", std::slice::from_ref(name), id, &[], deadline).await
     }
 
-    /// As [`crate::backend::Backend::publish`].
+    /// Implements [`crate::backend::Backend::publish`].
     pub(super) async fn publish(
         &self,
         name: &LockName,
@@ -191,7 +192,7 @@ impl Queues {
         self.change("publish", std::slice::from_ref(name), id, &[value.to_owned()], deadline).await
     }
 
-    /// As [`crate::backend::Backend::renew`].
+    /// Implements [`crate::backend::Backend::renew`].
     pub(super) async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<bool> {
         let Some((record, true)) = self.record(name, id, Patience::Once, deadline).await? else {
             return Ok(false);
@@ -203,7 +204,7 @@ impl Queues {
         }
     }
 
-    /// The record of the claim `id` in the queue of `name`, if it has one, and whether it holds.
+    /// Returns the record of the claim `id` in the queue of `name`, if it has one, and whether it holds.
     async fn record(
         &self,
         name: &LockName,
@@ -221,7 +222,7 @@ impl Queues {
         Ok(Some((Record::parse(about.as_bytes()).ok_or_else(senseless)?, token.is_some())))
     }
 
-    /// How long ago the last successful run acquired, by the server's clock.
+    /// Returns how long ago the last successful run acquired, by the server's clock.
     pub(super) async fn last_success(
         &self,
         name: &LockName,
@@ -235,7 +236,7 @@ impl Queues {
         Ok(time(1).and_then(|acquired| success::age(now, acquired)))
     }
 
-    /// As [`crate::backend::Backend::everywhere`].
+    /// Implements [`crate::backend::Backend::everywhere`].
     pub(super) async fn everywhere(&self, name: LockName, deadline: Moment) -> FaultResult<Vec<LockName>> {
         let Some(nodes) = self.service.slots(deadline).await? else { return Ok(vec![name]) };
         let mut names = Vec::new();
@@ -249,20 +250,20 @@ impl Queues {
         Ok(names)
     }
 
-    /// As [`crate::backend::Backend::forget`].
+    /// Implements [`crate::backend::Backend::forget`].
     pub(super) async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
         let keys = self.naming.of(name)?;
         let step = Call::command(["DEL", &keys.counters()]);
         self.service.one(To::Slot(Some(keys.slot)), deadline, Patience::Once, step).await.map(drop)
     }
 
-    /// The queue of `name`.
+    /// Reads the queue of `name`.
     pub(super) async fn inspect(&self, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
         let found = self.read(std::slice::from_ref(name), deadline).await?;
         found.first().map(|queue| queue.status(name)).ok_or_else(|| fault::nonsense("no queue"))
     }
 
-    /// The queues with claims whose names start with `prefix`.
+    /// Reads the queues with claims and with names that start with `prefix`.
     pub(super) async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
         let mut names = self.names(deadline).await?;
         names.retain(|name| name.as_str().starts_with(prefix));
@@ -271,10 +272,10 @@ impl Queues {
         Ok(found.filter(|status| !status.is_empty()).collect())
     }
 
-    /// The queues of `names`, in their order.
+    /// Reads the queues of `names`, in their order.
     async fn read(&self, names: &[LockName], deadline: Moment) -> FaultResult<Vec<QueueState>> {
         let mut found = Vec::with_capacity(names.len());
-        // The nodes of a cluster are asked for one name each.
+        // In a cluster one request reads one queue, because queues are in different slots.
         for some in names.chunks(if self.service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
             let keys = keys_of(&self.naming, some)?;
             let step = |keys| on_queues("inspect", std::slice::from_ref(keys), NOBODY, &[]);
@@ -287,7 +288,7 @@ impl Queues {
         Ok(found)
     }
 
-    /// The names of all locks that have a queue, sorted.
+    /// Returns the names of all locks that have a queue, sorted.
     async fn names(&self, deadline: Moment) -> FaultResult<Vec<LockName>> {
         let mut names = Vec::new();
         for node in self.service.all_nodes(deadline).await? {
@@ -327,10 +328,10 @@ fn entered_rows(reply: &Value, names: &[LockKeys], request: &Request) -> FaultRe
 struct QueueState {
     /// The lock's key.
     key: String,
-    /// What the lock's key says, and what is left of its life.
+    /// The value of the lock's key, and the rest of its life.
     value: Option<String>,
     left: Option<Duration>,
-    /// What it is shown as if no dlock set it.
+    /// The id under which it is shown if another program set it.
     foreign: Option<ClaimId>,
     entries: Vec<ClaimHash>,
 }
@@ -346,7 +347,7 @@ impl QueueState {
         Ok(Self { key, value: value_of(value), left: life(left), foreign, entries })
     }
 
-    /// Whether the lock's key proves the hold of `found`.
+    /// Returns whether the lock's key proves the hold of `found`.
     fn proves(&self, found: &ClaimHash) -> bool {
         let Some(value) = &self.value else { return false };
         match found.record.as_ref().and_then(Record::mode) {

@@ -1,4 +1,4 @@
-//! What the server says of a claim in one queue.
+//! The server's answer about a claim in one queue.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,36 +11,36 @@ use crate::backend::record::{Record, granted, instant, with_details};
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 use crate::net::fault::FaultResult;
 
-/// The fields of a claim whose changes its client is told.
+/// The fields of a claim that its client watches.
 pub(super) const WATCHED: [&str; 4] = ["token", "gone", "asked", "top"];
 
 /// One queue's row of `position` in `queue.lua`.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Row {
-    /// The [`WATCHED`] fields, as the server gives them.
+    /// The [`WATCHED`] fields, as the server returns them.
     pub(super) watched: Value,
-    /// What the lock's key says, as the server gives it.
+    /// The value of the lock's key, as the server returns it.
     pub(super) value: Value,
     pub(super) granted: Option<Granted>,
     /// Why it is gone, if it is.
     pub(super) gone: Option<String>,
-    /// Of one that is: the first token that the lock's counters gave, or would give now.
+    /// For a claim that is gone: the first token of the lock's counters, or the one that they would give now.
     pub(super) first_token: Option<u64>,
-    /// Who superseded or evicted it.
+    /// The client that superseded or evicted it.
     pub(super) by: Option<Holder>,
-    /// Who asks it to leave.
+    /// The client that asks it to leave.
     pub(super) asked: Option<Holder>,
-    /// Whether it is the first that waits.
+    /// Whether it is the first waiter.
     top: bool,
     pub(super) ahead: u32,
-    /// After which time alone may change something.
+    /// The time after which the state may change without a request.
     pub(super) horizon: Option<Duration>,
-    /// Who stands at the front, for a waiter.
+    /// The front entry, for a waiter.
     pub(super) lead: Option<Entry>,
 }
 
 impl Row {
-    /// Reads the row of the lock with these keys.
+    /// Parses the row of the lock with these keys.
     fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let Value::Array(parts) = reply else { return Err(fault::nonsense("no row of a queue")) };
         let [watched @ Value::Array(fields), value, ..] = parts.as_slice() else {
@@ -50,7 +50,7 @@ impl Row {
         let field = |n: usize| fields.get(n).and_then(text);
         let holder = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
         let front = parts.get(8).and_then(ClaimHash::parse);
-        // A hold without an entry is somebody else's.
+        // If the lock is held but the front claim has no grant, another program holds it.
         let lead = front.map(|front| match front.granted {
             None if *value != Value::Nil => foreign_entry(&keys.lock, None, None),
             _ => Entry { ttl: None, since: front.held, ..front.entry() },
@@ -70,7 +70,7 @@ impl Row {
         })
     }
 
-    /// All rows of one claim.
+    /// Parses all rows of one claim.
     pub(super) fn all(reply: &Value, names: &[LockKeys]) -> FaultResult<Vec<Self>> {
         match reply {
             Value::Array(rows) if rows.len() == names.len() => {
@@ -80,15 +80,15 @@ impl Row {
         }
     }
 
-    /// Whether a change of the lock's key itself concerns the claim: of a marker the claims that it stands for
-    /// tell.
+    /// Returns whether changes of the lock's key concern the claim. Changes of a marker also change the claims for
+    /// which it stands.
     pub(super) fn watches_lock(&self, mode: Mode) -> bool {
         let marker = text(&self.value).is_some_and(|value| value.starts_with("dlock:"));
         if self.granted.is_some() { mode == Mode::Exclusive } else { self.top && !marker }
     }
 }
 
-/// A claim in a queue, `entry` in `queue.lua`.
+/// A claim in a queue: `entry` in `queue.lua`.
 #[derive(Debug)]
 pub(super) struct ClaimHash {
     pub(super) id: Option<ClaimId>,
@@ -115,7 +115,7 @@ impl ClaimHash {
         })
     }
 
-    /// What others are shown of it.
+    /// Returns the entry for display.
     pub(super) fn entry(&self) -> Entry {
         let entry = self.record.as_ref().map(Record::entry).unwrap_or_default();
         let since = self.held.or(self.since);
@@ -124,13 +124,13 @@ impl ClaimHash {
     }
 }
 
-/// What others are shown of the hold of another program's client.
+/// Returns the hold of another program's client for display.
 pub(super) fn foreign_entry(key: &str, claim: Option<ClaimId>, ttl: Option<Duration>) -> Entry {
     let key = Some(format!("key {key}"));
     Entry { claim, mode: Some(Mode::Exclusive), ttl, foreign: true, key, ..Entry::default() }
 }
 
-/// A length in milliseconds.
+/// Parses a length in milliseconds.
 pub(super) fn life(reply: &Value) -> Option<Duration> {
     integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
 }

@@ -1,4 +1,4 @@
-//! The steps that the server takes in one piece.
+//! The steps that the server executes atomically.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use redis::Cmd;
 use super::keys::LockKeys;
 use crate::lock::ClaimId;
 
-/// One Lua script; the server knows it by its hash once it has seen its text.
+/// One Lua script; the server knows it by its hash once it has received the text.
 #[derive(Debug)]
 pub(super) struct Script {
     text: &'static str,
@@ -26,14 +26,14 @@ impl Script {
     }
 }
 
-/// Everything that is done to queues; the first argument says what.
+/// All steps on queues; the first argument selects one.
 pub(super) static QUEUE: Script = Script::new(include_str!("queue.lua"));
-/// What can be done to an exclusive hold by its lock's key alone.
+/// The steps on an exclusive hold that need only its lock's key.
 pub(super) static HOLD: Script = Script::new(include_str!("hold.lua"));
-/// Everything that is done at one node of a Redlock; the first argument says what.
+/// All steps at one node of a Redlock; the first argument selects one.
 pub(super) static NODE: Script = Script::new(include_str!("redlock/node.lua"));
 
-/// A length as scripts take it.
+/// Returns a length in the form that scripts take.
 pub(super) fn millis(length: Duration) -> String {
     length.as_millis().max(1).to_string()
 }
@@ -50,7 +50,7 @@ impl Call {
         Self::Command(words.map(str::to_owned).to_vec())
     }
 
-    /// The command as it is sent.
+    /// Returns the name of the command that is sent.
     pub(super) fn verb(&self) -> &str {
         match self {
             Self::Command(words) => words.first().map_or("", String::as_str),
@@ -58,20 +58,20 @@ impl Call {
         }
     }
 
-    /// Whether it ends claims, so that others may stand otherwise after it.
+    /// Returns whether it ends claims, which may change the state of others.
     pub(super) fn frees(&self) -> bool {
         let Self::Script { arguments, .. } = self else { return false };
         matches!(arguments.first().map(String::as_str), Some("leave" | "evict" | "evict_foreign"))
     }
 
-    /// Appends the step as it is sent; `whole` sends a script's text, for a server that does not know its hash.
+    /// Appends the encoded step; `whole` sends a script's text, for a server that does not know its hash.
     pub(super) fn pack(&self, whole: bool, out: &mut Vec<u8>) {
         let words: &[&[String]] = match self {
             Self::Command(words) => &[words],
             Self::Script { keys, arguments, .. } => &[keys, arguments],
         };
         let words = words.iter().copied().flatten();
-        // Three more words, the longest of them a text or a hash.
+        // Three more words, the longest of them a script's text or hash.
         let (count, size) = words.fold((3, 64), |(count, size), word| (count + 1, size + word.len()));
         let mut command = Cmd::with_capacity(count, size);
         match self {
@@ -91,7 +91,7 @@ impl Call {
     }
 }
 
-/// `command` of `queue.lua` on the queues of `names`, about the claim `id`.
+/// Returns `command` of `queue.lua` on the queues of `names`, for the claim `id`.
 pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, more: &[String]) -> Call {
     let mut arguments = vec![command.to_owned(), id.to_string()];
     let mut keys = Vec::with_capacity(names.len() * 4);

@@ -1,4 +1,4 @@
-//! One client's end of a claim.
+//! The client side of a claim.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +19,21 @@ use crate::net::fault::FaultResult;
 use crate::net::rank::NEXT;
 use crate::net::request::Patience;
 
-/// How often a claim is renewed in one ttl.
+/// The number of renewals in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;
 
-/// The longest ttl of a waiter that does without a connection between its renewals: it hears a third of this later that it holds.
+/// The longest ttl of a waiter that may give up its connection between renewals: it learns of its hold up to a third of
+/// the ttl late.
 const PARKS: Duration = Duration::from_secs(30);
 
-/// How a claim finds out how it stands.
+/// How a claim reads its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Look {
-    /// It reads.
+    /// By reading only.
     Read,
-    /// And removes what has expired.
+    /// By a step that also removes expired claims.
     Step,
-    /// It gets another ttl.
+    /// By a renewal.
     Renew,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct SqlClaim {
     service: Arc<Sessions>,
     id: ClaimId,
     names: Vec<LockName>,
-    /// Where the names are in the order in which queues are locked.
+    /// The index of each name in the order in which queues are locked.
     order: Vec<usize>,
     mode: Mode,
     ttl: Duration,
@@ -50,7 +51,7 @@ pub(super) struct SqlClaim {
 }
 
 impl SqlClaim {
-    /// The claim of `request`, of which the database has said `positions`; its ttl counts from `entered`.
+    /// Creates the claim of `request` from the database's answer `positions`; its ttl counts from `entered`.
     pub(super) fn new(
         service: &Arc<Sessions>,
         request: &Request,
@@ -79,7 +80,7 @@ impl SqlClaim {
         }
     }
 
-    /// Whether it stood in the queue when the database last answered.
+    /// Returns whether it was waiting when the database last answered.
     pub(super) fn waits(&self) -> bool {
         self.publisher.waits()
     }
@@ -92,12 +93,12 @@ impl SqlClaim {
         Steps::new(&*self.service.dialect, &self.names, self.id)
     }
 
-    /// How long a look may take that nobody gave a deadline.
+    /// Returns the deadline of a read for which the caller gave none.
     fn soon(&self) -> Moment {
         self.service.clock.now() + patience(self.ttl)
     }
 
-    /// Takes over what the database said.
+    /// Applies the database's answer.
     fn take(&self, positions: Vec<Standing>) {
         let now = self.service.clock.now();
         let mut view = self.view();
@@ -106,7 +107,7 @@ impl SqlClaim {
         }
     }
 
-    /// From now on the session of `answer` tells of what comes after it.
+    /// Makes the session of `answer` the one that reports later changes.
     fn arm(&self, answer: &Answer, asked: bool) {
         let mut view = self.view();
         let session = &answer.session;
@@ -119,16 +120,17 @@ impl SqlClaim {
             && view.ahead().is_some_and(|(ahead, _)| session.can_sleep(ahead));
         view.poll_at = match (tells, view.sleeps) {
             (true, _) => Moment::NEVER,
-            // That is later than the renewal.
+            // Later than the renewal, so it does not happen before it.
             (false, true) => renew_at + POLL,
             (false, false) => now + POLL,
         };
-        // One that could tell and was not asked is asked with the next look.
+        // A session that could report changes and was not asked is asked with the next read.
         view.armed = (tells || !session.can_notify())
             .then(|| Armed { session: Arc::clone(session), notified: answer.notified });
     }
 
-    /// Gives the session of `answer` up until the next renewal, if the server has few left and the claim is not among the next ones.
+    /// Closes the session of `answer` until the next renewal, if the server has few connections left and the claim is
+    /// not near the front. Returns whether it did.
     fn parks(&self, answer: &Answer) -> bool {
         let mut view = self.view();
         let set = answer.sets.iter().rev().nth(self.names.len());
@@ -145,22 +147,22 @@ impl SqlClaim {
         true
     }
 
-    /// When its next renewal is due, if each is confirmed.
+    /// Returns when its next renewal is due, if each is confirmed.
     fn renew_at(&self) -> Moment {
         self.publisher.proof() + self.ttl / RENEWALS_PER_TTL
     }
 
-    /// Whether `session` was told already that it is to tell.
+    /// Returns whether `session` was asked already to report changes.
     fn is_armed(&self, session: &Arc<dyn Session>) -> bool {
         self.view().armed.as_ref().is_some_and(|armed| Arc::ptr_eq(&armed.session, session))
     }
 
-    /// Whether there is a session that is to tell.
+    /// Returns whether an open session was asked to report changes.
     fn is_told(&self) -> bool {
         self.view().armed.as_ref().is_some_and(|armed| armed.session.is_open())
     }
 
-    /// Finds out how the claim stands, and has the server tell of what comes after.
+    /// Reads the position of the claim, and requests reports of later changes if `listen`.
     async fn find_out(&self, how: Look, listen: bool, deadline: Moment) -> FaultResult<()> {
         let asked = AtomicBool::new(false);
         let counts = listen && self.waits() && (how == Look::Renew || !self.is_told());
@@ -176,7 +178,7 @@ impl SqlClaim {
             }
         };
         let mut answer = self.service.call(deadline, Patience::Once, &batch).await?;
-        // What can tell is known only when it has answered something.
+        // A session knows only after its first answer whether it can report changes.
         if listen
             && answer.session.can_notify()
             && !asked.load(Ordering::Relaxed)
@@ -206,19 +208,19 @@ impl SqlClaim {
         self.publisher.held_at().is_some()
     }
 
-    /// Whether it was given in one of these what it was not known to have.
+    /// Returns whether `positions` contain a new grant.
     fn is_given(&self, positions: &[Standing]) -> bool {
         let view = self.view();
         let mut pairs = positions.iter().zip(&view.positions);
         pairs.any(|(new, known)| new.granted.is_some() && known.granted.is_none())
     }
 
-    /// Asks how those ahead stand if it has to wait, and has the server tell of what comes after.
+    /// Reads the entries ahead if the claim has to wait, and requests reports of changes.
     pub(super) async fn find_its_place(&self, deadline: Moment) -> FaultResult<()> {
         if self.waits() { self.find_out(Look::Read, true, deadline).await } else { Ok(()) }
     }
 
-    /// Gets the tokens if it was found to hold.
+    /// Fetches the tokens if the claim was found to hold.
     async fn collect(&self, deadline: Moment) -> FaultResult<()> {
         if !self.view().is_due() {
             return Ok(());
@@ -229,15 +231,15 @@ impl SqlClaim {
         Ok(())
     }
 
-    /// A claim that is gone from one of its queues leaves the others; after a hold its command has to end first. Whoever sleeps on
-    /// it is woken.
+    /// Withdraws the claim from the other queues after it is gone from one of them. After a hold its command has to end
+    /// first. Claims that sleep on it are woken.
     async fn withdraw_rest(&self) {
         let depart = self.service.dialect.depart(self.id);
         if self.names.len() > 1 && self.publisher.held_at().is_none() {
             // If this fails, the entries end with their ttl.
             drop(self.send_leave(false, self.soon()).await);
         } else if !depart.is_empty() {
-            // If this fails, they look when they renew.
+            // If this fails, those claims read when they renew.
             let batch = |_: &Arc<dyn Session>| depart.clone();
             drop(self.service.call(self.soon(), Patience::Once, batch).await);
         }
@@ -249,7 +251,7 @@ impl SqlClaim {
         self.service.call(deadline, Patience::Deadline, batch).await.map(drop)
     }
 
-    /// Takes over what the news said that the claim was given, if they did.
+    /// Applies the grant in a notification. Returns whether there was one.
     fn take_given(&self) -> bool {
         let mut view = self.view();
         !self.publisher.is_over() && view.take_given(self.id, &self.order, &self.publisher)
@@ -271,7 +273,7 @@ impl Source for SqlClaim {
         let view = self.view();
         let length = self.renew_at().min(view.look_at).since(self.service.clock.now());
         let ahead = view.ahead().filter(|_| view.sleeps);
-        // Where several queues are, the one further ahead may be of another.
+        // With several queues, the claim further ahead may be in another queue.
         let alone = self.names.len() == 1;
         let wait = ahead.map(|(ahead, crowd)| Wait {
             own: self.id,
@@ -294,7 +296,7 @@ impl Source for SqlClaim {
             return Ok(());
         }
         let is_due = self.service.clock.now() >= self.view().look_at;
-        // The end of a lease is not in the rows.
+        // The end of a lease changes no row, so only a step removes it.
         let how = match cause {
             Cause::Notified => Look::Read,
             Cause::Due if !is_due => Look::Read,
@@ -326,7 +328,7 @@ impl Claim for SqlClaim {
             renewed?;
             if !self.publisher.has_ended() {
                 self.publisher.prove(begin);
-                // How long it may sleep has changed.
+                // The possible length of a sleep has changed.
                 self.publisher.stir();
             }
         }

@@ -1,4 +1,4 @@
-//! Which database.
+//! The configuration of a database of any kind.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::mysql::{Mysql, MysqlConfig};
 use super::postgres::{PgConfig, Postgres};
 use crate::backend::Options;
 
-/// Where a database is, and how to get in.
+/// The address of a database, and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SqlConfig {
     /// A MySQL or MariaDB.
@@ -21,24 +21,25 @@ pub enum SqlConfig {
 }
 
 impl SqlConfig {
-    /// Reads the connection options for MySQL or MariaDB. An error is one line without secrets.
+    /// Parses the connection options for MySQL or MariaDB. An error is one line without secrets.
     #[cfg(feature = "mysql")]
     pub fn mysql(options: &Options) -> Result<Self, String> {
         MysqlConfig::parse(options).map(Self::Mysql)
     }
 
-    /// Reads the connection options for PostgreSQL. An error is one line without secrets.
+    /// Parses the connection options for PostgreSQL. An error is one line without secrets.
     #[cfg(feature = "postgres")]
     pub fn postgres(options: &Options) -> Result<Self, String> {
         PgConfig::parse(options).map(Self::Postgres)
     }
 
-    /// Which database, the same for all who mean it; without secrets.
+    /// Returns the database as text without secrets, equal for equal databases.
     pub fn identity(&self) -> String {
         self.dialect().identity()
     }
 
-    /// The statements that make the tables, and the rights that users of locks need, for whoever may not make tables.
+    /// Returns the statements that create the tables, and the rights that users of locks need, for users that may not
+    /// create tables.
     pub fn schema(&self) -> String {
         let dialect = self.dialect();
         format!("{}\n{}\n", dialect.schema().join("\n"), dialect.rights())

@@ -1,4 +1,4 @@
-//! The seam between what is common to SQL databases and what one kind of them is like.
+//! The interface between the code for all SQL databases and that for one kind.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -17,146 +17,150 @@ use crate::net::link::Stage;
 /// One row, as text; `None` for NULL.
 pub(super) type Row = Vec<Option<String>>;
 
-/// What the statements of one batch gave, in order; those that gave no row may be left out.
+/// The results of the statements of one batch, in order; empty ones may be omitted.
 pub(super) type Sets = Vec<Vec<Row>>;
 
 /// An open connection.
 #[async_trait]
 pub(super) trait Session: fmt::Debug + Send + Sync {
-    /// Has the whole of `batch` done in one exchange. After an error no transaction is left open. Dropping the
-    /// future does not undo what was sent; the session must then be given up.
+    /// Executes the whole of `batch` in one exchange. After an error no transaction is left open. Dropping the future
+    /// does not undo the batch; the session must then be given up.
     async fn run(&self, batch: &str) -> FaultResult<Sets>;
 
-    /// Where it leads, without secrets.
+    /// Returns the server, without secrets.
     fn peer(&self) -> &str;
 
-    /// Whether the server still has the other end, as far as known.
+    /// Returns whether the connection is open, as far as known.
     fn is_open(&self) -> bool;
 
-    /// Completes when everything that was sent is answered, or the session has ended. Returns whether it can be used again.
+    /// Completes when everything that was sent is answered, or the session has ended. Returns whether it can be used
+    /// again.
     async fn settled(&self) -> bool;
 
-    /// Ends a sleep of this session, and says whether the session can be used then.
+    /// Ends a sleep of this session. Returns whether the session is then usable.
     async fn awake(&self) -> bool {
         true
     }
 
-    /// Whether the server tells of whatever concerns the claims of this client, as soon as it is asked to.
+    /// Returns whether the server, once asked, reports everything that concerns the claims of this client.
     fn can_notify(&self) -> bool;
 
-    /// Whether this client can sleep in [`Session::notified_after`] until the claim `ahead` has gone; for databases that tell of
-    /// nothing else. Where neither can be, one looks every 500 ms.
+    /// Returns whether this client can sleep in [`Session::notified_after`] until the claim `ahead` is gone, for
+    /// databases without other notifications. If neither is possible, claims poll every 500 ms.
     fn can_sleep(&self, ahead: ClaimId) -> bool {
         let _ = ahead;
         false
     }
 
-    /// How often the server has told of something.
+    /// Returns the number of notifications.
     fn notified_count(&self) -> u64;
 
-    /// What the row of the claim `own` was read to have been given, if that is all that was told since `notified`, and
-    /// survives a crash of the server; for databases that read the row while they wake somebody.
+    /// Returns the grant of the claim `own` if that is the only news since `notified`, and survives a crash of the
+    /// server. For databases that read the row when they wake a claim.
     fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
         let _ = (own, notified);
         None
     }
 
-    /// Completes when the server has told more often than `notified`, or the session has ended. `wait` is what to sleep for where
-    /// that [can be](Session::can_sleep); a sleep goes on when this is dropped. Cancel-safe.
+    /// Completes when the number of notifications differs from `notified`, or the session has ended. `wait` is the
+    /// sleep, if it is [possible](Session::can_sleep); the sleep continues when this future is dropped. Cancel-safe.
     async fn notified_after(&self, notified: u64, wait: Option<&Wait>);
 }
 
-/// What a claim sleeps for.
+/// The sleep of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
-    /// The claim that waits.
+    /// The waiting claim.
     pub(super) own: ClaimId,
-    /// The claim ahead whose end may let it hold, or whose hold may let it be the next.
+    /// The claim ahead. Its end, or its hold, may change the state of the waiting one.
     pub(super) ahead: ClaimId,
-    /// How many are ahead of it.
+    /// The number of claims ahead.
     pub(super) crowd: u32,
-    /// For how long at most.
+    /// The longest duration.
     pub(super) length: Duration,
 }
 
-/// A kind of database: its language, and how one gets in.
+/// A kind of database: its language, and its connections.
 ///
 /// Times are microseconds since 1970 by the database's clock, in columns of 64 bits; texts are ASCII. Statements end
 /// with a semicolon.
 #[async_trait]
 pub(super) trait Dialect: fmt::Debug + Send + Sync {
-    /// As `--backend` calls it.
+    /// Returns the name, as given to `--backend`.
     fn name(&self) -> &'static str;
 
-    /// Which database, the same for all who mean it; without secrets.
+    /// Returns the database as text without secrets, equal for equal databases.
     fn identity(&self) -> String;
 
-    /// The tables.
+    /// Returns the tables.
     fn tables(&self) -> &Tables;
 
-    /// How many servers there are to try.
+    /// Returns the number of servers to try.
     fn servers(&self) -> usize;
 
-    /// `HOST:PORT` of the server of that number; `None` if it is reached by a socket of this host.
+    /// Returns `HOST:PORT` of the server of that number; `None` for a socket of this host.
     fn address(&self, server: usize) -> Option<String>;
 
-    /// How such a server tells that it is one.
+    /// Returns how to recognise such a server.
     fn manner(&self) -> &'static Manner;
 
-    /// Says in one value how many connections the server has left, if those are few, else NULL; empty where a waiter that has no
-    /// connection would be taken for gone.
+    /// Returns a query for the number of connections that the server has left, if they are few, else NULL. Empty for
+    /// databases in which a waiter without a connection counts as gone.
     fn few_left(&self) -> &'static str {
         ""
     }
 
-    /// Opens a session with the server of that number, which must take writes; one attempt. `Fault::spent` says
-    /// that another may be tried.
+    /// Opens a session with the server of that number, which must accept writes, in one attempt. `Fault::spent` means
+    /// that another server may be tried.
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>>;
 
-    /// A batch that says in one value why statements of dlock's sessions are held up, as a fragment of a sentence; nothing if none is.
+    /// Returns a query for the cause that delays statements of dlock's sessions, as a fragment of a sentence; no row if
+    /// there is none.
     fn held_up(&self) -> String;
 
-    /// What is known of the server that `session` leads to, and what is said of this kind of database alone.
+    /// Returns the facts about the server of `session`, and the risks of this kind of database alone.
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)>;
 
-    /// The statements that make the tables where they are missing.
+    /// Returns the statements that create missing tables.
     fn schema(&self) -> Vec<String>;
 
-    /// The batch that makes the tables on first use, safe against others who do the same.
+    /// Returns the batch that creates the tables on first use, safe against concurrent creation.
     fn create(&self) -> String {
         self.schema().concat()
     }
 
-    /// The rights that users of locks need where somebody else makes the tables, as statements to take over.
+    /// Returns the statements that grant users of locks the rights they need if another user creates the tables.
     fn rights(&self) -> String;
 
-    /// `text`, which is ASCII, as a literal.
+    /// Returns `text`, which is ASCII, as a literal.
     fn text(&self, text: &str) -> String;
 
-    /// The clock now, as an expression: never that of the beginning of the transaction.
+    /// Returns the expression for the present time: never that of the beginning of the transaction.
     fn now(&self) -> &'static str;
 
-    /// Whether what can be read is on disk. Then whoever is woken need only read its row; else it takes a step of its
-    /// own, whose commit is waited for.
+    /// Returns whether all readable data is on disk. If so, a woken claim only reads its row. If not, it takes a step
+    /// of its own and waits for its commit.
     fn reads_are_durable(&self) -> bool;
 
-    /// Begins a transaction, READ COMMITTED, whose commit is on disk when it is answered if it is to be `durable`.
+    /// Returns the beginning of a READ COMMITTED transaction. If `durable`, its commit is answered when it is on disk.
     fn begin(&self, durable: bool) -> &'static str;
 
-    /// After a commit: fails if the server may have stopped taking writes before it, so that the one that takes over
-    /// may lack it; empty if the server itself commits nothing then.
+    /// Returns a statement to run after a commit. It fails if the server may have stopped accepting writes before, so
+    /// that its successor may lack the commit. Empty if the server itself refuses such commits.
     fn still_takes_writes(&self) -> &'static str {
         ""
     }
 
-    /// Makes or counts up the row of the lock, and so locks it until the end of the transaction.
+    /// Returns the statement that creates the row of the lock or increments its counter, and so locks the row until the
+    /// end of the transaction.
     fn make(&self, lock: &str) -> String;
 
-    /// Counts up the row of the lock, and so locks it until the end of the transaction; nothing if there is none. When the
-    /// claim `succeeded` was given the lock, if it was, is the last success, unless a later one is.
+    /// Returns the statement that increments the counter in the row of the lock, if it exists, and so locks the row
+    /// until the end of the transaction. If the claim `succeeded` is given, its time of acquisition becomes the last
+    /// success, unless a later one is recorded.
     fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
         let (Tables { lock: locks, claim: claims, .. }, now) = (self.tables(), self.now());
-        // What is dated in the future tells nothing.
+        // A success dated in the future is ignored.
         let held = |claim: &str| {
             format!(
                 ", success = NULLIF(GREATEST(CASE WHEN success <= {now} + {ahead} THEN success ELSE 0 END, COALESCE(\
@@ -168,82 +172,87 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
         format!("UPDATE {locks} SET fence = fence + 1{success} WHERE name = {lock};")
     }
 
-    /// The end of a statement that inserts an entry, and what has to follow it: one that is there already gets its
-    /// `lease_until` instead, and the `columns` of the claim's entries are told that there are then. `locks` are those
-    /// of the statement, with commas between.
+    /// Returns the end of a statement that inserts entries, and its successor. An existing entry gets the new
+    /// `lease_until` instead. Returns the `columns` of all entries of the claim then. `locks` are those of the
+    /// statement, separated by commas.
     fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String;
 
-    /// `parts`, which are expressions, as one text.
+    /// Returns the concatenation of `parts`, which are expressions.
     fn concat(&self, parts: &[&str]) -> String;
 
-    /// Removes notes that have served their time, `most` of them. Whoever does the same at the same time is neither waited
-    /// for in a circle nor undone.
+    /// Returns the statement that removes `most` expired notes. It neither deadlocks with, nor fails because of,
+    /// concurrent executions.
     fn forget(&self, most: u32) -> String;
 
-    /// Removes, from all queues, the claims that were given no fence and said that only the newest should stay, if they
-    /// have an entry `c` for which `condition` holds.
+    /// Returns the statement that removes claims from all queues. They have no fence yet, allow being superseded, and
+    /// have an entry `c` with `condition`.
     fn remove_superseded(&self, condition: &str) -> String;
 
-    /// Gives the claim, which is known to hold in all queues, the fence of each of its locks, and a slot.
+    /// Returns the statements that give the claim, which holds in all queues, the fence of each of its locks, and a
+    /// slot.
     fn grant(&self, claim: &str, locks: &[String]) -> String;
 
-    /// Within the transaction in which the claim `from` leaves the queue of `lock`: gives the first one its fence, and
-    /// wakes its client when that is on disk. Who has a slot to find, stands in other queues too, or has expired, is left out.
+    /// Returns the statements that grant the first claim its fence, in the transaction in which the claim `from` leaves
+    /// the queue of `lock`. They also wake its client when that is on disk. A claim with slots, with several queues, or
+    /// with an expired lease is left out.
     fn hand_over(&self, lock: &str, from: ClaimId) -> String;
 
-    /// After a claim has left the queue of `lock`, which is of `slots`, or zero: wakes those who may hold now and
-    /// were told nothing, and who watches. A hint; empty, as those below, where nobody can be woken so.
+    /// Returns the statements that wake claims which may hold now, after a claim has left the queue of `lock`, and the
+    /// watchers. `slots` is zero for other modes. A hint; empty, like the next ones, for databases without such
+    /// notifications.
     fn wake_next(&self, _lock: &str, _slots: u32) -> String {
         String::new()
     }
 
-    /// Wakes the clients of the claims `c` for which `condition` holds. A hint.
+    /// Returns the statements that wake the clients of the claims `c` with `condition`. A hint.
     fn wake(&self, _condition: &str) -> String {
         String::new()
     }
 
-    /// Wakes who watches the queue. A hint.
+    /// Returns the statements that wake the watchers of the queue. A hint.
     fn wake_watchers(&self, _lock: &str) -> String {
         String::new()
     }
 
-    /// Within a transaction, before the claim can be seen, and again with its renewals: that its client is there; empty if that needs
-    /// no statement.
+    /// Returns the statements that mark the client of the claim as present. They run in a transaction before the claim
+    /// becomes visible, and again with its renewals. Empty if none are needed.
     fn arrive(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
-    /// The reverse, after the transaction is committed; with slots as soon as it holds.
+    /// Returns the statements that end the presence, after the transaction is committed; with slots as soon as the
+    /// claim holds.
     fn depart(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
-    /// Within a transaction: this session is to be told what concerns the claim.
+    /// Returns the statements that request notifications for the claim, within a transaction.
     fn listen(&self, _claim: ClaimId) -> String {
         String::new()
     }
 
-    /// The session is to be told of every change in the queue; empty, or undone for another's sake, if that cannot be,
-    /// and then one looks every 500 ms.
+    /// Returns the statements that request notifications of every change in the queue. Empty if that is impossible. If
+    /// it is impossible, or the server undoes the statements in favour of another transaction, observers poll every 500
+    /// ms.
     fn watch(&self, _name: &LockName) -> String {
         String::new()
     }
 }
 
-/// What the names of notes begin with. Those of locks, as [`stored`] makes them, come before it.
+/// The first character of the names of notes. Names of locks, as made by [`stored`], sort before it.
 pub(super) const NOTE: char = '~';
 
-/// A name as it is kept: ASCII, compared as bytes.
+/// Returns a name in its stored form: ASCII, compared as bytes.
 pub(super) fn stored(name: &LockName) -> String {
     name.percent_encoded()
 }
 
-/// What [`stored`] made.
+/// Returns the name with this stored form.
 pub(super) fn unstored(text: &str) -> Option<LockName> {
     LockName::from_percent_encoded(text)
 }
 
-/// JSON without a character beyond ASCII, so that no encoding of a database can matter.
+/// Returns JSON with ASCII characters only, so that the encoding of the database does not matter.
 pub(super) fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -259,7 +268,7 @@ pub(super) fn ascii(json: &str) -> String {
     out
 }
 
-/// A length in microseconds.
+/// Returns a length in microseconds.
 pub(super) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4)
 }

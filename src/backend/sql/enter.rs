@@ -12,7 +12,8 @@ use crate::lock::{Entry, ErrorKind, Holder, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
-/// Enters the queues of all names of `request` in one step; whoever has to wait asks in another how those ahead stand.
+/// Enters the queues of all names of `request` in one step. A claim that has to wait reads the entries ahead in another
+/// step.
 pub(super) async fn enter(
     service: &Arc<Sessions>,
     request: &Request,
@@ -30,7 +31,7 @@ pub(super) async fn enter(
             break (positions, answer.sent);
         }
     };
-    // That request has given the entry another ttl, also if an earlier one had made it.
+    // The last request has renewed the entry even if an earlier one created it.
     let claim = SqlClaim::new(service, request, positions, entered);
     if let Err(fault) = claim.find_its_place(deadline).await {
         if !fault.kind.is_transient() {
@@ -41,8 +42,10 @@ pub(super) async fn enter(
     Ok(claim)
 }
 
-/// Why a claim was not let in: how it stands if it must not come back, an error if another kind is in the way; `None` if
-/// that has gone meanwhile.
+/// Returns why a claim was refused: its final state if it is barred from entering; `None` if the obstacle is gone
+/// meanwhile.
+///
+/// Errors: `Mismatch` if a claim of another kind is in the way.
 async fn refused(
     service: &Arc<Sessions>,
     steps: &Steps<'_>,
@@ -61,7 +64,7 @@ async fn refused(
     let Some((name, lead)) = leads.find(|(_, lead)| !mixes(lead)) else {
         return Ok(None);
     };
-    // A request that was sent before, over a connection that broke, comes when whoever is in the way has gone.
+    // A request sent earlier, over a connection that broke, may arrive after the obstacle is gone.
     if service.may_be_overtaken() {
         let batch = |_: &Arc<dyn Session>| steps.leave(request.mode, false, true);
         service.call(deadline, Patience::Deadline, batch).await?;
@@ -71,7 +74,7 @@ async fn refused(
     Err(Fault::new(ErrorKind::Mismatch, reason))
 }
 
-/// Whose entry it is.
+/// Returns the owner of an entry.
 fn owner(entry: &Entry) -> Option<String> {
     let (user, host, pid) = (entry.user.clone()?, entry.host.clone()?, entry.pid?);
     let command = entry.command.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is done to entries of others: removing them, asking them to leave, publishing what a holder proclaims.
+//! Changes to entries of other processes: removing them, asking them to leave, publishing the value of a holder.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::lock::{ClaimId, Holder, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
-/// Does to the claim `id`, of which an entry may stand in the queue of `name`, what `how` says; on all of its locks.
+/// Applies `how` to the claim `id`, which may be in the queue of `name`, on all of its locks.
 pub(super) async fn evict(
     service: &Sessions,
     name: &LockName,
@@ -24,16 +24,16 @@ pub(super) async fn evict(
     let answer = service.call(deadline, Patience::Deadline, question).await?;
     let column = |n: usize| answer.sets.iter().flatten().filter_map(move |row| row.get(n)?.as_deref());
     let names: Vec<LockName> = column(0).filter_map(unstored).collect();
-    // Nobody waits for a claim that is not there.
+    // The mode does not matter for an absent claim.
     let mode = column(1).find_map(|mode| mode.parse().ok()).unwrap_or(Mode::Exclusive);
-    // A claim that is in other queues only is not the one that is meant.
+    // A claim that is only in other queues is not meant.
     let names = if names.contains(name) { names } else { only.to_vec() };
     let batch = |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).evict(mode, how, by);
     let answer = service.call(deadline, Patience::Deadline, batch).await?;
     found_any(&answer.sets)
 }
 
-/// As [`crate::backend::Backend::withdraw`]: in one step, since all names are known.
+/// Implements [`crate::backend::Backend::withdraw`], in one step, since all names are known.
 pub(super) async fn withdraw(service: &Sessions, request: &Request, deadline: Moment) -> FaultResult<()> {
     let Request { names, id, mode, holder, .. } = request;
     let steps = Steps::new(&*service.dialect, names, *id);
@@ -41,7 +41,7 @@ pub(super) async fn withdraw(service: &Sessions, request: &Request, deadline: Mo
     service.call(deadline, Patience::Deadline, batch).await.map(drop)
 }
 
-/// As [`crate::backend::Backend::publish`].
+/// Implements [`crate::backend::Backend::publish`].
 pub(super) async fn publish(
     service: &Sessions,
     name: &LockName,
@@ -55,7 +55,7 @@ pub(super) async fn publish(
     found_any(&answer.sets)
 }
 
-/// Whether the count that a batch begins with says that there was something.
+/// Returns whether the count at the beginning of a batch's results is not zero.
 fn found_any(sets: &Sets) -> FaultResult<bool> {
     let count = sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.as_deref());
     count.map(|count| count != "0").ok_or_else(|| Fault::nonsense("no count"))

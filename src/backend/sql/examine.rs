@@ -1,4 +1,4 @@
-//! What can go wrong with this database.
+//! The risks of this database.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::backend::{Examination, Risk, Weight};
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult, Retry};
 
-/// What the rows of all sets, a name and a value each, say of a server.
+/// Returns the properties in the rows of all sets, each a name and a value.
 pub(super) fn properties(sets: Sets) -> Properties {
     let pair = |row: Row| {
         let mut row = row.into_iter();
@@ -19,7 +19,7 @@ pub(super) fn properties(sets: Sets) -> Properties {
     sets.into_iter().flatten().filter_map(pair).collect()
 }
 
-/// What a run does with the tables, each to be planned and not to be done.
+/// Returns the statements of a run on the tables, as plans without execution.
 fn plans(dialect: &dyn Dialect) -> [String; 3] {
     let (claims, none) = (&dialect.tables().claim, dialect.text(""));
     let again = dialect.or_renew(&none, &none, "name");
@@ -33,7 +33,7 @@ fn plans(dialect: &dyn Dialect) -> [String; 3] {
     ]
 }
 
-/// Why the tables cannot be used, where they are: those that are missing are made on first use.
+/// Returns why existing tables cannot be used. Missing ones are created on first use.
 async fn of_tables(dialect: &dyn Dialect, session: &dyn Session) -> FaultResult<Option<Risk>> {
     for plan in plans(dialect) {
         match session.run(&plan).await {
@@ -50,7 +50,7 @@ async fn of_tables(dialect: &dyn Dialect, session: &dyn Session) -> FaultResult<
 }
 
 pub(super) async fn examine(service: &Sessions, deadline: Moment) -> FaultResult<Examination> {
-    // The first exchange pays for the connection.
+    // The first exchange includes connecting.
     service.read(deadline, "SELECT 1;").await?;
     let begun = service.clock.now();
     let answer = service.read(deadline, "SELECT 1;").await?;

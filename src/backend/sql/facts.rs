@@ -1,34 +1,34 @@
-//! What is known of a database, and what `doctor` says of every kind by that.
+//! The facts about a database, and the findings of `doctor` for every kind.
 
 use super::tables::Tables;
 use crate::backend::facts::{Properties, Rule, when, with};
 
-/// What is known of a database.
+/// The known facts about a database.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// What it is called, with its version.
+    /// Its product name, with the version.
     pub(super) name: String,
     pub(super) database: String,
-    /// What it says of itself.
+    /// Properties that the server reports.
     pub(super) server: Properties,
-    /// The oldest version that is supported, if this one is older.
+    /// The oldest supported version, if this one is older.
     pub(super) too_old: Option<&'static str>,
-    /// How many connections can be made besides those that there are.
+    /// The number of further connections that the server can accept.
     pub(super) free: Option<u64>,
     pub(super) open_password: Option<String>,
-    /// What a restored backup needs.
+    /// The advice for a restored backup.
     pub(super) after_backup: String,
-    /// Whether it can tell this client of changes.
+    /// Whether it can notify this client of changes.
     pub(super) notifies: bool,
-    /// Why passwords were not looked up, if they were not.
+    /// Why the password file was ignored, if it was.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no such file for MySQL"))]
     pub(super) ignored: Option<String>,
 }
 
-/// So few connections are left that a queue of waiters may use them up.
+/// The number of free connections below which a queue of waiters may use them up.
 const FEW: u64 = 20;
 
-/// What is said of every kind of database.
+/// The rules for every kind of database.
 pub(super) const RISKS: &[Rule<Facts>] = &[
     Rule::always("a claim counts on the database's clock: a jump of it ends leases early or late"),
     Rule::backup(|f| with(&f.after_backup)),
@@ -48,7 +48,7 @@ pub(super) const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-/// What there is against the low tokens of a restored backup.
+/// Returns the advice against the low tokens of a restored backup.
 pub(super) fn after_backup(tables: &Tables) -> String {
     format!("after it: UPDATE {}lock SET fence = fence + 1000000", tables.prefix)
 }

@@ -14,10 +14,10 @@ use crate::net::fault::{Fault, FaultResult};
 /// One claim in a queue.
 #[derive(Debug)]
 pub(super) struct ClaimRow {
-    /// Unless its form is another version's.
+    /// `None` if another version's format makes it unreadable.
     pub(super) id: Option<ClaimId>,
     mode: Option<Mode>,
-    /// Unless its form is another version's.
+    /// `None` if another version's format makes it unreadable.
     pub(super) record: Option<Record>,
     since: Option<SystemTime>,
     label: Option<String>,
@@ -29,14 +29,14 @@ pub(super) struct ClaimRow {
 /// Queues by name.
 pub(super) type Queues = BTreeMap<LockName, Vec<ClaimRow>>;
 
-/// The columns of an entry that is shown; [`ClaimRow`] reads them.
+/// The columns of an entry for display, which [`ClaimRow`] parses.
 const ENTRY: &str =
     "c.name, c.mode, c.claim, c.about, c.label, c.fence, c.slot, c.held, c.since, c.lease_until";
 
-/// The batch that reads the living entries of one queue, or with `None` of all queues; changes nothing.
+/// Returns the batch that reads the live entries of one queue, or with `None` of all queues; it changes nothing.
 pub(super) fn question(dialect: &dyn Dialect, name: Option<&LockName>) -> String {
     let (claims, now) = (&dialect.tables().claim, dialect.now());
-    // Those of one lock are no notes.
+    // A note does not have the name of a lock.
     let only = match name {
         Some(name) => format!("c.name = {}", dialect.text(&stored(name))),
         None => format!("c.name < '{NOTE}'"),
@@ -50,7 +50,7 @@ pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
     let mut queues = Queues::new();
     for row in sets.iter().flatten() {
         let (name, found) = ClaimRow::parse(row)?;
-        // No lock of this version has another name.
+        // A name that cannot be decoded is not a lock of this version.
         if let Some(name) = name {
             queues.entry(name).or_default().push(found);
         }
@@ -58,24 +58,24 @@ pub(super) fn queues(sets: &Sets) -> FaultResult<Queues> {
     Ok(queues)
 }
 
-/// All queues, as they are at one moment.
+/// Reads all queues at one moment.
 async fn all(service: &Sessions, deadline: Moment) -> FaultResult<Queues> {
     let answer = service.read(deadline, &question(&*service.dialect, None)).await?;
     answer.map_or_else(|| Ok(Queues::new()), |answer| queues(&answer.sets))
 }
 
-/// The status of one queue.
+/// Reads the status of one queue.
 pub(super) async fn one(service: &Sessions, name: &LockName, deadline: Moment) -> FaultResult<LockStatus> {
     let answer = service.read(deadline, &question(&*service.dialect, Some(name))).await?;
     answer.map_or_else(|| Ok(status(name, &[])), |answer| Ok(status_of(name, &queues(&answer.sets)?)))
 }
 
-/// The status of the queue of `name` among `queues`.
+/// Returns the status of the queue of `name` among `queues`.
 pub(super) fn status_of(name: &LockName, queues: &Queues) -> LockStatus {
     status(name, queues.get(name).map(Vec::as_slice).unwrap_or_default())
 }
 
-/// The queues with claims whose names start with `prefix`.
+/// Reads the queues with claims and with names that start with `prefix`.
 pub(super) async fn starting_with(
     service: &Sessions,
     prefix: &str,
@@ -94,7 +94,7 @@ fn status(name: &LockName, queue: &[ClaimRow]) -> LockStatus {
 }
 
 impl ClaimRow {
-    /// What cannot be read of an entry is not known; it stands in the queue all the same.
+    /// Parses an entry. Unreadable fields are `None`, because the entry is in the queue nevertheless.
     fn parse(row: &Row) -> FaultResult<(Option<LockName>, Self)> {
         if row.len() != 10 {
             return Err(Fault::nonsense("no entry of a queue"));
@@ -113,7 +113,7 @@ impl ClaimRow {
         Ok((text(0).and_then(unstored), found))
     }
 
-    /// Its mode. One that this version does not know lets nobody hold beside it.
+    /// Returns its mode. A mode that this version does not know counts as exclusive.
     pub(super) fn mode(&self) -> Mode {
         self.mode.unwrap_or(Mode::Exclusive)
     }

@@ -1,9 +1,9 @@
-//! Who runs this.
+//! The user of this process.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-/// The login name of the effective user, whose own this process is.
+/// Returns the login name of the effective user of this process.
 pub(super) fn login_name() -> Option<String> {
     let uid = fs::metadata("/proc/self").ok()?.uid().to_string();
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -1,11 +1,12 @@
-//! Locks in SQL databases: rows in dlock's own tables, decided about under row locks and on the database's clock.
+//! Locks in SQL databases: rows in dlock's own tables, changed under row locks and by the database's clock.
 //!
-//! A lock is a row with a counter, a claim is one row for each of its locks. Every step is one batch of statements in
-//! one exchange and one transaction: it counts up the rows of its locks, which locks those rows, deletes what has
-//! expired, and does its work; so no transaction ever waits for a client. The counter gives the place in the queue and
-//! the fencing token. Who waits is woken by the database's own means, which are hints only: the state is read.
+//! A lock is a row with a counter; a claim is one row for each of its locks. Every step is one batch of statements in
+//! one exchange and one transaction, so no transaction ever waits for a client. The step increments the counters of its
+//! locks, which locks those rows, deletes expired claims, and does its work. The counter gives the place in the queue
+//! and the fencing token. Waiters are woken by the database's own means, which are hints only: the state is always
+//! read.
 //!
-//! What is common is here; what a kind of database is like is behind the trait `Dialect`.
+//! Code for all databases is here; code for one kind is behind the trait `Dialect`.
 
 mod claim;
 mod config;
@@ -106,12 +107,12 @@ pub struct SqlBackend {
 }
 
 impl SqlBackend {
-    /// Takes `config`; nothing is connected before the first call.
+    /// Creates a client with `config`, which connects with the first call.
     pub fn open(config: &SqlConfig) -> Self {
         Self::with_clock(config, Clock::Boot)
     }
 
-    /// As [`SqlBackend::open`], for a client whose clock may tell another time than the server's.
+    /// Creates a client with a clock that may differ from the server's; otherwise works like [`SqlBackend::open`].
     pub fn with_clock(config: &SqlConfig, clock: Clock) -> Self {
         Self { service: Arc::new(Sessions::new(config.dialect(), clock)) }
     }
@@ -185,7 +186,7 @@ impl Backend for SqlBackend {
     }
 
     async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
-        // Nobody but dlock makes rows in its tables.
+        // Only dlock creates rows in its tables.
         Ok(false)
     }
 
@@ -198,7 +199,7 @@ impl Backend for SqlBackend {
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        // On a session of its own: what it tries out must not disturb who listens.
+        // Over a separate session, because the trials would disturb listeners.
         let own = Sessions::new(Arc::clone(&self.service.dialect), self.service.clock);
         examine::examine(&own, deadline).await
     }

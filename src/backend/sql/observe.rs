@@ -1,4 +1,4 @@
-//! Observing one queue: the database tells of changes, the queue itself says what changed.
+//! Observing one queue: the database reports changes, and the queue is then read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::lock::{LockName, LockStatus, Moment};
 use crate::net::fault::{FaultResult, Retry};
 
-/// Between two looks where no change is told and none can be foreseen: a lost message costs no more.
+/// The time between two reads if no change is reported or foreseen, which limits the effect of a lost message.
 const AT_LEAST: Duration = Duration::from_secs(10);
 
-/// One queue, on a session of its own.
+/// One queue, over a separate session.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
     service: Sessions,
-    /// Over which session changes are told, and how often it had told before the last look.
+    /// The session that reports changes, and its number of notifications before the last read.
     notified: Option<(Arc<dyn Session>, u64)>,
 }
 
@@ -27,8 +27,8 @@ impl WatchedQueue {
         Self { service: Sessions::new(Arc::clone(&service.dialect), service.clock), notified: None }
     }
 
-    /// The session that tells of changes; `None` if none does, and then one looks. One that a pooler lends must be left as it is,
-    /// and tells nothing.
+    /// Returns the session that reports changes; `None` if there is none, and the observer polls. A session behind a
+    /// pooler must remain unchanged, and reports nothing.
     async fn told_by(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Arc<dyn Session>>> {
         if let Some((session, _)) = self.notified.as_ref().filter(|(session, _)| session.is_open()) {
             return Ok(Some(Arc::clone(session)));
@@ -38,9 +38,9 @@ impl WatchedQueue {
         if watch.is_empty() || !first.is_some_and(|answer| answer.session.can_notify()) {
             return Ok(None);
         }
-        // An exchange of its own: what is told is told from its end on.
+        // In a separate exchange, because changes are reported only after its end.
         match self.service.read(deadline, &watch).await {
-            // Somebody keeps it from being known that one watches here.
+            // Another transaction prevents the registration of this watcher.
             Err(fault) if fault.retry == Retry::Again => Ok(None),
             answer => Ok(answer?.map(|answer| answer.session)),
         }

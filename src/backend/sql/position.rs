@@ -1,4 +1,4 @@
-//! How a claim stands in one queue, as the database says.
+//! The position of a claim in one queue, as read from the database.
 
 use std::time::Duration;
 
@@ -8,42 +8,42 @@ use crate::lock::queue::held;
 use crate::lock::{ClaimId, Entry, Granted, Holder, Mode};
 use crate::net::fault::{Fault, FaultResult};
 
-/// How a claim stands in one queue.
+/// The position of a claim in one queue.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Standing {
     /// Whether it is in the queue.
     pub(super) present: bool,
-    /// What it was given.
+    /// Its grant.
     pub(super) granted: Option<Granted>,
-    /// Who asked it to leave.
+    /// The client that asked it to leave.
     pub(super) asked: Option<Holder>,
-    /// How many stand ahead.
+    /// The number of entries ahead.
     pub(super) ahead: usize,
-    /// Of those ahead, whose end may let it hold, or with slots the last one, as far as that can be read; and whether there is one. To a
-    /// shared claim those that are not shared are.
+    /// The last entry ahead that must end before it holds, if its id can be read. For a shared claim, only entries that
+    /// are not shared count. With slots it is the last entry ahead. `is_behind` is whether there is one.
     pub(super) behind: Option<ClaimId>,
     is_behind: bool,
-    /// After how long time alone may change something: the end of that one's lease, or of the own one.
+    /// The time after which the state may change without a request: the end of that entry's lease, or of its own.
     pub(super) horizon: Option<Duration>,
-    /// Why it is gone, if that was written, and who did it.
+    /// Why it is gone, if that is recorded, and the client that removed it.
     pub(super) gone: Option<String>,
     pub(super) by: Option<Holder>,
-    /// The first of the queue, if that is another claim.
+    /// The first entry of the queue, if it is another claim's.
     pub(super) lead: Option<Entry>,
 }
 
 impl Standing {
-    /// The positions in all `locks` queues, with which `sets` ends; in the order in which queues are locked.
+    /// Parses the positions in all `locks` queues, at the end of `sets`, in the order in which queues are locked.
     pub(super) fn all(sets: &Sets, locks: usize) -> FaultResult<Vec<Self>> {
         last(sets, locks)?.map(|row| row.and_then(Self::parse)).collect()
     }
 
-    /// What [`super::steps::Steps::enter`] says of the claim itself in the queues of `locks`, which are in order. Nothing is
-    /// known of those ahead, nor of why it is not there.
+    /// Parses the result of [`super::steps::Steps::enter`] for the claim itself in the queues of `locks`, which are in
+    /// order. Entries ahead, and the reason of an absence, are unknown.
     pub(super) fn own(sets: &Sets, locks: &[String]) -> FaultResult<Vec<Self>> {
         let mut own = vec![Self::default(); locks.len()];
         for row in sets.iter().flatten() {
-            // What wakes others says less.
+            // The results of wake-ups have fewer columns.
             let [name, seq, fence, slot, asked, left] = &row[..] else { continue };
             let place = locks.iter().position(|lock| Some(lock) == name.as_ref());
             *place.and_then(|place| own.get_mut(place)).ok_or_else(|| columns(row))? = Self {
@@ -78,12 +78,12 @@ impl Standing {
         })
     }
 
-    /// Whether the claim holds here by its place in the queue, whether or not it was given its token yet.
+    /// Returns whether the claim holds by its place in the queue, with or without its token.
     pub(super) fn holds(&self, mode: Mode) -> bool {
         if !self.present {
             return false;
         }
-        // Of those ahead only this matters to the rule, not their order.
+        // Only this matters to the rule, not the order of the entries ahead.
         let others = match mode {
             Mode::Shared if !self.is_behind => Mode::Shared,
             Mode::Shared | Mode::Exclusive => Mode::Exclusive,
@@ -94,13 +94,13 @@ impl Standing {
         held(&queue) > self.ahead
     }
 
-    /// It is the first of its queue and was given this.
+    /// Records the grant of a claim at the front of its queue.
     pub(super) fn give(&mut self, granted: Granted) {
         (self.granted, self.ahead) = (Some(granted), 0);
         (self.behind, self.is_behind, self.lead) = (None, false, None);
     }
 
-    /// What was given stays given: an answer may be older than the news of it.
+    /// Keeps a known grant, because an answer may be older than the notification of the grant.
     pub(super) fn keep(&mut self, known: &Self) {
         if self.present && self.granted.is_none() && known.granted.is_some() {
             (self.granted, self.ahead) = (known.granted, known.ahead);
@@ -108,13 +108,13 @@ impl Standing {
         }
     }
 
-    /// How many stand ahead.
+    /// Returns the number of entries ahead.
     pub(super) fn ahead(&self) -> u32 {
         u32::try_from(self.ahead).unwrap_or(u32::MAX)
     }
 }
 
-/// The first rows of the last `locks` sets.
+/// Returns the first rows of the last `locks` sets.
 fn last(sets: &Sets, locks: usize) -> FaultResult<impl Iterator<Item = FaultResult<&Row>>> {
     let start = sets.len().checked_sub(locks).ok_or_else(|| Fault::nonsense("too few rows"))?;
     Ok(sets[start..].iter().map(|set| set.first().ok_or_else(|| Fault::nonsense("no row"))))
@@ -124,11 +124,11 @@ fn columns(row: &Row) -> Fault {
     Fault::nonsense(format!("{} columns", row.len()))
 }
 
-/// Who is first in the queue.
+/// Returns the first entry of the queue.
 fn lead(row: &Row) -> Option<Entry> {
     let text = |n: usize| row[n].as_deref();
     let (mode, about) = (text(10)?, text(11)?);
-    // Of one that another version wrote the mode is known.
+    // Of another version's entry only the mode is readable.
     let unread = || Entry { mode: mode.parse().ok(), ..Entry::default() };
     let entry = Record::parse(about.as_bytes()).map_or_else(unread, |record| record.entry());
     let granted = granted(text(13), text(14));
@@ -136,12 +136,12 @@ fn lead(row: &Row) -> Option<Entry> {
     Some(with_details(entry, text(12).and_then(quoted), granted, since, None))
 }
 
-/// A text that is kept as a JSON string.
+/// Parses a text that is stored as a JSON string.
 pub(super) fn quoted(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }
 
-/// Microseconds, none if they are negative.
+/// Parses microseconds; zero if they are negative.
 pub(super) fn length(text: &str) -> Option<Duration> {
     text.parse::<i64>().ok().map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
 }
@@ -153,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
-    /// That of a claim in `mode` behind `queue`.
+    /// Returns the position of a claim in `mode` behind `queue`.
     fn position(queue: &[Mode], mode: Mode) -> Standing {
         let is_behind = queue.iter().any(|ahead| mode != Mode::Shared || *ahead != Mode::Shared);
         Standing { present: true, ahead: queue.len(), is_behind, ..Standing::default() }

@@ -1,4 +1,4 @@
-//! Renewing a claim that no process looks after.
+//! Renewing a claim that no process keeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
 
-/// As [`crate::backend::Backend::renew`].
+/// Implements [`crate::backend::Backend::renew`].
 pub(super) async fn renew(
     service: &Sessions,
     name: &LockName,
@@ -37,6 +37,6 @@ pub(super) async fn renew(
     let batch =
         |_: &Arc<dyn Session>| Steps::new(&*service.dialect, &names, id).renew(mode, ttl, true, false);
     let answer = service.call(deadline, Patience::Once, batch).await?;
-    // One that is not in the queue on all of its locks any more holds nothing.
+    // A claim that is missing in the queue of one of its locks does not hold.
     Ok(Standing::all(&answer.sets, names.len())?.iter().all(|position| position.holds(mode)))
 }

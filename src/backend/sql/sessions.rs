@@ -1,4 +1,4 @@
-//! Requests to the database, whichever of its servers takes writes at the moment.
+//! Requests to the database, at the server that accepts writes at the moment.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -18,21 +18,21 @@ pub(super) struct Sessions {
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) clock: Clock,
     link: Link<Servers>,
-    /// How many claims there are.
+    /// The number of live claims.
     pub(super) claims: AtomicUsize,
 }
 
-/// What came back, and over which session.
+/// The results, and the session that they came from.
 pub(super) struct Answer {
     pub(super) sets: Sets,
     pub(super) session: Arc<dyn Session>,
-    /// How often the session had told before the batch was sent.
+    /// The session's number of notifications before the batch was sent.
     pub(super) notified: u64,
-    /// When this batch was sent, after whatever came to nothing before.
+    /// When this batch was sent, after any failed attempts.
     pub(super) sent: Moment,
 }
 
-/// The servers of a database, of which one takes writes.
+/// The servers of a database, of which one accepts writes.
 #[derive(Debug)]
 struct Servers(Arc<dyn Dialect>);
 
@@ -73,7 +73,7 @@ impl Dial for Servers {
 
     async fn look(&self) -> Option<Fault> {
         let addresses: Option<Vec<String>> = (0..self.0.servers()).map(|n| self.0.address(n)).collect();
-        // Encryption is asked for in the database's own words.
+        // Encryption is requested within the database's own protocol.
         cause::of_all(&addresses?, self.0.manner(), false).await
     }
 }
@@ -84,28 +84,28 @@ impl Sessions {
         Self { dialect, clock, link, claims: AtomicUsize::new(0) }
     }
 
-    /// Whether something that was sent over an earlier session may still be on its way to the database.
+    /// Returns whether a request over an earlier session may still be in flight.
     pub(super) fn may_be_overtaken(&self) -> bool {
         self.link.opened() > 1
     }
 
-    /// As [`crate::backend::Backend::connects_as`].
+    /// Implements [`crate::backend::Backend::connects_as`].
     pub(super) fn connects_as(&self, rank: Rank) {
         self.link.connects_as(rank);
     }
 
-    /// Closes `session` until a request needs one again.
+    /// Closes `session`; the next request opens another one.
     pub(super) fn close(&self, session: &Arc<dyn Session>) {
         self.link.close(session);
     }
 
-    /// As [`crate::backend::Backend::has_connected`].
+    /// Implements [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.link.opened() > 0
     }
 
-    /// Has `batch` done by `deadline`. What was sent may still be done after an error, so it must bear repetition.
-    /// Tables that are missing are made.
+    /// Executes `batch`, until `deadline`. It may still be executed after an error, so it must be idempotent. Missing
+    /// tables are created.
     pub(super) async fn call(
         &self,
         deadline: Moment,
@@ -127,8 +127,8 @@ impl Sessions {
         self.link.call(deadline, patience, || (), request).await
     }
 
-    /// Reads by `deadline`; `None` if there are no tables yet. Changes nothing, and does nothing again that was undone for another's
-    /// sake.
+    /// Reads, until `deadline`; `None` if there are no tables yet. Changes nothing, and does not retry a batch that the
+    /// server undid in favour of another one.
     pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Option<Answer>> {
         let request = |session: Arc<dyn Session>| async move {
             match self.run(&session, batch).await {

@@ -1,9 +1,9 @@
 //! The batches: each is one exchange and one transaction, so that no transaction ever waits for a client.
 //!
-//! Every step that decides about a queue counts up the row of its lock first, which locks that row until the commit,
-//! and reads the queue in later statements, which see what was committed before. What is found expired under that row
-//! lock is deleted in the same transaction, so that nothing that somebody has judged expired is ever revived. Several
-//! locks are locked in the order of their names. A renewal decides about nobody else, and locks its own entries alone.
+//! Every step that decides about a queue first increments the counter in the row of its lock, which locks that row
+//! until the commit. It reads the queue in later statements, which see all earlier commits. Claims found expired under
+//! that row lock are deleted in the same transaction, so that a claim judged expired is never revived. Several locks
+//! are locked in the order of their names. A renewal decides about no other claim, and locks its own entries alone.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::backend::record::Record;
 use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
 use crate::net::tcp;
 
-/// For how long a claim that is not there, but may be on its way, is kept out: a session that is given up is closed. A client
-/// that is not told why it is gone looks at its next renewal.
+/// How long a claim that is absent, but may be in flight, is barred from entering: a session that is given up is
+/// closed. A client that does not learn why its claim is gone reads at its next renewal.
 const KEEP_OUT: Duration = tcp::LATE;
 
-/// How many notes that have served their time one step removes: more than it adds, and few.
+/// The number of expired notes that one step removes: more than it adds, and few.
 const FORGET: u32 = 20;
 
-/// One claim and the locks that it is about.
+/// One claim and the locks that the step concerns.
 #[derive(Clone, Debug)]
 pub(super) struct Steps<'a> {
     dialect: &'a dyn Dialect,
-    /// As literals, in the order in which they are locked.
+    /// Literals, in the order in which they are locked.
     locks: Vec<String>,
-    /// As a literal.
+    /// A literal.
     claim: String,
     id: ClaimId,
-    /// Whether it is asked besides whether the server has few connections left, before the rows of the locks.
+    /// Whether to also ask for the server's free connections, before the rows of the locks.
     pub(super) counts: bool,
 }
 
@@ -39,19 +39,19 @@ pub(super) fn kind(mode: Mode) -> String {
     if let Mode::Slots(_) = mode { mode.to_string() } else { String::new() }
 }
 
-/// How many may hold at once, each with a slot; zero where it is not counted.
+/// Returns the number of slots; zero for other modes.
 fn slots(mode: Mode) -> u32 {
     if let Mode::Slots(slots) = mode { slots.get() } else { 0 }
 }
 
-/// Names in the order in which they are locked: that of their bytes as they are kept.
+/// Returns names in the order in which they are locked: by the bytes of their stored form.
 pub(super) fn in_order(names: &[LockName]) -> Vec<String> {
     let mut stored: Vec<String> = names.iter().map(stored).collect();
     stored.sort();
     stored
 }
 
-/// Removes the row of a lock that no claim will ask for again.
+/// Returns the statement that removes the row of a lock that no claim will use again.
 pub(super) fn forget(dialect: &dyn Dialect, name: &LockName) -> String {
     format!("DELETE FROM {} WHERE name = {};", dialect.tables().lock, dialect.text(&stored(name)))
 }
@@ -79,9 +79,9 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Joins the queues at the end; holds at once if nobody else is in any of them. If it stands there already, since an
-    /// answer was lost, it gets another ttl. Ends with a row for each lock whose queue it is in, which
-    /// [`super::position::Standing::own`] reads: how those ahead stand is asked by whoever has to wait.
+    /// Joins the queues at the end; holds at once if all of them are empty. If the claim is there already because an
+    /// answer was lost, it is renewed. The batch ends with a row for each lock with the claim in its queue, for
+    /// [`super::position::Standing::own`]. Waiters read the entries ahead in another step.
     pub(super) fn enter(&self, request: &Request) -> String {
         let mut sql = self.begin_with(|lock| self.dialect.make(lock));
         sql.push_str(&self.dialect.arrive(self.id));
@@ -94,13 +94,14 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Commits what somebody will rely on.
+    /// Commits data that clients will rely on.
     fn commit(&self, sql: &mut String) {
         sql.push_str("COMMIT;");
         sql.push_str(self.dialect.still_takes_writes());
     }
 
-    /// Ends with what [`super::position::Standing::own`] reads. No table is joined for each name: the servers join 61.
+    /// Inserts the entries, and returns the rows for [`super::position::Standing::own`]. It does not join a table for
+    /// each name, because servers join at most 61.
     fn insert(&self, sql: &mut String, request: &Request) {
         let tables = self.dialect.tables();
         let (claims, locks, now) = (&tables.claim, &tables.lock, self.dialect.now());
@@ -113,7 +114,7 @@ impl<'a> Steps<'a> {
             Mode::Slots(_) => "CASE WHEN o.queues = 0 THEN 1 END",
             Mode::Exclusive | Mode::Shared => "NULL",
         };
-        // Any other one of each queue shows the kind of all in it, and whether there is any.
+        // Any other entry of a queue shows whether there is one, and the kind of all in it.
         let _ = write!(
             sql,
             "INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, \
@@ -129,14 +130,14 @@ impl<'a> Steps<'a> {
             again = self.dialect.or_renew(
                 &all,
                 claim,
-                // It has the whole ttl, whether it is new or was there.
+                // The rest is the whole ttl, for a new entry and for a renewed one.
                 &format!("name, seq, fence, slot, asked, {ttl}")
             ),
         );
     }
 
-    /// Takes older waiters that say so too out of the queues. Who was given no fence has not started a command, also if
-    /// the queue would let it hold by now.
+    /// Removes older waiters that allow it. A claim without a fence has not started its command, even if the queue
+    /// would let it hold by now.
     fn supersede(&self, sql: &mut String, request: &Request) {
         let claims = &self.dialect.tables().claim;
         let by = self.dialect.text(&ascii(&serde_json::to_string(&request.holder).unwrap_or_default()));
@@ -153,13 +154,13 @@ impl<'a> Steps<'a> {
         sql.push_str(&self.dialect.remove_superseded(&older));
     }
 
-    /// That no note keeps out the claim that the expression `claim` gives.
+    /// Returns the condition that no note bars the claim of the expression `claim`.
     fn unnoted(&self, claim: &str) -> String {
         let claims = &self.dialect.tables().claim;
         format!("NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim} AND g.name > '{NOTE}')")
     }
 
-    /// Writes that `claim`, in each row of the clause `whose`, must not (re)appear for a while, and why.
+    /// Records that `claim`, in each row of the clause `whose`, must not (re)appear for a while, and why.
     fn note(&self, sql: &mut String, why: &str, by: &str, claim: &str, whose: &str) {
         let (claims, now, length) = (&self.dialect.tables().claim, self.dialect.now(), micros(KEEP_OUT));
         let name = self.dialect.concat(&[&format!("'{NOTE}'"), "n.until", "'.'", claim]);
@@ -172,7 +173,7 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// Removes what has expired, and reads how the claim stands; `listen` has the server tell from now on.
+    /// Removes expired claims, and reads the position of the claim; with `listen` also requests notifications.
     pub(super) fn look(&self, mode: Mode, listen: bool) -> String {
         let mut sql = self.begin();
         self.wake_watchers(&mut sql);
@@ -180,17 +181,17 @@ impl<'a> Steps<'a> {
         self.end_of_look(sql, listen)
     }
 
-    /// Reads how the claim stands, and changes nothing.
+    /// Reads the position of the claim, and changes nothing.
     pub(super) fn read(&self, mode: Mode) -> String {
         let mut sql = String::new();
         self.position(&mut sql, mode);
         sql
     }
 
-    /// Gives the claim another `ttl`, unless it has expired, and reads how it stands. This decides about nobody else, so
-    /// it locks its own entries alone: renewals of a long queue commit side by side, and none waits for whoever has the
-    /// row of the lock. Who judges an entry expired deletes it, and so has its lock.
-    /// `holds` says that it was given its tokens.
+    /// Renews the claim by `ttl`, unless it has expired, and reads its position. It decides about no other claim, so it
+    /// locks its own entries alone. So renewals in a long queue commit in parallel, and do not wait for the row of the
+    /// lock. A step that judges an entry expired deletes it, which locks it. `holds` is whether the claim has its
+    /// tokens.
     pub(super) fn renew(&self, mode: Mode, ttl: Duration, holds: bool, listen: bool) -> String {
         let mut sql = self.dialect.begin(true).to_owned();
         if !holds || slots(mode) == 0 {
@@ -218,25 +219,25 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Gives the claim what it has been found to hold. An arrival changes no holder and a departure takes no hold
-    /// away, so what was found in an earlier transaction is still so, as long as the claim itself is there.
+    /// Grants a claim that was found to hold. Arrivals change no holder and departures revoke no hold. So the finding
+    /// of an earlier transaction is still true while the claim exists.
     pub(super) fn grant(&self, mode: Mode) -> String {
         let mut sql = self.begin();
         sql.push_str(&self.dialect.grant(&self.claim, &self.locks));
         self.wake_watchers(&mut sql);
         self.position(&mut sql, mode);
         self.commit(&mut sql);
-        // Who was behind it while it waited is the next one now.
+        // A claim that slept on it while it waited is the next one now.
         if slots(mode) > 0 {
             sql.push_str(&self.dialect.depart(self.id));
         }
         sql
     }
 
-    /// One row for each lock; [`super::position::Standing`] reads them.
+    /// Reads one row for each lock, for [`super::position::Standing`].
     fn position(&self, sql: &mut String, mode: Mode) {
         let (claims, now, claim) = (&self.dialect.tables().claim, self.dialect.now(), &self.claim);
-        // Of those ahead, the last one that must end; with slots the last one, and when the first lease ends.
+        // Of the entries ahead, the last one that must end; with slots the last one, and the first end of a lease.
         let last = match mode {
             Mode::Exclusive | Mode::Slots(_) => "ORDER BY p.seq DESC LIMIT 1",
             Mode::Shared => "AND p.mode <> 'shared' ORDER BY p.seq DESC LIMIT 1",
@@ -264,8 +265,9 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Leaves the queues, and hands over. The release itself need not survive a crash of the database, which would only
-    /// give the rest of the lease back. `keep_out` says that something sent earlier may still arrive.
+    /// Leaves the queues, and grants the lock to the next claim. The release itself need not survive a crash of the
+    /// database, which would only restore the rest of the lease. `keep_out` is whether an earlier request may still
+    /// arrive.
     pub(super) fn leave(&self, mode: Mode, succeeded: bool, keep_out: bool) -> String {
         let mut sql = self.dialect.begin(false).to_owned();
         let (claims, claim) = (&self.dialect.tables().claim, &self.claim);
@@ -284,20 +286,21 @@ impl<'a> Steps<'a> {
         }
         sql.push_str("COMMIT;");
         sql.push_str(&self.dialect.depart(self.id));
-        // Whoever was given the lock does not wait for this: others who can hold with it, or have to look.
+        // The claim that was granted the lock does not wait for this. It is for others that can hold with it, or have
+        // to read.
         for lock in &self.locks {
             sql.push_str(&self.dialect.wake_next(lock, slots(mode)));
         }
         sql
     }
 
-    /// Which locks the claim is about, and in which mode.
+    /// Reads the locks of the claim, and its mode.
     pub(super) fn names(&self) -> String {
         let claims = &self.dialect.tables().claim;
         format!("SELECT name, mode FROM {claims} WHERE claim = {} AND name < '{NOTE}';", self.claim)
     }
 
-    /// Removes the claim, which is in `mode`, or asks it to leave. The first row says how many of its entries were there.
+    /// Removes the claim, which is in `mode`, or asks it to leave. The first row has the number of its entries.
     pub(super) fn evict(&self, mode: Mode, how: Evict, by: &Holder) -> String {
         let by = ascii(&serde_json::to_string(by).unwrap_or_default());
         let mut sql = self.begin();
@@ -310,7 +313,7 @@ impl<'a> Steps<'a> {
             let _ = write!(sql, "UPDATE {claims} SET asked = {by} WHERE {own};");
         } else {
             let _ = write!(sql, "DELETE FROM {claims} WHERE {own};");
-            // Neither twice, nor where it stands in other queues.
+            // Without a second note, and not while it is in other queues.
             let unless = format!("WHERE NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim})");
             self.note(&mut sql, "evicted", &self.dialect.text(&by), claim, &unless);
             for lock in &self.locks {
@@ -321,13 +324,13 @@ impl<'a> Steps<'a> {
         sql
     }
 
-    /// Changes the label of a claim that holds. The first row says how many entries have it now.
+    /// Changes the label of a claim that holds. The first row has the number of entries that have it now.
     pub(super) fn publish(&self, value: &str) -> String {
         let mut sql = self.begin();
         let claims = &self.dialect.tables().claim;
         let own =
             format!("claim = {} AND name IN ({}) AND fence IS NOT NULL", self.claim, self.locks.join(", "));
-        // A quotation, so that it is ASCII.
+        // As a JSON string, so that it is ASCII.
         let value = serde_json::to_string(value).unwrap_or_default();
         let value = self.dialect.text(&ascii(&value));
         let _ = write!(
@@ -346,7 +349,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The time now, and when the last successful run acquired.
+/// Reads the present time, and when the last successful run acquired.
 pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
     let (locks, name) = (&dialect.tables().lock, dialect.text(&stored(name)));
     format!("SELECT {}, l.success FROM {locks} l WHERE l.name = {name};", dialect.now())

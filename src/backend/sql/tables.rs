@@ -1,31 +1,31 @@
-//! The tables and what they are called.
+//! The tables and their names.
 //!
 //! | table | row | columns |
 //! |---|---|---|
-//! | `dlock_lock` | a lock; never deleted | `name`, `fence` (counted up by every step; the latest token), `success` |
+//! | `dlock_lock` | a lock; permanent | `name`, `fence` (incremented by every step; the latest token), `success` |
 //! | `dlock_claim` | an entry in a queue | `name`, `seq` (the fence at its arrival), `claim`, `mode`, `kind`, `since`, `lease_until`, `about`, `label`, `newest`, and of a hold `fence`, `held`, `slot`; `asked` |
-//! | | or a note: a claim that must not (re)appear until then | `name` (`~`, until when, a dot, the claim: after the names of all locks), `seq` (0), `claim`, `mode` (why), `since`, `lease_until`, `about` (who did it, if anybody) |
+//! | | or a note: a claim that must not (re)appear until then | `name` (`~`, until when, a dot, the claim: after the names of all locks), `seq` (0), `claim`, `mode` (why), `since`, `lease_until`, `about` (the client that wrote it, if any) |
 //!
-//! Notes stand beside entries since every claim that enters has to look for both.
+//! Notes are in the same table as entries, since every claim that enters has to look for both.
 
 /// The names of the tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tables {
     pub(super) lock: String,
     pub(super) claim: String,
-    /// An index of `claim`, by the claims; in the same schema as the table, so it is not named.
+    /// An index of `claim`, by the claims; in the same schema as the table, so the schema is not named.
     pub(super) by_claim: String,
-    /// What they begin with, as it was given.
+    /// The prefix of their names, as given.
     pub(super) prefix: String,
 }
 
-/// What table names begin with if nobody says otherwise.
+/// The default prefix of table names.
 const PREFIX: &str = "dlock_";
 
-/// PostgreSQL cuts longer names, MySQL refuses them; `claim` and an index's suffix follow.
+/// PostgreSQL truncates longer names, MySQL refuses them; `claim` and an index's suffix follow.
 const LONGEST_PREFIX: usize = 40;
 
-/// The schema that `prefix` names, if it does, and what the names of the tables begin with.
+/// Returns the schema in `prefix`, if there is one, and the beginning of the names of the tables.
 fn apart(prefix: &str) -> (Option<&str>, &str) {
     match prefix.split_once('.') {
         Some((schema, start)) => (Some(schema), start),
@@ -34,14 +34,14 @@ fn apart(prefix: &str) -> (Option<&str>, &str) {
 }
 
 impl Tables {
-    /// The schema that they were said to be in, if one was, and their names, without marks around them.
+    /// Returns the schema that was given, if one was, and the names of the tables, without quotes.
     pub(super) fn bare(&self) -> (Option<&str>, [String; 2]) {
         let (schema, start) = apart(&self.prefix);
         (schema, ["lock", "claim"].map(|name| format!("{start}{name}")))
     }
 
-    /// The tables under `prefix`, which may name a schema first: `ops.dlock_`. `quote` is the database's own mark
-    /// around an identifier.
+    /// Returns the tables under `prefix`, which may name a schema first: `ops.dlock_`. `quote` is the database's
+    /// quotation mark for identifiers.
     pub(super) fn under(prefix: Option<&str>, quote: char) -> Result<Self, String> {
         let prefix = prefix.unwrap_or(PREFIX);
         let (schema, start) = apart(prefix);

@@ -1,4 +1,4 @@
-//! What a client knows of its claim.
+//! A client's knowledge of its claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use super::position::Standing;
 use crate::backend::claim_state::{Publisher, due};
 use crate::lock::{ClaimId, ClaimState, Granted, Mode, Moment};
 
-/// A session that tells of changes, and how often it had told when the state was read.
+/// A session that reports changes, and its number of notifications when the state was read.
 #[derive(Clone, Debug)]
 pub(super) struct Armed {
     pub(super) session: Arc<dyn Session>,
     pub(super) notified: u64,
 }
 
-/// What a client knows of its claim.
+/// A client's knowledge of its claim.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) mode: Mode,
     ttl: Duration,
     pub(super) positions: Vec<Standing>,
-    /// When time alone may have changed something.
+    /// When time alone may have changed the state.
     pub(super) look_at: Moment,
-    /// When to look because nothing tells.
+    /// When to poll, without notifications.
     pub(super) poll_at: Moment,
-    /// Whether it is to sleep until the claim ahead has gone.
+    /// Whether it is to sleep until the claim ahead is gone.
     pub(super) sleeps: bool,
     pub(super) armed: Option<Armed>,
     /// Whether it has no connection until its next renewal.
@@ -46,8 +46,8 @@ impl View {
         }
     }
 
-    /// Takes over what the database had said by `now`, and publishes how the claim stands. `order` is where the names of
-    /// the request are among the positions.
+    /// Applies the database's answer, received by `now`, and publishes the state of the claim. `order` is the index of
+    /// each name of the request among the positions.
     pub(super) fn take(
         &mut self,
         mut positions: Vec<Standing>,
@@ -62,13 +62,13 @@ impl View {
         publisher.publish(self.state(order, publisher));
     }
 
-    /// The same with what the news say that the claim was given, if they are that and nothing else; whether they are.
+    /// Applies the grant in a notification, if there is nothing else in it. Returns whether there was one.
     pub(super) fn take_given(&mut self, own: ClaimId, order: &[usize], publisher: &Publisher) -> bool {
         let (Some(armed), [position]) = (&mut self.armed, &mut self.positions[..]) else { return false };
         let given = armed.session.given(own, armed.notified).filter(|_| position.present);
         let Some(granted) = given else { return false };
         position.give(granted);
-        // Whoever holds sleeps no more.
+        // A holder does not sleep.
         self.armed = None;
         publisher.publish(self.state(order, publisher));
         true
@@ -91,28 +91,30 @@ impl View {
         ClaimState::Waiting { ahead, holder: holder.map(Box::new) }
     }
 
-    /// Whether it holds in all queues and was not given its tokens yet.
+    /// Returns whether it holds in all queues and has not all of its tokens yet.
     pub(super) fn is_due(&self) -> bool {
         self.positions.iter().all(|position| position.holds(self.mode))
             && self.positions.iter().any(|position| position.granted.is_none())
     }
 
-    /// The claim ahead that it waits for, and how many are ahead, in the first queue where it must wait; none if that may be the end of any of several.
+    /// Returns the claim ahead that it waits for, and the number of claims ahead, in the first queue in which it must
+    /// wait. `None` if any of several claims may end the wait.
     pub(super) fn ahead(&self) -> Option<(ClaimId, u32)> {
         let waits = self.positions.iter().find(|position| !position.holds(self.mode))?;
         match self.mode {
-            // The first one of those who wait.
+            // It is the first waiter.
             Mode::Slots(slots) if waits.ahead() <= slots.get() => None,
             _ => waits.behind.map(|behind| (behind, waits.ahead())),
         }
     }
 
-    /// Whether news of it come in time: a session tells, or none needs to.
+    /// Returns whether the state is known in time: a session reports changes, or none needs to.
     pub(super) fn follows(&self) -> bool {
         self.armed.is_some() || self.parked
     }
 
-    /// How many claims must end before it is the next one, as far as it is known; a shared one may be let in with all others.
+    /// Returns how many claims must end before it is the next one, as far as known. `None` for a shared claim, which
+    /// may be let in together with all others.
     pub(super) fn distance(&self) -> Option<u32> {
         let ahead = self.positions.iter().map(Standing::ahead).max()?;
         match self.mode {
@@ -122,7 +124,7 @@ impl View {
         }
     }
 
-    /// Whether nothing can have changed since the database last answered.
+    /// Returns whether nothing can have changed since the database last answered.
     pub(super) fn is_fresh(&self, now: Moment) -> bool {
         self.armed.as_ref().is_some_and(|armed| {
             let session = &armed.session;

@@ -1,4 +1,4 @@
-//! A claim's methods.
+//! The methods of a claim.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use crate::backend::Claim;
 use crate::lock::{ClaimState, Mode, Moment, Result};
 use crate::net::fault::FaultResult;
 
-/// A session as short as any that is granted where ticks are long: two of them, unless somebody set it otherwise.
+/// The requested session length to learn the tick: servers grant at least two ticks, unless configured otherwise.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// One entry, alive as long as its session. Dropped without leaving, it closes the session all the same.
+/// One entry, which lives as long as its session. Dropping the claim without leaving closes the session.
 #[derive(Debug)]
 pub(super) struct ZkClaim(pub(super) Arc<Shared>);
 
@@ -29,7 +29,7 @@ impl Drop for ZkClaim {
     }
 }
 
-/// Remembers a success; an exclusive claim has then left its queues as well.
+/// Records a success. An exclusive claim leaves its queues in the same step.
 async fn succeed(shared: &Shared) -> FaultResult<()> {
     if shared.request.mode == Mode::Exclusive
         && let Some(client) = shared.client().await
@@ -54,11 +54,11 @@ impl Claim for ZkClaim {
         let shared = &self.0;
         let begun = shared.ensemble.clock.now();
         let renewed = shared.ensemble.by(deadline, async {
-            // Where the session is closed meanwhile, the state says why.
+            // If the session is closed meanwhile, the published state has the reason.
             while let Some(client) = shared.client().await {
                 let (answer, answered) = oneshot::channel();
                 let each = Arc::clone(shared);
-                // In a task of its own: a future that somebody keeps and does not poll must not hold the session back.
+                // In a separate task: a caller that keeps the future without polling it must not delay the session.
                 shared.spawn(async move {
                     let _ = answer.send(renew(&each, &client, begun).await);
                     drop(client);
@@ -70,7 +70,7 @@ impl Claim for ZkClaim {
                         each.proofs().tick = Some(shortest.session_timeout() / 2);
                     }
                 });
-                // It goes with a connection that breaks.
+                // The task is aborted when its connection breaks.
                 if let Ok(outcome) = answered.await {
                     return outcome;
                 }
@@ -93,7 +93,7 @@ impl Claim for ZkClaim {
             if recorded.is_ok() {
                 shared.recorded.fetch_or(due, Ordering::AcqRel);
             }
-            // A session is closed over a connection.
+            // Closing a session needs a connection.
             let watcher = shared.client().await.map(|client| client.state_watcher());
             shared.close();
             if let Some(watcher) = watcher {
@@ -102,7 +102,7 @@ impl Claim for ZkClaim {
             recorded
         });
         let left = left.await;
-        // Also when there was no time for more: the session's own signs of life would keep the claim.
+        // Also after a timeout, because the pings of the session would keep the claim alive.
         shared.close();
         match left {
             Err(error) if !shared.publisher.has_ended() => Err(error),

@@ -1,4 +1,4 @@
-//! Which ensemble, under which path, and how to get in.
+//! The ensemble, the path, and the login.
 
 use crate::backend::Options;
 use crate::backend::options::ZkLayout;
@@ -8,25 +8,25 @@ use crate::net::tls::stays_here_at;
 
 const PORT: u16 = 2181;
 
-/// What `--backend zk` was told.
+/// The parsed options of `--backend zk`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZkConfig {
     /// The servers, as `HOST:PORT`.
     pub servers: Vec<String>,
-    /// The path below which everything happens: empty, or with a leading and no trailing slash.
+    /// The path that contains everything: empty, or with a leading and no trailing slash.
     pub chroot: String,
-    /// What stands before a name; without one, names are encoded under `/dlock/`.
+    /// The prefix of names; without one, names are encoded under `/dlock/`.
     pub prefix: Option<String>,
-    /// How nodes are named.
+    /// The naming scheme of nodes.
     pub layout: ZkLayout,
-    /// Who asks; with one, nodes belong to this user alone.
+    /// The user; with one, nodes belong to this user alone.
     pub user: Option<(String, Secret)>,
-    /// Encryption, if any of it was asked for.
+    /// The settings of encryption, if any was given.
     pub tls: Option<Tls>,
 }
 
 impl ZkConfig {
-    /// Reads the connection options. The error is one line for a person.
+    /// Parses the connection options. An error is one line for display.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let (servers, chroot) = endpoints(&options.endpoints)?;
         if let Some(prefix) = &options.prefix {
@@ -42,19 +42,19 @@ impl ZkConfig {
         })
     }
 
-    /// The servers as one text, for messages and for telling services apart.
+    /// Returns the servers as one text, for messages.
     pub fn address(&self) -> String {
         format!("{}{}", self.servers.join(","), self.chroot)
     }
 
-    /// A server beyond this host to which the password goes unencrypted, if there is one.
+    /// Returns a server on another host to which the password is sent unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<&str> {
         let open = |server: &&String| !stays_here_at(server);
         let is_said = self.user.is_some() && self.tls.is_none();
         self.servers.iter().find(open).filter(|_| is_said).map(String::as_str)
     }
 
-    /// Which queues this configuration means.
+    /// Returns a text that is equal for configurations with the same queues.
     pub fn identity(&self) -> String {
         let prefix = self.prefix.as_ref().map_or_else(String::new, |p| format!("?{p}"));
         let layout = if self.layout == ZkLayout::Kazoo { "#kazoo" } else { "" };
@@ -62,8 +62,8 @@ impl ZkConfig {
     }
 }
 
-/// The servers and the chroot of all endpoints together. A chroot stands at the end of an endpoint; several
-/// must agree.
+/// Returns the servers and the chroot of all endpoints together. A chroot is at the end of an endpoint; several must
+/// agree.
 fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
     let mut servers = Vec::new();
     let mut chroot: Option<String> = None;
@@ -92,7 +92,7 @@ fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
     Ok((servers, chroot.unwrap_or_default()))
 }
 
-/// `HOST`, `HOST:PORT` or `[IPV6]:PORT` as `HOST:PORT`.
+/// Parses `HOST`, `HOST:PORT` or `[IPV6]:PORT`, and returns `HOST:PORT`.
 fn server(text: &str) -> Result<String, String> {
     if text.contains('@') {
         return Err("an address of zk has no user in it; use --user and a password file".to_owned());
@@ -124,7 +124,7 @@ fn check_path(path: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
-/// What follows the prefix is not known yet, so that only its complete parts can be judged.
+/// Checks only the complete parts of the prefix, because the name that follows is not known yet.
 fn check_prefix(prefix: &str) -> Result<(), String> {
     let whole = prefix.rfind('/').map_or("", |at| &prefix[..at]);
     let whole =

@@ -1,4 +1,4 @@
-//! From an address to a session, and why there is none.
+//! Starting sessions, and the causes of failures.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,30 +25,31 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 use crate::net::tcp::STAGGER;
 
-/// How many attempts there may be beside each other.
+/// The most attempts in parallel.
 const ATTEMPTS: usize = 8;
-/// How long it may take to begin a session, at first and at most: a server that is just starting may take a connection and then
-/// forget it.
+/// The time limit for starting a session, at first and at most. A server that is just starting may accept a connection
+/// and then ignore it.
 const BEGINNING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 
-/// How long a session that only asks may take to begin.
+/// The time limit for starting a session that only reads.
 pub(super) const PROBE: Duration = Duration::from_secs(3);
 
-/// For how long one of so many servers that answers nothing is borne with. It is left for another one while there is time for a
-/// renewal there; where there are several, the client may come to the silent one once more first.
+/// Returns how long a silent one of `servers` servers is tolerated. The client must still have time to renew at another
+/// one. Among several servers, it may first try the silent one once more.
 pub(super) fn silence(ttl: Duration, servers: usize) -> Duration {
     let part = if servers > 1 { ttl / 12 } else { ttl / 6 };
     part.clamp(Duration::from_millis(100), Duration::from_secs(4))
 }
 
-/// A session over one connection. Closed when all handles of its client are dropped.
+/// A session over one connection. It is closed when all handles of its client are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) service: Arc<Service>,
 }
 
-/// What the client library does for a session, in a task that can be ended: left alone, it would replace a connection by itself.
+/// The client library's task for a session, which can be aborted: by itself the library would replace a broken
+/// connection.
 #[derive(Default, Debug)]
 pub(super) struct Service(OnceLock<AbortHandle>);
 
@@ -59,22 +60,22 @@ impl Spawn for Service {
 }
 
 impl Service {
-    /// Closes the connection, if there is one, and not the session.
+    /// Closes the connection, if there is one, but not the session.
     pub(super) fn end(&self) {
         self.0.get().inspect(|task| task.abort());
     }
 }
 
-/// Begins sessions of one length, or goes on with one.
+/// Starts sessions of one length, or resumes one.
 pub(super) struct Dialer {
     config: ZkConfig,
     ttl: Duration,
-    /// What a look at the servers finds is remembered here.
+    /// Stores the cause that probing the servers finds.
     cause: Arc<Mutex<Option<Reason>>>,
     failed: AtomicU32,
-    /// The session that is gone on with.
+    /// The session to resume.
     known: OnceLock<SessionInfo>,
-    /// User and password of the session: what it makes is theirs, also when the password has changed.
+    /// The user and the password of the session. Its nodes belong to them even after the password has changed.
     login: OnceLock<String>,
 }
 
@@ -84,7 +85,8 @@ impl fmt::Debug for Dialer {
     }
 }
 
-/// To the client library an ensemble is one server: it chooses among them by itself, and goes from one to the next within a session.
+/// For the client library an ensemble is one server: it chooses a server by itself, and changes servers within a
+/// session.
 impl Dial for Dialer {
     type Connection = Session;
     type Node = ();
@@ -97,13 +99,13 @@ impl Dial for Dialer {
         self.config.address()
     }
 
-    /// What is given up leaves nothing: the server closes what its client has closed. Of two connections for one session a server
-    /// keeps only one, so that those of a known one are tried one after another.
+    /// An abandoned attempt leaves nothing: the server ends a session that its client has closed. A server keeps only
+    /// one of two connections of a session, so attempts to resume one are made one after another.
     async fn dial(&self, (): &(), _: usize, _: &Stage) -> FaultResult<Arc<Session>> {
         if self.known.get().is_some() {
             let servers = [self.config.servers.clone(), self.further_addresses().await].concat();
             return match self.connect_once(&servers).await {
-                // That it is over, no server and no time changes.
+                // The session is over, which other servers and time do not change.
                 Err(fault) if fault.code == OVER => Err(Fault { kind: ErrorKind::Denied, ..fault }),
                 session => session.map(Arc::new),
             };
@@ -122,7 +124,7 @@ impl Dial for Dialer {
         self.config.address()
     }
 
-    /// A server that serves is not named beside one that does not.
+    /// Names only the servers at fault.
     async fn look(&self) -> Option<Fault> {
         let servers = &self.config.servers;
         let looks = servers.iter().map(|server| complaint(server, self.config.tls.as_ref()));
@@ -136,7 +138,7 @@ impl Dial for Dialer {
                 let all_agree = faults.iter().filter(is_first).count() == servers.len();
                 let like = first.clone();
                 let reason = Reason::joined(faults.into_iter().map(|fault| fault.reason).collect());
-                // Of servers that differ one may be able to serve later.
+                // If servers differ, one of them may recover.
                 if all_agree { Fault { reason, ..like } } else { Fault::unavailable(reason) }
             }
         };
@@ -152,14 +154,14 @@ impl Dialer {
         Self { config: config.clone(), ttl, cause, failed, known: OnceLock::new(), login: OnceLock::new() }
     }
 
-    /// Goes on with `session` from now on.
+    /// Resumes `session` from now on.
     pub(super) fn go_on(&self, session: &SessionInfo) {
         self.known.get_or_init(|| session.clone());
     }
 
-    /// A session from whichever server makes one first. The client tries the servers one after another, in an order of its
-    /// own, and bears with one that is switched off for as long as with one that is silent; so while an attempt takes long
-    /// others begin. Which server they try first is chance.
+    /// Starts a session at the first server that answers. The client library tries the servers one after another in its
+    /// own order, and tolerates an unreachable server as long as a silent one. So further attempts begin in parallel;
+    /// which server each tries first is random.
     async fn connect_to_any(&self) -> FaultResult<Session> {
         let mut attempts = vec![Box::pin(self.attempt(0))];
         let mut begun = 1;
@@ -185,8 +187,8 @@ impl Dialer {
         }
     }
 
-    /// The attempt of that number. A later one fails without a reason where there is no other server to ask; each second one leaves a
-    /// server out, in turn, since the client might choose a silent one again and again.
+    /// Makes the attempt of that number. A later attempt fails without a reason if there is no other server. Every
+    /// second one leaves out a server, in turn, since the library might choose a silent one repeatedly.
     async fn attempt(&self, number: usize) -> std::result::Result<Session, Option<Fault>> {
         let mut servers = self.config.servers.clone();
         if number > 0 {
@@ -201,8 +203,8 @@ impl Dialer {
         self.connect_once(&servers).await.map_err(Some)
     }
 
-    /// The addresses of hosts that have several, all but the first: the client stays with that. Not with encryption: the name is in the
-    /// server's certificate.
+    /// Returns the addresses of hosts with several, except the first one, which is the only one that the library uses.
+    /// Not for encrypted connections, because certificates name the host.
     async fn further_addresses(&self) -> Vec<String> {
         let mut found = Vec::new();
         for server in self.config.servers.iter().filter(|_| self.config.tls.is_none()) {
@@ -229,8 +231,8 @@ impl Dialer {
         }
         let (servers, tls) = (servers.join(","), self.config.tls.as_ref());
         if let Some(tls) = tls {
-            // Two providers are compiled in, and without a choice the first connection panics. Somebody else may
-            // have chosen already.
+            // Two providers are compiled in, and without a choice the first connection panics. It fails if one was
+            // installed before.
             let _ = rustls::crypto::ring::default_provider().install_default();
             connector = connector.with_tls(TlsOptions::new().with_certs(certificates(tls)?));
         }
@@ -252,7 +254,7 @@ impl Dialer {
     }
 }
 
-/// Whom this client believes, and what it shows.
+/// Returns the authorities and the client certificate of `tls`.
 fn certificates(tls: &Tls) -> FaultResult<TlsCerts> {
     let bad = |what: &str| Fault::new(ErrorKind::Invalid, format!("the {what} is not usable PEM text"));
     let text = |bytes: Vec<u8>, what: &str| String::from_utf8(bytes).map_err(|_| bad(what));

@@ -1,4 +1,4 @@
-//! An ensemble, and sessions with whichever of its servers answers.
+//! An ensemble, and sessions with any of its servers.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +16,16 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Link;
 use crate::net::request::Patience;
 
-/// How one ensemble is reached.
+/// A client of one ensemble.
 pub(super) struct Ensemble {
     pub(super) config: ZkConfig,
     pub(super) paths: Paths,
     pub(super) clock: Clock,
-    /// A session was begun: what was asked for in it may have been done.
+    /// Whether a session was started, so that its requests may have been executed.
     connected: AtomicBool,
-    /// Why there is no session, as the last look at the servers found.
+    /// Why there is no session, as found by the last probe.
     cause: Arc<Mutex<Option<Reason>>>,
-    /// Whoever asks goes on until the deadline, also if no server is there.
+    /// Whether requests continue until the deadline even if no server is present.
     persists: AtomicBool,
 }
 
@@ -42,17 +42,17 @@ impl Ensemble {
         Self { config, paths, clock, connected, cause: Arc::default(), persists }
     }
 
-    /// As [`crate::backend::Backend::has_connected`].
+    /// Implements [`crate::backend::Backend::has_connected`].
     pub(super) fn has_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Goes on asking until the deadline from now on, as whoever has to remove something does.
+    /// Makes requests continue until the deadline from now on, for removals.
     pub(super) fn persist(&self) {
         self.persists.store(true, Ordering::Relaxed);
     }
 
-    /// Who may touch the nodes that are made: with a user this user alone.
+    /// Returns the access rights of created nodes: with a user, this user only.
     pub(super) fn acls(&self) -> Acls<'static> {
         if self.config.user.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
     }
@@ -61,19 +61,19 @@ impl Ensemble {
         CreateMode::EphemeralSequential.with_acls(self.acls())
     }
 
-    /// A new session of about `ttl`; asks again and again until a server answers, so the caller sets an end. Where no server is
-    /// there at all that is an answer, unless somebody persists.
-    /// Dropping the future leaves no more than a session without nodes.
+    /// Starts a session of about `ttl`. It retries until a server answers, so the caller sets a deadline. If no server
+    /// is present at all, it fails at once, unless [`Ensemble::persist`] was called. Dropping the future leaves at most
+    /// a session without nodes.
     pub(super) async fn connect(&self, ttl: Duration) -> FaultResult<Client> {
         Ok(self.session(&self.link(ttl)).await?.client)
     }
 
-    /// How a session of about `ttl` is connected.
+    /// Returns a link that starts and resumes a session of about `ttl`.
     pub(super) fn link(&self, ttl: Duration) -> Link<Dialer> {
         Link::new(Dialer::new(&self.config, ttl, &self.cause), self.clock)
     }
 
-    /// As [`Ensemble::connect`], a connection for the session of `link`.
+    /// Connects the session of `link`, with the retries of [`Ensemble::connect`].
     pub(super) async fn session(&self, link: &Link<Dialer>) -> FaultResult<Session> {
         let persists = self.persists.load(Ordering::Relaxed);
         let patience = if persists { Patience::Deadline } else { Patience::Present };
@@ -84,14 +84,14 @@ impl Ensemble {
         Ok(Session::clone(&session))
     }
 
-    /// Nobody has answered for so long as somebody would wait.
+    /// Returns the fault of a request without an answer by its deadline.
     pub(super) fn late(&self) -> Fault {
         let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let silent = || format!("no answer from {} in time", self.config.address()).into();
         Fault::spent(cause.unwrap_or_else(silent))
     }
 
-    /// `fault`, with the ensemble if it is one of its words.
+    /// Returns `fault`, with the ensemble if the fault comes from it.
     pub(super) fn explain(&self, fault: Fault) -> Fault {
         if fault.code == 0 { fault } else { fault.at(&self.config.address()) }
     }

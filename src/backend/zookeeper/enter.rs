@@ -21,10 +21,10 @@ use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Link;
 
-/// How often a folder may vanish under a claim that enters it.
+/// How often a folder may vanish while a claim enters it.
 const VANISHING: usize = 20;
 
-/// The queue of a name, and what the claim has in it.
+/// The queue of a name, and the claim's nodes in it.
 struct NewEntry {
     name: LockName,
     queue: String,
@@ -40,7 +40,7 @@ impl NewEntry {
 
 fn parts(layout: ZkLayout, mode: Mode) -> Vec<Part> {
     match (layout, mode) {
-        // One for Curator's mutex and one for its read/write lock: neither sees the other's.
+        // One node for Curator's mutex and one for its read/write lock: neither recognises the other's nodes.
         (ZkLayout::Curator, Mode::Exclusive) => vec![Part::Mutex, Part::Writer],
         (ZkLayout::Curator, Mode::Shared) => vec![Part::Mutex, Part::Reader],
         (_, Mode::Slots(n)) => vec![Part::Slots(n), Part::Writer],
@@ -65,7 +65,7 @@ fn new_entries(ensemble: &Ensemble, request: &Request) -> FaultResult<Vec<NewEnt
     request.names.iter().map(entry).collect()
 }
 
-/// Enters in `session`, which began at `begun` over `link`: the entry, and what it found.
+/// Enters with `session`, which began at `begun` over `link`, and returns the state of the entry.
 pub(super) async fn enter(
     ensemble: &Arc<Ensemble>,
     request: &Request,
@@ -96,7 +96,7 @@ pub(super) async fn enter(
         queues = position::read(&shared, client).await?;
     }
     let settled = match follow::settle(&shared, client, &queues).await {
-        // It stands in the queue; how, is asked again of the next connection.
+        // The entry exists; the next connection reads its state.
         Err(fault) if fault.code == LOST => Err(fault),
         settled => Ok(settled?),
     };
@@ -104,11 +104,10 @@ pub(super) async fn enter(
     Ok(shared)
 }
 
-/// What the claim has in its queues, and the children of each.
+/// The claim's nodes in its queues, and the children of each queue.
 type Joined = (Vec<Own>, Vec<Vec<String>>);
 
-/// Makes the nodes in one step and reads what stands in the queues, all in one exchange; where a folder is missing,
-/// in another one.
+/// Creates the nodes in one step and reads the queues, all in one exchange; in another exchange if a folder is missing.
 async fn join(
     ensemble: &Ensemble,
     client: &Client,
@@ -116,11 +115,11 @@ async fn join(
     note: &[u8],
 ) -> FaultResult<Joined> {
     let folder = CreateMode::Container.with_acls(ensemble.acls());
-    // What nobody may make here is not there, either.
+    // Access was denied, which matters only if the folder is missing.
     let mut denied = false;
     for _ in 0..VANISHING {
-        // A container that nobody uses is removed within minutes, so that it is missing more often than not. Made
-        // on the way it costs no exchange; what becomes of this the step shows.
+        // Servers remove an unused container within minutes, so it is usually missing. Sending its creation along costs
+        // no exchange, and the step below shows the result.
         for entry in entries {
             drop(client.create(&entry.queue, b"", &folder));
         }
@@ -167,7 +166,7 @@ async fn own(client: &Client, entries: &[NewEntry], results: Vec<MultiWriteResul
         let Some(mut stat) = stats.first().copied().filter(|_| nodes.len() == entry.stems.len()) else {
             return Err(nonsense());
         };
-        // ZOOKEEPER-4026: older servers leave it out of the answer to a step of several parts.
+        // ZOOKEEPER-4026: older servers omit it in the answer to a step of several parts.
         if stat.is_invalid() {
             stat = client.check_stat(&nodes[0]).await?.ok_or(ZkError::NoNode)?;
         }
@@ -176,12 +175,12 @@ async fn own(client: &Client, entries: &[NewEntry], results: Vec<MultiWriteResul
     Ok(own)
 }
 
-/// Finds what a step made whose answer was lost: entries with this id that belong to this very session. A node of an earlier
-/// session is not taken for one's own (CURATOR-498).
+/// Finds the nodes of a step with a lost answer: entries with this id that belong to this very session. Nodes of an
+/// earlier session are not taken for this claim's own (CURATOR-498).
 async fn find(client: &Client, entries: &[NewEntry], id: ClaimId) -> FaultResult<Option<Joined>> {
     let (mut own, mut listed) = (Vec::new(), Vec::new());
     for entry in entries {
-        // This server may lag behind the one that took the step.
+        // This server may lag behind the one that executed the step.
         match client.sync(&entry.queue).await {
             Ok(()) | Err(ZkError::NoNode) => {}
             Err(error) => return Err(error.into()),
@@ -210,8 +209,8 @@ fn nonsense() -> Fault {
     Fault::new(ErrorKind::Corrupt, "the server's answer makes no sense")
 }
 
-/// Refuses a claim of a kind that does not mix with one ahead of it in any of its queues. One behind finds this claim
-/// there and is refused itself; a foreign client never is, and is waited for.
+/// Refuses a claim of a kind that does not mix with one ahead of it in any of its queues. A claim behind finds this one
+/// and is refused itself. Entries of other programs do not cause a refusal; the claim waits for them.
 async fn check_kinds(
     client: &Client,
     request: &Request,
@@ -230,7 +229,7 @@ async fn check_kinds(
     Ok(())
 }
 
-/// Whose entry it is; `None` if it has gone meanwhile, or a foreign client made it.
+/// Returns the owner of an entry; `None` if the entry has gone, or another program made it.
 async fn owner_of(client: &Client, queue: &str, entry: &ClaimNodes) -> FaultResult<Option<String>> {
     let path = format!("{queue}/{}", entry.record().name);
     let found = data_of(client, &[path]).await?.into_iter().flatten().next();

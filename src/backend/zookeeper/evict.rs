@@ -1,4 +1,4 @@
-//! Removing entries, and asking their owners to.
+//! Removing entries, and asking their owners to leave.
 
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
@@ -11,10 +11,10 @@ use crate::backend::Evict;
 use crate::lock::{ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, queue};
 use crate::net::fault::{Fault, FaultResult};
 
-/// How often somebody else may be first in changing the same thing.
+/// How often other clients may change the same node first.
 const RACES: usize = 50;
 
-/// Changes the note at `path`; says whether there was one.
+/// Changes the note at `path`. Returns whether there was one.
 pub(super) async fn amend(client: &Client, path: &str, change: impl Fn(&mut Note)) -> FaultResult<bool> {
     for _ in 0..RACES {
         let (data, stat) = match client.get_data(path).await {
@@ -41,15 +41,15 @@ fn busy() -> Fault {
 /// An entry of a claim in one of its queues.
 struct Target {
     seen: Seen,
-    /// What shows in the same step that it waits; `None` if it holds.
+    /// The proof, for the removing step, that it waits; `None` if it holds.
     waits: Option<Waits>,
 }
 
-/// What keeps an entry from holding.
+/// The reason why an entry waits.
 enum Waits {
-    /// The node of an entry that must end before it is there.
+    /// The node of this entry ahead still exists.
     Behind(String),
-    /// Its record says no slot.
+    /// Its record has no slot yet.
     WithoutSlot,
 }
 
@@ -80,7 +80,7 @@ async fn find(
     Ok(Some(Target { seen: Seen { entry, queue, note, stat }, waits }))
 }
 
-/// The entry of `id` in the queue of `name`, and those that the same claim has in other queues.
+/// Returns the entry of `id` in the queue of `name`, and the same claim's entries in other queues.
 async fn find_all(
     ensemble: &Ensemble,
     client: &Client,
@@ -96,7 +96,7 @@ async fn find_all(
     Ok(targets)
 }
 
-/// Does `how` to the claim `id`, if it stands in the queue of `name`.
+/// Applies `how` to the claim `id`, if it is in the queue of `name`.
 pub(super) async fn evict(
     ensemble: &Ensemble,
     client: &Client,
@@ -114,7 +114,8 @@ pub(super) async fn evict(
     }
 }
 
-/// Removes the claim `id` from all its queues, if it stands in the queue of `name`, and with `only_waiting` if it does not hold.
+/// Removes the claim `id` from all its queues, if it is in the queue of `name`; with `only_waiting` only if it does not
+/// hold.
 async fn remove(
     ensemble: &Ensemble,
     client: &Client,
@@ -129,16 +130,16 @@ async fn remove(
         }
         let mut step = client.new_multi_writer();
         if only_waiting {
-            // In one step with the removal, or it might hold by then.
+            // Checked in the step of the removal; otherwise it might hold by then.
             match targets.iter().find_map(|target| target.waits.as_ref()) {
                 Some(Waits::Behind(path)) => step.add_check_version(path, -1)?,
-                // Its record is removed only as it was read.
+                // The version check of its record proves this below.
                 Some(Waits::WithoutSlot) => {}
                 None => return Ok(false),
             }
         }
         for Target { seen, waits } in &targets {
-            // As it was read, or it might have a slot by then.
+            // Only in the version that was read; otherwise it might have a slot by then.
             let version = matches!(waits, Some(Waits::WithoutSlot)).then_some(seen.stat.version);
             delete(&mut step, seen, version)?;
         }
@@ -149,7 +150,7 @@ async fn remove(
     Err(busy())
 }
 
-/// As [`crate::backend::Backend::publish`]. An entry that was seen to hold does so until it goes.
+/// Implements [`crate::backend::Backend::publish`]. An entry that was seen to hold does so until it is gone.
 pub(super) async fn publish(
     ensemble: &Ensemble,
     client: &Client,
@@ -163,7 +164,7 @@ pub(super) async fn publish(
     amend(client, &target.seen.record_path(), |note| note.record.holder.label.clone_from(&label)).await
 }
 
-/// Commits `step`; whether it was done, and not refused because a node has gone or has changed.
+/// Commits `step`. Returns false if it was refused because a node is gone or has changed.
 async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     match step.commit().await {
         Ok(_) => Ok(true),
@@ -174,7 +175,7 @@ async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     }
 }
 
-/// Has `step` remove all nodes of `seen`, the one with the record only in `version`, if any.
+/// Adds the removal of all nodes of `seen` to `step`. The node with the record is removed only in `version`, if given.
 fn delete(step: &mut MultiWriter<'_>, seen: &Seen, version: Option<i32>) -> FaultResult<()> {
     for node in &seen.entry.nodes {
         let version = version.filter(|_| node == seen.entry.record());
@@ -183,7 +184,7 @@ fn delete(step: &mut MultiWriter<'_>, seen: &Seen, version: Option<i32>) -> Faul
     Ok(())
 }
 
-/// As [`crate::backend::Backend::evict_foreign`], in the queue at `path`.
+/// Implements [`crate::backend::Backend::evict_foreign`], in the queue at `path`.
 pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> FaultResult<bool> {
     for _ in 0..RACES {
         let queue = snapshot::read(client, path, true).await?;
@@ -200,7 +201,7 @@ pub(super) async fn evict_foreign(client: &Client, path: &str, id: ClaimId) -> F
     Err(busy())
 }
 
-/// Removes older waiters that make way for a newer claim; says whether there were any.
+/// Removes older waiters that a newer claim supersedes. Returns whether there were any.
 pub(super) async fn supersede(ensemble: &Ensemble, client: &Client, own: &[Own]) -> FaultResult<bool> {
     let mut any = false;
     for own in own {
@@ -215,7 +216,7 @@ pub(super) async fn supersede(ensemble: &Ensemble, client: &Client, own: &[Own])
     Ok(any)
 }
 
-/// Who took the place of a claim that said it would make way, if the one is still there.
+/// Returns the claim that superseded this one, if it is still in the queue.
 async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
     if !shared.request.supersede || shared.publisher.held_at().is_some() {
         return None;
@@ -234,7 +235,7 @@ async fn successor(shared: &Shared, client: &Client) -> Option<Holder> {
     None
 }
 
-/// Somebody removed its entry. The one who took its place may be there to be named.
+/// Ends a claim after another client removed its entry, as superseded if the successor is still there.
 pub(super) async fn be_gone(shared: &Shared, client: &Client) {
     let end = successor(shared, client).await;
     shared.end(end.map_or(ClaimState::Lost(LossReason::Evicted(None)), |by| ClaimState::Superseded { by }));

@@ -1,4 +1,4 @@
-//! What `doctor` learns of an ensemble.
+//! The findings of `doctor` on an ensemble.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, version, when, with};
 use crate::net::fault::FaultResult;
 
-/// What is known of the ensemble and of the server that answers.
+/// The known facts about the ensemble and the server that answers.
 #[derive(Debug, Default)]
 struct Facts {
-    /// What a server says of itself; `None` where it does not.
+    /// Reported by a server, if it does.
     version: Option<String>,
     mode: Option<String>,
-    /// How many servers vote; `None` if they do not show it.
+    /// The number of voting servers; `None` if the servers do not show it.
     voters: Option<usize>,
-    /// The shortest and the longest session that is granted.
+    /// The shortest and the longest granted session.
     shortest: Duration,
     longest: Duration,
     has_user: bool,
@@ -74,7 +74,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::backup(|_| with("they are its transaction ids, which nothing raises but use")),
 ];
 
-/// Looks at the ensemble through `client`, an open session.
+/// Examines the ensemble through `client`, an open session.
 pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult<Examination> {
     let begun = ensemble.clock.now();
     client.check_stat("/").await?;
@@ -93,17 +93,17 @@ pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult
     Ok(Examination { server, reached, round_trip, risks: risks(RISKS, &facts) })
 }
 
-/// The session that the servers grant to a client that wants one of this length.
+/// Returns the session length that the servers grant for a requested length.
 async fn granted(ensemble: &Ensemble, wanted: Duration) -> FaultResult<Duration> {
     Ok(ensemble.connect(wanted).await?.session_timeout())
 }
 
-/// How many servers vote, as the configuration in the tree tells: none if one stands alone.
+/// Counts the voting servers in the configuration node; 0 for a standalone server.
 fn voters(config: &str) -> usize {
     config.lines().filter(|line| line.starts_with("server.") && !line.contains(":observer")).count()
 }
 
-/// Asks the first server that answers for what it is; the word is one that servers answer to by default.
+/// Asks the servers for their version and mode until one answers, with the command `srvr`, which is enabled by default.
 async fn ask(ensemble: &Ensemble) -> Facts {
     for server in &ensemble.config.servers {
         let asked = tokio::time::timeout(Duration::from_secs(1), srvr(server)).await;

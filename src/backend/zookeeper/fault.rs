@@ -1,4 +1,4 @@
-//! What can go wrong with a request.
+//! Failures of requests.
 
 use zookeeper_client::Error as ZkError;
 
@@ -9,11 +9,11 @@ use crate::net::fault::{Fault, Retry};
 /// The backend's name.
 pub(super) const NAME: &str = "zk";
 
-/// The number of a failure in whose course the connection broke: the request may have been carried out, and may be repeated.
+/// The code of a failure with a broken connection: the request may have been executed, and may be repeated.
 pub(super) const LOST: i32 = 1;
-/// The number of a failure after which the session is over.
+/// The code of a failure that ends the session.
 pub(super) const OVER: i32 = 2;
-/// The number of everything else that the service says.
+/// The code of all other failures.
 const SAID: i32 = 3;
 
 impl From<ZkError> for Fault {
@@ -36,7 +36,7 @@ impl From<ZkError> for Fault {
     }
 }
 
-/// Whether a request that ended so may have been carried out all the same, and may be repeated.
+/// Returns whether a request with this error may have been executed, and may be repeated.
 pub(super) fn is_ambiguous(error: &ZkError) -> bool {
     matches!(
         error,
@@ -48,12 +48,12 @@ pub(super) fn is_ambiguous(error: &ZkError) -> bool {
     )
 }
 
-/// Whether the session is over.
+/// Returns whether the session is over.
 pub(super) fn is_over(error: &ZkError) -> bool {
     matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved)
 }
 
-/// What kind of failure it is.
+/// Returns the kind of a failure.
 pub(super) fn kind(error: &ZkError) -> ErrorKind {
     match error {
         ZkError::NoAuth | ZkError::AuthFailed | ZkError::InvalidAcl => ErrorKind::Denied,

@@ -22,27 +22,27 @@ use crate::net::fault::FaultResult;
 use crate::net::link::Link;
 use crate::net::rank::Rank;
 
-/// How long a claim that had waited holds before it tells those who look since when.
+/// How long a claim holds after a wait before it records the start of its hold for display.
 const MARK_AFTER: Duration = Duration::from_secs(1);
 
-/// How many attempts to come back, where a server refuses that, fit into one ttl.
+/// The number of attempts in one ttl to resume a session that a server refuses.
 const ATTEMPTS: u32 = 30;
 
-/// How many renewals fit into one ttl.
+/// The number of renewals in one ttl.
 pub(super) const RENEWALS: u32 = 4;
 
-/// What a claim's position came to.
+/// The result of reading a claim's position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Settled {
     /// It holds.
     Holds,
-    /// It waits for one of these.
+    /// It waits for one of these events.
     Waits(Vec<Hint>),
     /// It is over.
     Over,
 }
 
-/// Makes the claim's state what its queues let it be.
+/// Updates the claim's state to its position in `queues`.
 pub(super) async fn settle(shared: &Shared, client: &Client, queues: &[QueueNodes]) -> FaultResult<Settled> {
     let position = match shared.request.mode {
         Mode::Slots(slots) => slots::take(shared, client, queues, slots.get()).await?,
@@ -73,7 +73,7 @@ async fn first_entry(client: &Client, path: Option<&String>) -> FaultResult<Opti
     }))
 }
 
-/// Starts what looks after a claim until its session is closed. `settled` is how it stands.
+/// Starts following a claim until its session is closed. `settled` is its present position.
 pub(super) fn start(shared: &Arc<Shared>, link: Link<Dialer>, settled: FaultResult<Settled>) {
     let each = Arc::clone(shared);
     tokio::spawn(async move {
@@ -84,8 +84,8 @@ pub(super) fn start(shared: &Arc<Shared>, link: Link<Dialer>, settled: FaultResu
     });
 }
 
-/// Has the session go on over one connection after the other. The library would do that by itself, and each as soon as another:
-/// where a server has few connections, a hold's is to come first.
+/// Resumes the session over one connection after another. The library would do that by itself, but at the same pace for
+/// all claims. If a server has few connections, those of holders must come first.
 async fn keep_connected(shared: &Arc<Shared>, link: &Link<Dialer>, settled: FaultResult<Settled>) {
     let mut settled = Some(settled);
     while let Some(session) = shared.up() {
@@ -104,7 +104,7 @@ async fn keep_connected(shared: &Arc<Shared>, link: &Link<Dialer>, settled: Faul
             link.connects_as(rank(shared));
             match shared.ensemble.session(link).await {
                 Ok(session) => {
-                    // It was asked for no longer ago than a silent server is borne with.
+                    // The request was sent at most this long ago, because a silent server is not tolerated longer.
                     let asked = shared.ensemble.clock.now() - silence(shared.request.ttl, 1);
                     if is_current(shared, &session.client).await {
                         break (session, asked);
@@ -112,7 +112,7 @@ async fn keep_connected(shared: &Arc<Shared>, link: &Link<Dialer>, settled: Faul
                     session.service.end();
                 }
                 Err(fault) if fault.code == OVER => return shared.lose(LossReason::SessionEnded),
-                // Somebody may let it in again.
+                // The refusal may be temporary.
                 Err(_) => tokio::time::sleep(shared.request.ttl / ATTEMPTS).await,
             }
         };
@@ -123,7 +123,7 @@ async fn keep_connected(shared: &Arc<Shared>, link: &Link<Dialer>, settled: Faul
     }
 }
 
-/// What the claim asks for.
+/// Returns the purpose of the connection.
 fn rank(shared: &Shared) -> Rank {
     match shared.publisher.state() {
         ClaimState::Waiting { ahead, .. } => {
@@ -133,14 +133,14 @@ fn rank(shared: &Shared) -> Rank {
     }
 }
 
-/// Has the server catch up with the one that took the entry; whether it has.
+/// Makes the server catch up with the one that accepted the entry. Returns whether it has.
 async fn is_current(shared: &Shared, client: &Client) -> bool {
     let own = shared.own();
     let asked: Vec<_> = own.iter().map(|own| client.sync(&own.queue)).collect();
     join_all(asked).await.into_iter().all(|synced| matches!(synced, Ok(()) | Err(ZkError::NoNode)))
 }
 
-/// Looks after a claim over one connection. `settled` is how it stands, if that is known.
+/// Follows a claim over one connection. `settled` is its position, if known.
 fn attend(shared: &Arc<Shared>, client: &Client, settled: Option<FaultResult<Settled>>) {
     for path in shared.own().into_iter().flat_map(|own| own.nodes) {
         let (each, client) = (Arc::clone(shared), client.clone());
@@ -160,7 +160,7 @@ fn attend(shared: &Arc<Shared>, client: &Client, settled: Option<FaultResult<Set
     });
 }
 
-/// Ends the claim when nobody has renewed it for a ttl: the client's pings alone would keep it for ever.
+/// Ends a claim that was not renewed for a ttl: the client's pings alone would keep it forever.
 async fn expire(shared: &Shared) {
     loop {
         let when = shared.proofs().ends();
@@ -174,12 +174,12 @@ async fn expire(shared: &Shared) {
     }
 }
 
-/// Follows what the server granted when the session came back: it may be less than before, and counts from then on. Until whoever
-/// keeps the lease renews, which is due by the former ttl, this does.
+/// Renews after the server granted another ttl to the resumed session, which counts from then on and may be shorter. It
+/// continues until the keeper renews, which is still due by the former ttl.
 async fn follow_grant(shared: &Shared, client: &Client) {
     while shared.proofs().is_regranted() {
         let begun = shared.ensemble.clock.now();
-        // What a failure means, the end of the ttl tells.
+        // The end of the ttl shows a lasting failure.
         let _ = renew(shared, client, begun).await;
         let next = begun + shared.proofs().ttl() / RENEWALS;
         shared.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
@@ -197,7 +197,7 @@ async fn wait_in_queue(shared: &Shared, client: &Client, first: Option<FaultResu
         match settled {
             Ok(Settled::Holds) => break,
             Ok(Settled::Waits(hints)) => changed(client, &hints).await,
-            // What was asked of a connection that broke is asked again of the next one.
+            // If the connection broke, the next one reads the position again.
             Err(fault) if connected(client).await => {
                 shared.cannot_follow(fault);
                 tokio::time::sleep(RETRY).await;
@@ -207,26 +207,26 @@ async fn wait_in_queue(shared: &Shared, client: &Client, first: Option<FaultResu
         settled = look(shared, client).await;
     }
     let held = shared.ensemble.clock.now();
-    // What is over sooner nobody has looked at, and the next in the queue need not share the server with this.
+    // A shorter hold need not be marked for display, and the write would delay the next claim in the queue.
     shared.ensemble.clock.sleep_until(held + MARK_AFTER).await;
     mark_held(shared, client, held.since(begun)).await;
 }
 
-/// Looks how the claim stands, takes what it can have, and watches that.
+/// Reads the position of the claim, and takes the slots that it can have.
 async fn look(shared: &Shared, client: &Client) -> FaultResult<Settled> {
     settle(shared, client, &position::read(shared, client).await?).await
 }
 
-/// Completes when what one of `hints` says may have come about.
+/// Completes when one of `hints` may have happened.
 async fn changed(client: &Client, hints: &[Hint]) {
     let (waited, ..) = select_all(hints.iter().map(|hint| Box::pin(come(client, hint)))).await;
     if waited.is_err() {
-        // The next look shows whether the session is over.
+        // The next read shows whether the session is over.
         tokio::time::sleep(RETRY).await;
     }
 }
 
-/// Completes when what `hint` says may have come about.
+/// Completes when `hint` may have happened.
 async fn come(client: &Client, hint: &Hint) -> FaultResult<()> {
     match hint {
         Hint::Node(path) => end_of(client, path).await,
@@ -234,7 +234,7 @@ async fn come(client: &Client, hint: &Hint) -> FaultResult<()> {
     }
 }
 
-/// The end of the node at `path`.
+/// Completes when the node at `path` is gone.
 async fn end_of(client: &Client, path: &str) -> FaultResult<()> {
     loop {
         match client.get_and_watch_data(path).await {
@@ -250,8 +250,8 @@ async fn end_of(client: &Client, path: &str) -> FaultResult<()> {
     }
 }
 
-/// A change of the queue in which the node at `path` stands, which only its user may read: servers tell nobody else what
-/// becomes of it.
+/// Completes when the queue of the node at `path` changes. Only the node's user may read it, and servers notify no
+/// other user of its end.
 async fn moved(client: &Client, path: &str) -> FaultResult<()> {
     let (folder, name) = path.rsplit_once('/').unwrap_or_default();
     let (names, watcher) = client.list_and_watch_children(folder).await?;
@@ -261,17 +261,17 @@ async fn moved(client: &Client, path: &str) -> FaultResult<()> {
     Ok(())
 }
 
-/// Tells those who look at the queue that it holds, and since when.
+/// Records for display that the claim holds, and since when.
 async fn mark_held(shared: &Shared, client: &Client, waited: Duration) {
     let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
     for own in shared.own() {
         let marked = evict::amend(client, &own.nodes[0], |note| note.waited_ms = Some(waited)).await;
-        // Only for show: what it is for can do without.
+        // The record is for display only, so a failure is harmless.
         drop(marked);
     }
 }
 
-/// Hears of requests to leave, and of the end of one's own node.
+/// Watches for requests to leave and for the end of the claim's own node.
 async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
     loop {
         match client.get_and_watch_data(path).await {
@@ -281,7 +281,7 @@ async fn watch_own(shared: &Arc<Shared>, client: &Client, path: &str) {
                 }
                 watcher.changed().await;
                 if shared.publisher.is_leaving() {
-                    // By its own doing.
+                    // The claim left by itself.
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! Why there is no session with a server: the session's own attempts do not say.
+//! Finds out why there is no session with a server, which the client library does not report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, Retry};
 use crate::net::tls;
 
-/// How long a server may take for its objection to a client whose handshake is done.
+/// How long a server may take to refuse a client after the handshake.
 const OBJECTION: Duration = Duration::from_millis(500);
-/// How long a handshake and what follows may take.
+/// How long a handshake and the rest of the probe may take.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// How a server tells that it is one: what it is asked, any may be asked, and one that does not answer to it says that.
+/// How to recognise ZooKeeper. The command `srvr` is harmless, and servers that have it disabled report that.
 const MANNER: Manner = Manner {
     service: "ZooKeeper",
     encryption: "does it want TLS?",
@@ -31,11 +31,11 @@ const MANNER: Manner = Manner {
     },
 };
 
-/// What a server says that has lost the others.
+/// The answer of a server that has lost the others.
 const UNABLE: &str = "not currently serving";
 
-/// Why the ZooKeeper at `server` cannot be used; `None` if nothing speaks against it. Against a server that is not there, or is
-/// something else, another one may help; against one that may be able to serve later, only time.
+/// Returns why the ZooKeeper at `server` cannot be used; `None` if there is no reason. For an absent or foreign server,
+/// another server may help. For one that may recover, only time helps.
 pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<Fault> {
     let found = cause::look(server, &MANNER).await;
     if let ProbeResult::Own(answer) = &found
@@ -53,7 +53,7 @@ pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<
     if let Some(cause) = cause::complaint(server, &MANNER, encryption.is_some(), &found) {
         return Some(match found {
             ProbeResult::Away | ProbeResult::Silent => Fault::unavailable(cause),
-            // It answers without encryption, and will so again.
+            // The server answers without TLS, and will do so again.
             ProbeResult::Own(_) => Fault::new(ErrorKind::Denied, cause),
             _ => Fault::spent(cause),
         });
@@ -68,7 +68,7 @@ fn unable(server: &str) -> Fault {
     Fault::unavailable(Reason::of(&server, "is up but serves nobody").asking("has it lost the others?"))
 }
 
-/// What one more handshake with `server` says; `None` if it says nothing against either side.
+/// Returns the fault that one more handshake with `server` shows, if any.
 async fn objection(wanted: &Tls, server: &str) -> Option<Fault> {
     let against = |fault: Fault| Some(Fault { retry: Retry::Nothing, ..fault }.at(&server));
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
@@ -85,16 +85,16 @@ async fn objection(wanted: &Tls, server: &str) -> Option<Fault> {
         Ok(stream) => stream,
         Err(error) => return against(tls::failure(&error)),
     };
-    // A server refuses a client's certificate only after the client believes that it is connected.
+    // A server refuses a client's certificate only after the client considers itself connected.
     let mut byte = [0];
     match tokio::time::timeout(OBJECTION, stream.read(&mut byte)).await {
         Ok(Err(error)) if tls::refusal(&error).is_some() => against(tls::failure(&error)),
-        // The end of the connection may overtake the server's last words.
+        // The end of the connection may overtake the server's alert.
         Ok(Err(_) | Ok(0)) => {
             let why = Reason::from("it closed the encrypted connection").at(&server);
             Some(Fault::unavailable(why.asking("does it want a client certificate (--cert and --key)?")))
         }
-        // It may simply have nothing to say yet.
+        // No objection so far.
         _ => {
             stream.write_all(MANNER.hello).await.ok()?;
             let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! All queues of a configuration.
+//! Listing all queues of a configuration.
 
 use zookeeper_client::Client;
 
@@ -16,7 +16,7 @@ pub(super) struct NamedQueue {
     pub(super) entries: Vec<Seen>,
 }
 
-/// The queues with entries whose names start with `prefix`, by name.
+/// Returns the queues with entries and with names that start with `prefix`, by name.
 pub(super) async fn queues(
     ensemble: &Ensemble,
     client: &Client,
@@ -58,8 +58,8 @@ fn or_root(folder: &str) -> &str {
     if folder.is_empty() { "/" } else { folder }
 }
 
-/// Whether a child of `folder` may be a queue or have queues below it: not what is kept beside them, not what the
-/// service keeps for itself, and no node of a queue.
+/// Returns whether a child of `folder` may be a queue or contain queues. It excludes dlock's own node next to the
+/// queues, the service's own nodes, and nodes in a queue.
 fn goes_on(folder: &str, name: &str) -> bool {
     let own = is_aside(name) || (folder.is_empty() && name == "zookeeper");
     !own && super::node::Node::parse(name).is_none()

@@ -1,7 +1,7 @@
-//! Locks in `ZooKeeper`: ephemeral sequential nodes, as Curator and kazoo make them.
+//! Locks in `ZooKeeper`: ephemeral sequential nodes, in the format of Curator and kazoo.
 //!
-//! Each claim is a session of its own, whose time-out is the ttl; what ends the session ends the claim. A
-//! claim's nodes on all its names are made in one step. Whoever waits watches the one node that must go first.
+//! Each claim is a separate session with the ttl as its timeout; the end of the session ends the claim. A claim's nodes
+//! on all its names are created in one step. A waiter watches the one node that must go first.
 
 mod claim;
 mod config;
@@ -48,7 +48,7 @@ use ensemble::Ensemble;
 use fault::NAME;
 use wire::ended;
 
-/// The life of the session that looks and evicts. It has no nodes, so nothing depends on it.
+/// The length of the session that reads and evicts. It has no nodes, so nothing depends on it.
 const LOOKING: Duration = Duration::from_secs(10);
 
 /// An ensemble of ZooKeeper.
@@ -89,15 +89,15 @@ pub struct ZkBackend {
     claims: Mutex<HashMap<ClaimId, Entered>>,
 }
 
-/// What became of a claim that was entered through this backend.
+/// The state of a claim that was entered through this backend.
 #[derive(Debug)]
 enum Entered {
     Claim(Weak<ZkClaim>),
-    /// The attempt was given up; its session is being closed.
+    /// The attempt was abandoned; its session is being closed.
     Leaving(StateWatcher),
 }
 
-/// The session of an attempt to enter, closed if the attempt is given up.
+/// The session of an attempt to enter, closed if the attempt is abandoned.
 struct Attempt<'a> {
     backend: &'a ZkBackend,
     id: ClaimId,
@@ -120,12 +120,12 @@ impl Drop for Attempt<'_> {
 }
 
 impl ZkBackend {
-    /// A client of the ensemble that `config` means; connects when it is first used.
+    /// Creates a client of the ensemble in `config`, which connects on first use.
     pub fn open(config: &ZkConfig) -> Self {
         Self::open_with(config, Clock::Boot)
     }
 
-    /// As [`ZkBackend::open`], with another clock.
+    /// Creates a client with another clock.
     #[doc(hidden)]
     pub fn open_with(config: &ZkConfig, clock: Clock) -> Self {
         Self {
@@ -144,14 +144,14 @@ impl ZkBackend {
         claims.insert(id, entered);
     }
 
-    /// The claim of this id that is alive here.
+    /// Returns the live claim of this id in this process.
     fn known(&self, id: ClaimId) -> Option<Arc<ZkClaim>> {
         let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Entered::Claim(claim)) = claims.get(&id) else { return None };
         claim.upgrade().filter(|claim| !claim.0.publisher.is_over())
     }
 
-    /// Waits until an attempt under this id that was given up has left nothing behind.
+    /// Waits until an abandoned attempt with this id has left nothing behind.
     async fn left_behind(&self, id: ClaimId) {
         let watcher = {
             let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,11 +160,12 @@ impl ZkBackend {
                 _ => return,
             }
         };
-        // A service that was silent then may be so now: what it has is found and removed in another way.
+        // A service that was silent then may still be so. Entries left behind are then found and removed by the caller.
         let _ = tokio::time::timeout(Duration::from_secs(1), ended(watcher)).await;
     }
 
-    /// The session that looks. One without a connection is not waited for: a server that has lost its data never takes it.
+    /// Returns the session that reads. A session without a connection is replaced, because a server that has lost its
+    /// data never accepts it again.
     async fn looking(&self) -> FaultResult<Client> {
         let mut looking = self.looking.lock().await;
         match &*looking {
@@ -209,7 +210,7 @@ impl ZkBackend {
                 Ok(claim)
             }
             Err(fault) => {
-                // Whoever hears of a refusal may rely on it that nothing stands in the queue any more.
+                // After a refusal the caller may rely on the claim having no entry.
                 if let Some(watcher) = attempt.give_up() {
                     ended(watcher).await;
                 }
@@ -230,7 +231,7 @@ impl Backend for ZkBackend {
             leased: true,
             renewals_per_ttl: follow::RENEWALS,
             look_while_running: false,
-            // Two ticks of a server that is set up as usual.
+            // Two ticks of a server with the usual configuration.
             abandoned_bound: Duration::from_secs(4),
         }
     }

@@ -1,39 +1,39 @@
-//! The names of nodes in a queue, as Curator and kazoo make them.
+//! The names of nodes in a queue, in the formats of Curator and kazoo.
 
 use std::num::NonZeroU32;
 
 use crate::backend::options::ZkLayout;
 use crate::lock::ClaimId;
 
-/// What a node's name says that it is for.
+/// The purpose of a node, according to its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     /// A mutex.
     Mutex,
-    /// The reading half of a read/write lock.
+    /// The reader's half of a read/write lock.
     Reader,
-    /// Its writing half.
+    /// Its writer's half.
     Writer,
-    /// A claim on one of so many slots. Clients that know mutexes alone take it for one of these.
+    /// A claim on one of so many slots. Clients that know only mutexes take it for a mutex.
     Slots(NonZeroU32),
 }
 
-/// A node that stands in a queue.
+/// A node in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Node {
     /// Its name, without the path.
     pub(super) name: String,
-    /// What it is for.
+    /// Its purpose.
     pub(super) part: Part,
-    /// The identity that its maker gave it, if it has the form of one.
+    /// The id that its creator gave it, if it is in the format of one.
     pub(super) guid: Option<ClaimId>,
-    /// Its place in the queue: a number that wraps around.
+    /// Its position in the queue: a number that wraps around.
     pub(super) sequence: i32,
 }
 
-/// What stands between a claim's id and the number of its slots.
+/// The text between a claim's id and the number of its slots.
 const SLOTS: &str = "-slots";
-/// What stands before the number, longest first where one ends with another.
+/// The text before the sequence number. If one is the end of another, the longer one comes first.
 const MARKS: [(&str, Part); 6] = [
     ("__READ__", Part::Reader),
     ("__WRIT__", Part::Writer),
@@ -44,7 +44,7 @@ const MARKS: [(&str, Part); 6] = [
 ];
 
 impl Node {
-    /// Reads a child's name; `None` for what stands in no queue. Any name that ends in a sequence number does.
+    /// Parses a child's name; `None` if it is not a node of a queue. Any name that ends in a sequence number is one.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let known = MARKS.iter().find_map(|(mark, part)| {
             let at = name.rfind(mark)?;
@@ -59,14 +59,14 @@ impl Node {
     }
 }
 
-/// A sequence number: ten digits, or as many with a sign once it has wrapped.
+/// Parses a sequence number: ten digits, or a sign and nine or ten digits once it has wrapped.
 fn number(text: &str) -> Option<i32> {
     let wide = text.len() >= 10 && text.len() <= 11;
     if wide && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') { text.parse().ok() } else { None }
 }
 
-/// The sequence number that a name without a known mark ends with: its last ten characters, or one more for a number that
-/// has wrapped and is far below zero.
+/// Parses the sequence number at the end of a name without a known mark: its last ten characters, or eleven for a large
+/// negative number after wrapping.
 fn unmarked(name: &str) -> Option<i32> {
     let at = name.len().checked_sub(10)?;
     let (before, last) = (name.get(..at)?, name.get(at..)?);
@@ -75,7 +75,7 @@ fn unmarked(name: &str) -> Option<i32> {
     number(if is_wide { &name[at - 1..] } else { last })
 }
 
-/// The number of slots that a name says.
+/// Returns the number of slots in a name.
 fn slots(name: &str) -> Option<NonZeroU32> {
     let (before, _) = name.rsplit_once("-lock-")?;
     before.rsplit_once(SLOTS)?.1.parse().ok()
@@ -90,13 +90,13 @@ fn guid(name: &str) -> Option<ClaimId> {
     hex.parse().ok()
 }
 
-/// `id` as the hexadecimal groups of a UUID.
+/// Returns `id` in the hexadecimal groups of a UUID.
 fn uuid(id: ClaimId) -> String {
     let hex = id.to_string();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// What a claim's node is called before the number that the server gives it.
+/// Returns the name of a claim's node without the number that the server appends.
 pub(super) fn stem(layout: ZkLayout, id: ClaimId, part: Part) -> String {
     match (layout, part) {
         (ZkLayout::Curator, Part::Mutex) => format!("_c_{}-lock-", uuid(id)),

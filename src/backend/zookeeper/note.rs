@@ -1,4 +1,4 @@
-//! What the data of a node says of its claim.
+//! The data of a claim's node.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::lock::{Entry, FencingToken, Holder};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zookeeper_client::Stat;
 
-/// The data of a claim's node: the record, and what came to it later.
+/// The data of a claim's node: the record, and later additions.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Note {
     #[serde(flatten)]
     pub(super) record: Record,
-    /// Who asked it to end.
+    /// The client that asked it to leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked_by: Option<Holder>,
-    /// Which slot it has, from 1.
+    /// Its slot, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) slot: Option<u32>,
-    /// How long it waited, once it holds after a wait.
+    /// How long it waited, recorded once it holds after a wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) waited_ms: Option<u64>,
 }
@@ -30,7 +30,7 @@ impl Note {
         Self { record, asked_by: None, slot: None, waited_ms: None }
     }
 
-    /// Reads a node's data; `None` if no dlock wrote it.
+    /// Parses a node's data; `None` if no dlock wrote it.
     pub(super) fn parse(data: &[u8]) -> Option<Self> {
         serde_json::from_slice(data).ok().filter(|note: &Self| note.record.id().is_some())
     }
@@ -40,7 +40,7 @@ impl Note {
     }
 }
 
-/// What the data and stat of the node at `path` tell to others. Whether it holds is for the caller to add.
+/// Returns the entry for display from the data and stat of the node at `path`. The caller adds whether it holds.
 pub(super) fn entry(path: &str, note: Option<&Note>, stat: &Stat) -> Entry {
     let waited = note.and_then(|n| n.waited_ms).unwrap_or_default();
     let since = u64::try_from(stat.ctime).unwrap_or_default() + waited;
@@ -49,7 +49,7 @@ pub(super) fn entry(path: &str, note: Option<&Note>, stat: &Stat) -> Entry {
     Entry { slot: note.and_then(|n| n.slot), since: Some(at(since)), token: token(stat), ..base }
 }
 
-/// What a sentence calls the node at `path`.
+/// Returns the term for the node at `path` in sentences.
 pub(super) fn called(path: &str) -> String {
     format!("node {path}")
 }
@@ -58,7 +58,7 @@ fn at(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis)
 }
 
-/// The zxid that created a node: later claims have greater ones, whatever becomes of the folder.
+/// Returns the zxid that created a node: later claims have greater ones, even after the folder was recreated.
 pub(super) fn token(stat: &Stat) -> Option<FencingToken> {
     FencingToken::new(u64::try_from(stat.czxid).ok()?)
 }

@@ -18,14 +18,14 @@ use crate::net::fault::FaultResult;
 
 type Change = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The life of a session that only looks.
+/// The length of a session that only reads.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// How long a session may be without a connection. Then another one is begun, since a server that has lost its data takes
-/// nobody who has seen more than it has.
+/// How long a session may be without a connection before another one is started. A server that has lost its data
+/// refuses clients that have seen more than it has.
 const CUT_OFF: Duration = Duration::from_secs(2);
 
-/// One queue, and what tells that it may have changed since it was read.
+/// One queue, and the watches for changes since it was read.
 pub(super) struct WatchedQueue {
     ensemble: Arc<Ensemble>,
     path: String,
@@ -44,7 +44,7 @@ impl WatchedQueue {
         Self { ensemble, path, client: None, changes: Vec::new() }
     }
 
-    /// The session, or another one where that is over.
+    /// Returns the session, or a new one if it is over.
     async fn session(&mut self) -> FaultResult<Client> {
         if let Some(client) = &self.client
             && !client.state().is_terminated()
@@ -57,13 +57,13 @@ impl WatchedQueue {
         Ok(self.client.insert(client).clone())
     }
 
-    /// The queue as it is, with watches on everything that it was made of.
+    /// Reads the queue, with watches on all nodes that contribute to it.
     async fn read(&mut self, client: &Client, name: &LockName) -> FaultResult<LockStatus> {
         let mut changes = vec![watch_children(client, &self.path).await?];
         for seen in &entries(client, &self.path).await? {
             changes.extend(watch_data(client, seen).await?);
         }
-        // What changed between reading and watching would be missed otherwise.
+        // Read again, because a change between the first read and the watches would be missed.
         let entries = entries(client, &self.path).await?;
         self.changes = changes;
         Ok(snapshot::status(name, &entries))
@@ -75,7 +75,7 @@ async fn entries(client: &Client, path: &str) -> FaultResult<Vec<Seen>> {
     snapshot::entries(client, path, queue).await
 }
 
-/// A watch on the children of `path`, or on its coming into being.
+/// Watches the children of `path`, or its creation.
 async fn watch_children(client: &Client, path: &str) -> FaultResult<Change> {
     let until = |watcher: OneshotWatcher| -> Change {
         Box::pin(async move {
@@ -105,7 +105,7 @@ async fn watch_data(client: &Client, seen: &Seen) -> FaultResult<Option<Change>>
     }
 }
 
-/// Completes when the session that `watcher` sees has had no connection for [`CUT_OFF`], or is over.
+/// Completes when the session of `watcher` has had no connection for [`CUT_OFF`], or is over.
 async fn cut_off(mut watcher: StateWatcher, clock: Clock) {
     loop {
         match watcher.state() {
@@ -142,7 +142,7 @@ impl Watched for WatchedQueue {
         looked
     }
 
-    /// All watches are then used up or stale.
+    /// Discards all watches, which are used up or stale then.
     async fn notified(&mut self) -> FaultResult<()> {
         let changes = &mut self.changes;
         let told = std::future::poll_fn(|context| {

@@ -1,10 +1,11 @@
-//! Where the queue of a name stands in the tree.
+//! The path of the queue of a name.
 
 use crate::lock::LockName;
 
-/// What stands before names unless `--prefix` says otherwise.
+/// The prefix of names without `--prefix`.
 const PREFIX: &str = "/dlock/";
-/// Beside the queues: what outlives claims. No encoded name looks like it, and none is given it raw.
+/// The node next to the queues for data that outlives claims. No encoded name is equal to it, and raw names with it are
+/// refused.
 const ASIDE: &str = "~dlock";
 
 /// The paths of one configuration.
@@ -19,7 +20,7 @@ impl Paths {
         Self { chroot: chroot.to_owned(), prefix: prefix.map(str::to_owned) }
     }
 
-    /// The path of the queue of `name`, or why it cannot have one.
+    /// Returns the path of the queue of `name`, or why it cannot have one.
     pub(super) fn queue(&self, name: &LockName) -> Result<String, String> {
         let path = match &self.prefix {
             None => format!("{PREFIX}{}", name.percent_encoded()),
@@ -33,19 +34,19 @@ impl Paths {
         Ok(format!("{}{path}", self.chroot))
     }
 
-    /// The folder in which all queues are, without a trailing slash: empty is the root.
+    /// Returns the folder of all queues, without a trailing slash; empty means the root.
     pub(super) fn folder(&self) -> String {
         let prefix = absolute(self.prefix.as_deref().unwrap_or(PREFIX));
         let folder = prefix.rfind('/').map_or("", |at| &prefix[..at]);
         format!("{}{folder}", self.chroot)
     }
 
-    /// Whether queues stand directly in the folder, and nowhere below.
+    /// Returns whether all queues are direct children of the folder.
     pub(super) fn is_flat(&self) -> bool {
         self.prefix.is_none()
     }
 
-    /// The name whose queue is at `path`; `None` if it is no queue of this configuration.
+    /// Returns the name of the queue at `path`; `None` if it is not a queue of this configuration.
     pub(super) fn name(&self, path: &str) -> Option<LockName> {
         let path = path.strip_prefix(self.chroot.as_str())?;
         match &self.prefix {
@@ -57,12 +58,12 @@ impl Paths {
         }
     }
 
-    /// Where what outlives claims is kept.
+    /// Returns the path of the data that outlives claims.
     pub(super) fn aside(&self) -> String {
         format!("{}/{ASIDE}", self.folder())
     }
 
-    /// Where the last success under the queue at `queue` is kept.
+    /// Returns the path of the last success under the queue at `queue`.
     pub(super) fn success(&self, queue: &str) -> String {
         let below = queue.strip_prefix(self.folder().as_str()).unwrap_or(queue).trim_start_matches('/');
         let name = LockName::new(below).map_or_else(|_| below.replace('/', "%2F"), |n| n.percent_encoded());
@@ -70,7 +71,7 @@ impl Paths {
     }
 }
 
-/// Whether `name`, a node's, is not that of a queue but the one beside them.
+/// Returns whether the node `name` is the one next to the queues.
 pub(super) fn is_aside(name: &str) -> bool {
     name == ASIDE
 }
@@ -79,7 +80,7 @@ fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// What a server would refuse of an absolute path, found here so that it is an error of usage.
+/// Errors: why a server would refuse an absolute path, so that it is a usage error.
 ///
 /// The rules are those of `PathUtils.validatePath` of the Java client.
 pub(super) fn check(path: &str) -> Result<(), String> {
@@ -92,7 +93,7 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     }
     let bad = |c: &char| {
         let n = u32::from(*c);
-        // Java counts characters outside the basic plane as two surrogates, which it refuses.
+        // Java represents characters outside the basic plane as two surrogates, which it refuses.
         n < 0x20 || (0x7f..=0x9f).contains(&n) || (0xd800..=0xf8ff).contains(&n) || n >= 0xfff0
     };
     match path.chars().find(bad) {

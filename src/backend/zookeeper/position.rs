@@ -1,4 +1,4 @@
-//! How a claim stands in its queues, and what it waits for.
+//! The position of a claim in its queues, and the events that it waits for.
 
 use zookeeper_client::Client;
 
@@ -8,28 +8,28 @@ use super::wire::children;
 use crate::lock::{ClaimId, Mode, queue};
 use crate::net::fault::FaultResult;
 
-/// What to wait for.
+/// An event to wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Hint {
     /// The end of this node.
     Node(String),
-    /// The claim whose record this is has got its slot, or gone.
+    /// The claim with this record gets its slot or is gone.
     Slot(String),
 }
 
-/// What keeps a claim from holding; without hints nothing does.
+/// The reasons why a claim waits; without hints there are none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Wait {
-    /// How many entries are ahead of it, in the queue where most are.
+    /// The number of entries ahead of it, in the queue with the most.
     pub(super) ahead: u32,
-    /// What may change that: each of these.
+    /// The events that may change that, each by itself.
     pub(super) hints: Vec<Hint>,
-    /// The record of the first in the queue that is waited for.
+    /// The record of the first entry in the blocking queue.
     pub(super) first: Option<String>,
 }
 
 impl Wait {
-    /// Waits for `more` as well, in another queue.
+    /// Adds the wait in another queue.
     pub(super) fn add(&mut self, more: Self) {
         self.ahead = self.ahead.max(more.ahead);
         self.hints.extend(more.hints);
@@ -37,18 +37,18 @@ impl Wait {
     }
 }
 
-/// How a claim stands in its queues, or in one of them.
+/// The position of a claim in its queues, or in one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// Nothing is ahead that must end first.
+    /// No entry ahead must end first.
     Free,
-    /// An own node is not there any more.
+    /// A node of the claim is gone.
     Gone,
-    /// Something is.
+    /// An entry ahead must end first.
     Blocked(Wait),
 }
 
-/// How `own` stands in its queue.
+/// Returns the position of `own` in its queue.
 pub(super) fn stand_in(own: &Own, queue: &QueueNodes) -> Turn {
     let Some(index) = queue.position(own.record()) else { return Turn::Gone };
     let modes = queue.modes();
@@ -59,13 +59,13 @@ pub(super) fn stand_in(own: &Own, queue: &QueueNodes) -> Turn {
     let ahead = &queue.entries[..index];
     let odd = ahead.iter().rev().find(|entry| entry.mode() != modes[index]);
     let hints = match (modes[index], odd) {
-        // The first that waits behind as many as there are slots waits for any of them, each other one for the one before it.
+        // The first waiter behind the slots waits for any of the holders. Each other waiter waits for its predecessor.
         (Mode::Slots(slots), None) if u32::try_from(index) != Ok(slots.get()) => {
             ahead.last().map(|before| Hint::Slot(path(&before.record().name))).into_iter().collect()
         }
         (Mode::Slots(_), None) => ahead.iter().map(|entry| Hint::Node(path(&entry.watched().name))).collect(),
         (Mode::Slots(_), Some(other)) => vec![Hint::Node(path(&other.watched().name))],
-        // The nearest of those that must end.
+        // The nearest entry that must end.
         _ => {
             let blocker = queue::blockers(&modes, index).last().map(|at| &ahead[*at]);
             blocker.map(|entry| Hint::Node(path(&entry.watched().name))).into_iter().collect()
@@ -75,7 +75,7 @@ pub(super) fn stand_in(own: &Own, queue: &QueueNodes) -> Turn {
     Turn::Blocked(Wait { ahead: u32::try_from(index).unwrap_or(u32::MAX), hints, first })
 }
 
-/// How an exclusive or shared claim stands, given its queues.
+/// Returns the position of an exclusive or shared claim, given its queues.
 pub(super) fn stand(shared: &Shared, queues: &[QueueNodes]) -> Turn {
     let mut wait = Wait::default();
     for (own, queue) in shared.own().iter().zip(queues) {
@@ -88,16 +88,16 @@ pub(super) fn stand(shared: &Shared, queues: &[QueueNodes]) -> Turn {
     if wait.hints.is_empty() {
         return Turn::Free;
     }
-    // Nothing can be done before all have come about: each in its turn.
+    // All must happen before the claim can hold, so it waits for them one by one.
     wait.hints.truncate(1);
     Turn::Blocked(wait)
 }
 
-/// The queue in `names`, without what an earlier attempt of the same claim left in it: that is removed.
+/// Returns the queue of the nodes `names`, and removes nodes that an earlier attempt of the same claim left in it.
 pub(super) fn queue_of(client: &Client, id: ClaimId, own: &Own, names: &[String]) -> QueueNodes {
     let mut queue = QueueNodes::of(names);
     for node in queue.take_older_selves(id, own.record()) {
-        // Should it fail, the next look removes it, or the end of the session does.
+        // If this fails, the next read removes it, or the end of the session does.
         drop(client.delete(&format!("{}/{}", own.queue, node.name), None));
     }
     queue

@@ -1,4 +1,4 @@
-//! Which renewals of a session count.
+//! The renewals of a session that count.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use crate::lock::Moment;
 use crate::lock::validity::LeaseTimes;
 
-/// When renewals that the service confirmed were sent.
+/// The times at which confirmed renewals were sent.
 #[derive(Debug)]
 pub(super) struct Proofs {
-    /// Whether there is only one server, once that is known: then the last one counts.
+    /// Whether there is only one server, once that is known: then the last renewal counts.
     pub(super) single: Option<bool>,
     /// The servers' tick, once that is known.
     pub(super) tick: Option<Duration>,
     ttl: Duration,
     sent: VecDeque<Moment>,
-    /// Another ttl was granted, and whoever keeps the lease has not renewed by it yet.
+    /// Whether another ttl was granted, and the keeper has not renewed by it yet.
     regranted: bool,
 }
 
@@ -24,21 +24,22 @@ impl Proofs {
         Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]), regranted: false }
     }
 
-    /// How long before the last renewal another must have been sent to have been told to the leader: a tick, twice as
-    /// long as followers wait with that.
+    /// Returns how long before the last renewal another must have been sent to be known to the leader: a tick, which is
+    /// twice the interval of the followers' reports.
     fn apart(&self) -> Duration {
         (self.ttl / 5).max(self.tick.unwrap_or_default())
     }
 
-    /// Whether it matters how long a tick is, and is not known.
+    /// Returns whether the tick matters and is not known.
     pub(super) fn wants_tick(&self) -> bool {
         self.single == Some(false) && self.tick.is_none()
     }
 
-    /// Takes note of one more.
+    /// Adds a renewal.
     ///
-    /// A follower tells the leader only now and then that a session was heard of; cut off in between, the
-    /// leader counts from an earlier time. So in an ensemble what counts is one before, and not right before.
+    /// A follower reports live sessions to the leader only at intervals. If it is cut off in between, the leader counts
+    /// from an earlier time. So in an ensemble an earlier renewal counts, which is at least [`Proofs::apart`] older
+    /// than the last one.
     pub(super) fn add(&mut self, sent: Moment) {
         if self.sent.back().is_none_or(|last| *last < sent) {
             self.sent.push_back(sent);
@@ -49,7 +50,7 @@ impl Proofs {
         }
     }
 
-    /// From when the ttl certainly counts.
+    /// Returns the moment from which the ttl certainly counts.
     pub(super) fn counts_from(&self) -> Moment {
         let last = self.sent.len() - 1;
         if self.single == Some(true) || last == 0 {
@@ -60,15 +61,15 @@ impl Proofs {
         *told.unwrap_or(&self.sent[0])
     }
 
-    /// The ttl that was granted last.
+    /// Returns the ttl that was granted last.
     pub(super) fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Takes note that a server granted `ttl` when the session came back to it, as asked for at `asked`; whether that is
-    /// another one.
+    /// Records that a server granted `ttl` to the resumed session, requested at `asked`. Returns whether it is another
+    /// ttl.
     ///
-    /// What was promised is not prolonged by that: as long as nobody has renewed, the server may be one that is cut off.
+    /// It does not prolong the promise: until the next renewal, that server may be cut off from the others.
     pub(super) fn regrant(&mut self, ttl: Duration, asked: Moment) -> bool {
         if ttl == self.ttl {
             return false;
@@ -79,17 +80,18 @@ impl Proofs {
         true
     }
 
-    /// Whoever keeps the lease has renewed, and knows the ttl.
+    /// Records that the keeper has renewed, and knows the ttl.
     pub(super) fn kept(&mut self) {
         self.regranted = false;
     }
 
-    /// Whether another ttl was granted that whoever keeps the lease does not know yet.
+    /// Returns whether another ttl was granted that the keeper does not know yet.
     pub(super) fn is_regranted(&self) -> bool {
         self.regranted
     }
 
-    /// When the session is over if nobody renews; where only this knows of its ttl, when its command must be ended.
+    /// Returns when the session is over without renewals. If the keeper does not know the ttl yet, returns when its
+    /// command must be killed.
     pub(super) fn ends(&self) -> Moment {
         let last = self.sent[self.sent.len() - 1];
         let terms = LeaseTimes::at_least(self.ttl, Duration::ZERO);

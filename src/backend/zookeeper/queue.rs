@@ -1,23 +1,22 @@
-//! A queue, put together from the nodes that stand in it.
+//! A queue, built from its nodes.
 
 use super::node::{Node, Part};
 use crate::lock::{ClaimId, Mode};
 
-/// One entry: a node, or the two nodes that a claim of dlock has in a queue that Curator's mutex and its
-/// read/write lock share.
+/// One entry: a node, or the two nodes of a dlock claim in a queue shared by Curator's mutex and its read/write lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ClaimNodes {
-    /// The node with the record, and the one beside it.
+    /// The node with the record, and the second one.
     pub(super) nodes: Vec<Node>,
 }
 
 impl ClaimNodes {
-    /// The node that has the record, if a dlock made it.
+    /// Returns the node with the record, if a dlock made it.
     pub(super) fn record(&self) -> &Node {
         &self.nodes[0]
     }
 
-    /// The node whose end is the end of the entry; its data never changes where there are two.
+    /// Returns the node to watch for the end of the entry. If there are two, its data never changes.
     pub(super) fn watched(&self) -> &Node {
         &self.nodes[self.nodes.len() - 1]
     }
@@ -26,7 +25,7 @@ impl ClaimNodes {
         self.nodes[0].guid
     }
 
-    /// How it holds. A mutex is exclusive, whoever made it.
+    /// Returns the mode. A mutex of any program is exclusive.
     pub(super) fn mode(&self) -> Mode {
         match (self.record().part, self.watched().part) {
             (Part::Slots(n), _) => Mode::Slots(n),
@@ -36,17 +35,17 @@ impl ClaimNodes {
     }
 }
 
-/// The entries of all claims, whatever their kind, in order.
+/// The entries of all claims of all kinds, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct QueueNodes {
     pub(super) entries: Vec<ClaimNodes>,
 }
 
 impl QueueNodes {
-    /// Puts a queue together from the names of children; what stands in no queue is passed over.
+    /// Builds a queue from the names of children; names that are not nodes of a queue are skipped.
     pub(super) fn of(children: &[String]) -> Self {
         let mut nodes: Vec<Node> = children.iter().filter_map(|name| Node::parse(name)).collect();
-        // Sequence numbers wrap: the first is the one that all others are less than half the range after.
+        // Sequence numbers wrap: all others are less than half the range after the first one.
         let first = nodes.iter().map(|n| n.sequence).reduce(|a, b| if b.wrapping_sub(a) < 0 { b } else { a });
         let first = first.unwrap_or_default();
         nodes.sort_by_key(|n| n.sequence.wrapping_sub(first).cast_unsigned());
@@ -60,13 +59,13 @@ impl QueueNodes {
         Self { entries }
     }
 
-    /// Where the entry stands whose record node has this name.
+    /// Returns the index of the entry with a record node of this name.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.entries.iter().position(|entry| entry.record().name == name)
     }
 
-    /// Takes out what `id` has beside the entry whose record node is `own`: what an earlier attempt of the same claim
-    /// left. It would wait for itself.
+    /// Removes and returns the nodes of `id` except those of the entry with the record node `own`. An earlier attempt
+    /// of the same claim left them, and the claim would wait for itself.
     pub(super) fn take_older_selves(&mut self, id: ClaimId, own: &str) -> Vec<Node> {
         let mut taken = Vec::new();
         self.entries.retain_mut(|entry| {
@@ -79,7 +78,7 @@ impl QueueNodes {
         taken
     }
 
-    /// Where an entry of `id` stands.
+    /// Returns the index of an entry of `id`.
     pub(super) fn find(&self, id: ClaimId) -> Option<usize> {
         self.entries.iter().position(|entry| entry.guid() == Some(id))
     }
@@ -89,7 +88,7 @@ impl QueueNodes {
     }
 }
 
-/// Whether `node` was made in one step with the only node of `entry`.
+/// Returns whether `node` was created in one step with the only node of `entry`.
 fn is_other_half(entry: &ClaimNodes, node: &Node) -> bool {
     let [first] = entry.nodes.as_slice() else { return false };
     let halves = match first.part {
@@ -117,7 +116,7 @@ mod tests {
         format!("{}{sequence:010}", stem(ZkLayout::Curator, id(n), part))
     }
 
-    /// The guid and mode of each entry.
+    /// Returns the id and mode of each entry.
     fn read(children: &[String]) -> Vec<(Option<ClaimId>, Mode)> {
         QueueNodes::of(children).entries.iter().map(|p| (p.guid(), p.mode())).collect()
     }

@@ -9,14 +9,15 @@ use super::wire::connected;
 use crate::lock::{LossReason, Moment};
 use crate::net::fault::FaultResult;
 
-/// What a renewal came to.
+/// The result of a renewal.
 enum Proof {
     Alive,
     Gone,
 }
 
-/// A write that changes nothing: a quorum agrees that the nodes are there. Pings and reads prove nothing, a
-/// follower that is cut off answers them as well. The version does not matter, since others may mark the node.
+/// Renews by a write that changes nothing: a quorum confirms that the nodes exist. Pings and reads prove nothing,
+/// because a follower that is cut off answers them as well. The version is not compared, since other clients may mark
+/// the node.
 async fn prove(shared: &Shared, client: &Client) -> FaultResult<Proof> {
     loop {
         let mut step = client.new_multi_writer();
@@ -31,7 +32,7 @@ async fn prove(shared: &Shared, client: &Client) -> FaultResult<Proof> {
                 if is_over(&error) {
                     return Ok(Proof::Gone);
                 }
-                // Counted from when the first attempt was sent, a repetition is as good.
+                // A repetition is equivalent, because the ttl counts from the first attempt.
                 if !is_ambiguous(&error) || !connected(client).await {
                     return Err(error.into());
                 }
@@ -40,7 +41,7 @@ async fn prove(shared: &Shared, client: &Client) -> FaultResult<Proof> {
     }
 }
 
-/// The outcome of what was begun, if anything was.
+/// Returns the result of `begun`, if there is one.
 async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
     match begun {
         Some(work) => Some(work.await),
@@ -48,9 +49,9 @@ async fn first<T>(begun: Option<impl Future<Output = T>>) -> Option<T> {
     }
 }
 
-/// What a renewal does, in the session's own task.
+/// Renews the session and records the result.
 pub(super) async fn renew(shared: &Shared, client: &Client, begun: Moment) -> FaultResult<()> {
-    // It rides along with the first renewal: a hold does not wait for it.
+    // Sent with the first renewal, so that a hold does not wait for it.
     let config = shared.proofs().single.is_none().then(|| client.get_config());
     match prove(shared, client).await {
         Ok(Proof::Alive) => {

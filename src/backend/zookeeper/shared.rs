@@ -1,4 +1,4 @@
-//! What the parts of a claim share.
+//! The state that the tasks of a claim share.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use crate::backend::claim_state::Publisher;
 use crate::lock::{ClaimState, FencingToken, Grant, Granted, LockName, LossReason, Request};
 use crate::net::fault::Fault;
 
-/// Between a request that a connection lost and its repetition.
+/// The pause before a request is repeated after its connection broke.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
 
-/// What a claim has in the queue of one of its names.
+/// The nodes and the grant of a claim in the queue of one of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Own {
     pub(super) name: LockName,
@@ -32,16 +32,16 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// The name of the node with the record.
+    /// Returns the name of the node with the record.
     pub(super) fn record(&self) -> &str {
         self.nodes[0].rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// What a claim has of its session.
+/// The state of the claim's session.
 enum Line {
     Up(Session),
-    /// The connection broke, and another one is on its way.
+    /// The connection broke, and is being replaced.
     Down,
     Closed,
 }
@@ -52,12 +52,12 @@ pub(super) struct Shared {
     pub(super) session: i64,
     own: Mutex<Vec<Own>>,
     pub(super) proofs: Mutex<Proofs>,
-    /// When the session ends has changed.
+    /// Notified when the end of the session has changed.
     pub(super) regranted: Notify,
     pub(super) publisher: Publisher,
     pub(super) recorded: AtomicBool,
     line: watch::Sender<Line>,
-    /// Everything under way over the connection.
+    /// The tasks that use the connection.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -97,7 +97,7 @@ impl Shared {
         locked(&self.own).clone()
     }
 
-    /// Takes note of the slot that it has in the queue at `queue`.
+    /// Records the claim's slot in the queue at `queue`.
     pub(super) fn set_slot(&self, queue: &str, number: u32) {
         for own in locked(&self.own).iter_mut().filter(|own| own.queue == queue) {
             own.slot = Some(number);
@@ -108,20 +108,20 @@ impl Shared {
         locked(&self.proofs)
     }
 
-    /// The session, while it has a connection and was not closed.
+    /// Returns the session, while it has a connection and was not closed.
     pub(super) fn up(&self) -> Option<Session> {
         if let Line::Up(session) = &*self.line.borrow() { Some(session.clone()) } else { None }
     }
 
-    /// The session when it has a connection; `None` when it is closed.
+    /// Waits until the session has a connection; `None` when it is closed.
     pub(super) async fn client(&self) -> Option<Client> {
         let mut line = self.line.subscribe();
-        // The sender is part of `self`.
+        // The sender lives as long as `self`.
         let line = line.wait_for(|line| !matches!(line, Line::Down)).await.ok()?;
         if let Line::Up(session) = &*line { Some(session.client.clone()) } else { None }
     }
 
-    /// Has everything let go of a connection that broke. Whether another one is wanted.
+    /// Ends all tasks of a broken connection. Returns whether another connection is wanted.
     pub(super) async fn go_down(&self) -> bool {
         if !self.change(Line::Down) {
             return false;
@@ -131,7 +131,7 @@ impl Shared {
         true
     }
 
-    /// Goes on over another connection, if that is still wanted.
+    /// Continues over another connection, if that is still wanted.
     pub(super) fn go_up(&self, session: Session) {
         self.change(Line::Up(session));
     }
@@ -146,7 +146,7 @@ impl Shared {
         })
     }
 
-    /// Runs `work` until it is done, the connection breaks or the session is closed.
+    /// Runs `work` until it completes, the connection breaks or the session is closed.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = locked(&self.tasks);
         while tasks.try_join_next().is_some() {}
@@ -155,8 +155,8 @@ impl Shared {
         }
     }
 
-    /// Closes the session, which removes all nodes of the claim. It ends once everything that uses it has let
-    /// go; the watchers of its state tell when.
+    /// Closes the session, which removes all nodes of the claim. The session ends once all handles are dropped; the
+    /// watchers of its state report it.
     pub(super) fn close(&self) {
         self.change(Line::Closed);
         locked(&self.tasks).abort_all();
@@ -173,14 +173,14 @@ impl Shared {
         self.publisher.publish(ClaimState::Held(Grant { names, counts_from }));
     }
 
-    /// It cannot be followed at the moment, which is worth telling unless it was only a connection that broke.
+    /// Reports that the claim cannot be followed at the moment, unless only a connection broke.
     pub(super) fn cannot_follow(&self, why: Fault) {
         if why.code != LOST {
             self.publisher.cannot_follow(self.ensemble.explain(why));
         }
     }
 
-    /// The claim is over, and not by its own doing. What is left of it goes too.
+    /// Ends the claim without leaving, and closes its session.
     pub(super) fn end(&self, state: ClaimState) {
         self.publisher.publish(state);
         self.close();

@@ -1,9 +1,9 @@
-//! Which slot a claim gets that its queue admits.
+//! The slot of a claim at the front of its queue.
 //!
-//! The number is kept in the claim's record. Slots are taken in the order of the queue: a claim waits until those ahead of
-//! it have theirs, and takes the lowest number that none of them has. So no two that live have the same, and tokens, which
-//! are those of the entries, rise with the holders of each slot. A claim of several names takes the slot of each as soon as
-//! that queue admits it, or it would keep others from slots that nobody has.
+//! The slot is in the claim's record. Slots are taken in the order of the queue: a claim waits until those ahead of it
+//! have theirs, and takes the lowest free number. So no two live claims have the same slot, and the tokens of each
+//! slot's holders increase, because they are those of the entries. A claim of several names takes the slot of each name
+//! as soon as that queue admits it. Otherwise it would block claims behind it although a slot is free.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use super::shared::{Own, Shared};
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
 
-/// Those ahead take their slots within an exchange or two. Whoever asks only once is not told to wait for that, unless it
-/// takes longer than this, or this part of the ttl.
+/// The time for the claims ahead to take their slots, at most, and as a part of the ttl. They need an exchange or two,
+/// so a caller that asks only once is not told to wait meanwhile.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(500), 12);
 
-/// What became of an attempt.
+/// The result of an attempt.
 enum Attempt {
     Taken(u32),
-    /// The one ahead whose record this is has none yet.
+    /// The claim ahead with this record has no slot yet.
     Late(String),
     Gone,
 }
 
-/// Takes a slot on each name whose queue admits the claim; how the claim stands then.
+/// Takes a slot on each name with a queue that admits the claim. Returns the position afterwards.
 pub(super) async fn take(
     shared: &Shared,
     client: &Client,
@@ -84,10 +84,10 @@ async fn take_one(client: &Client, own: &Own, queue: &QueueNodes, slots: u32) ->
                 Err(error) => return Err(error.into()),
             });
         }
-        // Whoever overwrote it has taken the claim away.
+        // A note that cannot be parsed was overwritten by another program, which ends the claim.
         let Some((Some(note), version)) = found.pop().flatten() else { return Ok(Attempt::Gone) };
         if let Some(number) = note.slot {
-            // By an attempt whose answer was lost.
+            // Taken by an earlier attempt with a lost answer.
             return Ok(Attempt::Taken(number));
         }
         let mut taken = Vec::with_capacity(index);
@@ -111,7 +111,7 @@ async fn take_one(client: &Client, own: &Own, queue: &QueueNodes, slots: u32) ->
     }
 }
 
-/// The claim whose record is at `path` has got its slot, or gone.
+/// Completes when the claim with the record at `path` has its slot or is gone.
 pub(super) async fn slot_or_end(client: &Client, path: &str) -> FaultResult<()> {
     loop {
         match client.get_and_watch_data(path).await {

@@ -1,4 +1,4 @@
-//! What stands in the queue of a name.
+//! Reading the queue of a name.
 
 use zookeeper_client::{Client, Error as ZkError, Stat};
 
@@ -9,7 +9,7 @@ use crate::backend::foreign;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 use crate::net::fault::FaultResult;
 
-/// An entry, and what its record says.
+/// An entry, and its record.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) entry: ClaimNodes,
@@ -24,21 +24,22 @@ impl Seen {
         format!("{}/{}", self.queue, self.entry.record().name)
     }
 
-    /// What others are shown of it. Whether it holds is for the caller to add.
+    /// Returns the entry for display. The caller adds whether it holds.
     fn shown(&self) -> Entry {
         let entry = note::entry(&self.record_path(), self.note.as_ref(), &self.stat);
         let claim = self.foreign_identity().or(entry.claim);
         Entry { mode: Some(self.entry.mode()), claim, ..entry }
     }
 
-    /// What the entry is shown as if a foreign client made it: no other node is created by that transaction.
+    /// Returns the claim id under which another program's entry is shown: no other node has its path and creating
+    /// transaction.
     pub(super) fn foreign_identity(&self) -> Option<ClaimId> {
         let named = || foreign::identity([self.record_path().as_bytes(), &self.stat.czxid.to_be_bytes()]);
         self.note.is_none().then(named)
     }
 }
 
-/// Reads the queue at `path`, as the names of nodes tell it. `fresh` has the server catch up with the others first.
+/// Reads the queue at `path` from the names of its nodes. With `fresh` the server first catches up with the others.
 pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResult<QueueNodes> {
     let sync = fresh.then(|| client.sync(path));
     let listed = children(client, path);
@@ -51,7 +52,8 @@ pub(super) async fn read(client: &Client, path: &str, fresh: bool) -> FaultResul
     Ok(QueueNodes::of(&listed.await?))
 }
 
-/// Every entry of `queue`, which is the one at `path`, with its record. What has gone meanwhile is left out.
+/// Returns the entries of `queue`, which is at `path`, with their records. Entries that have gone meanwhile are left
+/// out.
 pub(super) async fn entries(client: &Client, path: &str, queue: QueueNodes) -> FaultResult<Vec<Seen>> {
     let paths: Vec<String> =
         queue.entries.iter().map(|entry| format!("{path}/{}", entry.record().name)).collect();
@@ -63,7 +65,7 @@ pub(super) async fn entries(client: &Client, path: &str, queue: QueueNodes) -> F
     Ok(seen.collect())
 }
 
-/// What others are shown of the queue of `name`.
+/// Returns the queue of `name` for display.
 pub(super) fn status(name: &LockName, seen: &[Seen]) -> LockStatus {
     let modes: Vec<Mode> = seen.iter().map(|seen| seen.entry.mode()).collect();
     let held = queue::held(&modes);

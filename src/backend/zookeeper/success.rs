@@ -1,4 +1,4 @@
-//! What is remembered of successful runs, on the server's clock.
+//! The last successful run, by the server's clock.
 
 use std::time::Duration;
 
@@ -12,37 +12,38 @@ use crate::backend::success;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// How often others may be faster.
+/// How often other clients may write first.
 const RACES: usize = 50;
 
-/// The life of a session that only remembers.
+/// The length of a session that only records a success.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// How long a claim has held. The time of a write is the server's; how long before it the hold began is a length, which every
-/// clock measures alike.
+/// Returns how long a claim has held, in milliseconds. The server dates the write. The length of the hold before it is
+/// the same on every clock.
 fn held(ensemble: &Ensemble, since: Moment) -> String {
     ensemble.clock.now().since(since).as_millis().to_string()
 }
 
-/// What `data` says of how long it had held; empty between the making of a node and the first write.
+/// Parses the length of the hold; `None` if it is missing.
 fn lasted(data: &[u8]) -> Option<Duration> {
     std::str::from_utf8(data).ok()?.parse().ok().map(Duration::from_millis)
 }
 
-/// How long before `now` the run acquired that has written `lasted` at `written`, both by the server's clock, in milliseconds.
+/// Returns how long before `now` the run acquired that wrote `lasted` at `written`. Both times are milliseconds by the
+/// server's clock.
 fn age(now: i64, written: i64, lasted: Duration) -> Option<Duration> {
     let time = |millis| Duration::from_millis(u64::try_from(millis).unwrap_or_default());
     Some(success::age(time(now), time(written))?.saturating_add(lasted))
 }
 
-/// Removes the nodes of an exclusive claim and writes that its run was a success, in one step, which the server keeps with one
-/// write of its log; nobody can have acquired later. Whether it came about.
+/// Removes the nodes of an exclusive claim and records the success of its run, in one step and one write of the
+/// server's log. No other claim can have acquired later. Returns whether it succeeded.
 pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
     let Some(since) = shared.publisher.held_at() else { return false };
     for is_first in [false, true] {
         match step(shared, client, since, is_first).await {
             Ok(()) => return true,
-            // There is no success to replace.
+            // There is no earlier success to replace.
             Err(ZkError::NoNode) => {}
             Err(_) => return false,
         }
@@ -69,7 +70,8 @@ async fn step(shared: &Shared, client: &Client, since: Moment, is_first: bool) -
     Ok(())
 }
 
-/// Remembers that a run which acquired with this claim was a success; in the claim's session, or in another one where that is over.
+/// Records the success of the run that acquired with this claim, in the claim's session, or in a new one if that is
+/// over.
 pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
     loop {
         let client = match shared.client().await.filter(|client| !client.state().is_terminated()) {
@@ -81,14 +83,14 @@ pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
             written = written.and(write(shared, &client, &own).await);
         }
         match written {
-            // What was written already is written again.
+            // Successes that were written already are written again.
             Err(fault) if matches!(fault.code, LOST | OVER) => tokio::time::sleep(RETRY).await,
             done => return done,
         }
     }
 }
 
-/// Writes it for one name, unless the run that has written there last acquired later.
+/// Writes the success for one name, unless the last recorded run acquired later.
 async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
     let ensemble = &shared.ensemble;
     let path = ensemble.paths.success(&own.queue);
@@ -102,7 +104,7 @@ async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
         let Some(since) = shared.publisher.held_at() else { return Ok(()) };
         if let Some((data, stat)) = &found
             && let Some(lasted) = lasted(data)
-            // Who has written before this claim was made has acquired before it.
+            // A success written before this claim was created is of a run that acquired before.
             && u64::try_from(stat.mzxid).is_ok_and(|at| at >= own.token.get())
         {
             let age = age(now(ensemble, client).await?, stat.mtime, lasted);
@@ -118,11 +120,11 @@ async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
         };
         match written {
             Ok(()) => return Ok(()),
-            // There is no folder if nothing was there to set, either.
+            // The folder is missing, too.
             Err(ZkError::NoNode) => {
                 denied |= make_folders(client, ensemble.acls(), &ensemble.paths.aside()).await?;
             }
-            // Somebody who held with this one was faster.
+            // Another client wrote first.
             Err(ZkError::BadVersion | ZkError::NodeExists) => {}
             Err(error) => return Err(error.into()),
         }
@@ -133,8 +135,8 @@ async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
     Err(Fault::new(ErrorKind::Unavailable, "others write the last success all the time"))
 }
 
-/// How long ago the last successful run under `queue` acquired: the server's time now is that of a node made now
-/// and gone in the same step.
+/// Returns how long ago the last successful run under `queue` acquired. The server's present time is that of a node
+/// created for this purpose.
 pub(super) async fn last(ensemble: &Ensemble, client: &Client, queue: &str) -> FaultResult<Option<Duration>> {
     let path = ensemble.paths.success(queue);
     client.sync(&path).await.or_else(|error| if error == ZkError::NoNode { Ok(()) } else { Err(error) })?;
@@ -147,11 +149,11 @@ pub(super) async fn last(ensemble: &Ensemble, client: &Client, queue: &str) -> F
     Ok(age(now(ensemble, client).await?, stat.mtime, lasted))
 }
 
-/// The server's time, in milliseconds.
+/// Returns the server's time, in milliseconds.
 async fn now(ensemble: &Ensemble, client: &Client) -> FaultResult<i64> {
     let stem = format!("{}/now-", ensemble.paths.aside());
     let (stat, sequence) = client.create(&stem, b"", &ensemble.ephemeral()).await?;
-    // It goes with the session otherwise.
+    // If this fails, the node ends with the session.
     drop(client.delete(&format!("{stem}{sequence}"), None));
     Ok(stat.ctime)
 }

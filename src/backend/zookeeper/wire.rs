@@ -1,4 +1,4 @@
-//! Single requests, by deadlines and with errors that people can read.
+//! Single requests, with deadlines and readable errors.
 
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, Stat};
 
@@ -7,7 +7,7 @@ use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
 impl Ensemble {
-    /// Does `work`, but not longer than the deadline.
+    /// Runs `work` until the deadline.
     pub(super) async fn by<T>(
         &self,
         deadline: Moment,
@@ -21,7 +21,7 @@ impl Ensemble {
     }
 }
 
-/// Completes when the session has a connection, and says whether it still lives.
+/// Completes when the session has a connection or is over. Returns whether it still lives.
 pub(super) async fn connected(client: &Client) -> bool {
     let mut watcher = client.state_watcher();
     loop {
@@ -36,14 +36,14 @@ pub(super) async fn connected(client: &Client) -> bool {
     }
 }
 
-/// Completes when the session that `watcher` sees is over.
+/// Completes when the session of `watcher` is over.
 pub(super) async fn ended(mut watcher: zookeeper_client::StateWatcher) {
     while !watcher.state().is_terminated() {
         watcher.changed().await;
     }
 }
 
-/// The children of `path`; none if it does not exist. Sent at once, whenever it is awaited.
+/// Returns the children of `path`; none if it does not exist. The request is sent at once, before the future is polled.
 pub(super) fn children<'a>(
     client: &'a Client,
     path: &str,
@@ -57,7 +57,8 @@ pub(super) fn children<'a>(
     }
 }
 
-/// The data of each path, or `None` where nothing is; asked for in one exchange. What only another user may read has none.
+/// Reads the data of each path in one exchange; `None` for missing nodes. The data of a node that only another user may
+/// read is empty.
 pub(super) async fn data_of(client: &Client, paths: &[String]) -> FaultResult<Vec<Option<(Vec<u8>, Stat)>>> {
     let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
     let mut found = Vec::with_capacity(asked.len());
@@ -72,10 +73,10 @@ pub(super) async fn data_of(client: &Client, paths: &[String]) -> FaultResult<Ve
     Ok(found)
 }
 
-/// Makes `path` and what stands above it, in one exchange; what is there already is left as it is. Says whether the right to make one
-/// of them was missing: it may be there all the same.
+/// Creates `path` and its ancestors in one exchange; existing nodes remain unchanged. Returns whether the right to
+/// create one was missing; it may exist nevertheless.
 ///
-/// Containers, so that the server removes them when nobody uses them any more.
+/// Containers, so that the server removes them when they are unused.
 pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &str) -> FaultResult<bool> {
     let mut denied = false;
     for mode in [CreateMode::Container, CreateMode::Persistent] {
@@ -86,7 +87,8 @@ pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &st
         let mut unknown = false;
         for answer in asked {
             match answer.await {
-                // Who may not make a folder may still use it; whether it is there the next request tells.
+                // Without the right to create it, this user may still use the folder. The next request shows whether it
+                // exists.
                 Err(ZkError::NoAuth) => denied = true,
                 Ok(_) | Err(ZkError::NodeExists | ZkError::NoNode) => {}
                 Err(ZkError::Unimplemented) => unknown = true,

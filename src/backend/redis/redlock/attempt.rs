@@ -1,4 +1,4 @@
-//! Attempts to acquire, and what they wait for.
+//! Attempts to acquire, and the events that refused ones wait for.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -21,28 +21,28 @@ use crate::clock::Clock;
 use crate::lock::{ClaimState, Entry, ErrorKind, FencingToken, Granted, Mode, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// How long before its deadline an attempt is over.
+/// How long before the caller's deadline an attempt ends.
 const EARLIER: Duration = Duration::from_millis(25);
-/// The longest delay before a new attempt when nobody has a majority.
+/// The longest delay before a new attempt if no claim has a majority.
 const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
-/// What an attempt came to, if not to a hold.
+/// The result of an attempt that did not acquire.
 pub(super) enum Refused {
-    /// A majority of the nodes has given the lock to others.
+    /// Other claims hold a majority of the nodes.
     Taken(Box<Taken>),
-    /// Nobody has a majority, as far as can be told.
+    /// No claim has a majority, as far as is known.
     Contested,
 }
 
-/// What is known of those who hold.
+/// The knowledge about the holders.
 pub(super) struct Taken {
     /// One of them.
     holder: Entry,
-    /// When so many of them will have expired that a majority is free.
+    /// When enough of them have expired for a majority to be free.
     expires: Moment,
-    /// What tells of the next change at each node that is taken.
+    /// The connections that report the next change at each taken node.
     told: Vec<(Arc<Connection>, u64)>,
-    /// How many of these have to change before a majority may be free.
+    /// The number of nodes that must change before a majority may be free.
     needed: usize,
 }
 
@@ -62,26 +62,26 @@ impl Taken {
         }
     }
 
-    /// How the claim stands then.
+    /// Returns the resulting state of the claim.
     pub(super) fn state(&self) -> ClaimState {
         ClaimState::Waiting { ahead: None, holder: Some(Box::new(self.holder.clone())) }
     }
 }
 
-/// A number that nobody else is likely to draw.
+/// Returns a random number.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// How long to wait before a new attempt after so many in a row in which nobody got a majority, the last of which took so long: at
-/// random, so that one of the contenders is alone, and longer each time, should they be many.
+/// Returns the delay before a new attempt after `attempts` in a row without a majority, of which the last one took
+/// `took`. It is random, so that one contender is alone. Its limit doubles with each attempt, in case there are many.
 pub(super) fn delay(attempts: u32, took: Duration) -> Duration {
     let longest =
         (took * 4).max(Duration::from_millis(4)).saturating_mul(1 << attempts.min(8)).min(LONGEST_DELAY);
     longest.mul_f64(f64::from(u32::try_from(random() >> 32).unwrap_or(0)) / f64::from(u32::MAX))
 }
 
-/// What one node says of the holds of others, and how it tells of their next change.
+/// One node's view of the other claims' holds, and the connection that reports their next change.
 struct Look {
     held: Vec<Held>,
     told: Option<(Arc<Connection>, u64)>,
@@ -94,7 +94,7 @@ impl Look {
 }
 
 impl Core {
-    /// The keys that a claim may hold one of.
+    /// Returns the keys of which a claim may hold one.
     pub(super) fn slots(&self) -> Vec<Option<u32>> {
         match self.mode {
             Mode::Slots(slots) => (1..=slots.get()).map(Some).collect(),
@@ -102,12 +102,12 @@ impl Core {
         }
     }
 
-    /// Tries to hold, with one key after the other in random order, as long as they seem to be free. `Ok(None)` is a hold, which is
-    /// published.
+    /// Tries to acquire one key after another in random order, while they seem to be free. `Ok(None)` is a hold, which
+    /// is published.
     ///
-    /// Errors: too few nodes could be used, or what they said says that there will be no hold. What was set is removed.
+    /// Errors: too few usable nodes, or answers that rule out a hold. Keys that were set are removed.
     pub(super) async fn attempt(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
-        // Before who gives up at the deadline does so without a reason.
+        // It ends before the caller's deadline, so that the caller receives a reason.
         let deadline = deadline - (deadline.since(self.nodes.clock.now()) / 20).min(EARLIER);
         let mut untried = self.slots();
         loop {
@@ -126,14 +126,14 @@ impl Core {
         }
     }
 
-    /// Tries once to hold that key. What the nodes answered, or `None` of a hold, which is published.
+    /// Tries once to acquire that key. Returns the answers of the nodes, or `None` for a hold, which is published.
     async fn attempt_at(self: &Arc<Self>, attempt: Attempt, deadline: Moment) -> Option<Answers> {
         let begin = self.nodes.clock.now();
         let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
         let value = self.value_of(attempt);
         let step = self.keys.acquire(attempt, &value, self.ttl, self.mode);
         let (core, undo) = (Arc::clone(self), self.keys.take_back(attempt));
-        // Nothing is to set a key once the claim has begun to leave.
+        // No key may be set once the claim has begun to leave.
         let steps = move || vec![if core.publisher.is_leaving() { undo.clone() } else { step.clone() }];
         let given = |found: &Answers| {
             let given = self.nodes.votes(found).filter_map(|answer| answer.number(0)?.try_into().ok());
@@ -151,7 +151,7 @@ impl Core {
         }
         let Some(token) = given.iter().max().copied() else { return Some(found) };
         let hold = Hold { attempt, value, token };
-        // A majority is to give no lower one to whoever comes next.
+        // A majority must not issue a lower token later.
         if given.iter().filter(|one| **one == token).count() < majority
             && self.extend(&hold, self.nodes.clock.now() + self.patience()).await.1.is_err()
         {
@@ -166,8 +166,8 @@ impl Core {
         None
     }
 
-    /// Removes what this attempt and earlier ones have set, at all nodes: also where nothing was said, since it may come late. What
-    /// the nodes say of others then, and of whose next change they tell from then on.
+    /// Removes the keys that this attempt and earlier ones have set, at all nodes: also at silent ones, since the
+    /// request may arrive late. Returns the nodes' views of other claims, with notifications of the next change.
     async fn take_back(&self, attempt: Attempt, deadline: Moment) -> Vec<Look> {
         let steps = [self.keys.take_back(attempt), self.keys.inspect(&self.slots())];
         let until = self.nodes.clock.now() + self.patience();
@@ -182,7 +182,9 @@ impl Core {
         found.into_iter().flatten().flatten().filter_map(look).collect()
     }
 
-    /// What it means that no key could be had, by what the nodes say. Errors: the holder has a lock of another kind.
+    /// Returns the meaning of a failure to acquire any key.
+    ///
+    /// Errors: the holder's lock is of another kind.
     fn refused(&self, looks: Vec<Look>) -> FaultResult<Refused> {
         let (now, majority) = (self.nodes.clock.now(), self.nodes.majority());
         let all = looks.iter().flat_map(|look| &look.held);
@@ -205,7 +207,7 @@ impl Core {
         let mut lives: Vec<Moment> = looks.iter().map(first).collect();
         lives.sort_unstable();
         let expires = lives.get(majority - 1).map_or(now + POLL, |end| *end + delay(0, POLL / 8));
-        // Without what changes from look to look.
+        // Without the details that change from read to read.
         let shown = || foreign_entry(&self.keys.0.lock, None, None);
         let holder = holder.record.as_ref().map_or_else(shown, Record::entry);
         let taken = looks.into_iter().filter(|look| !self.slots().into_iter().any(|slot| look.is_free(slot)));
@@ -217,7 +219,7 @@ impl Core {
     }
 }
 
-/// At how many nodes the key of that slot is free.
+/// Returns the number of nodes at which the key of that slot is free.
 fn free(looks: &[Look], slot: Option<u32>) -> usize {
     looks.iter().filter(|look| look.is_free(slot)).count()
 }

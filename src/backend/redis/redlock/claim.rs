@@ -1,4 +1,4 @@
-//! One client's end of a claim.
+//! The client side of a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,9 @@ use crate::lock::{ClaimState, Error, ErrorKind, Moment, Request, Result};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 
-/// How long claims that come at the same moment may take to find out which of them goes first, before the answer is that each has to
-/// wait.
+/// How long claims that arrive together may contend before each is told to wait.
 const CONTEST: Duration = Duration::from_secs(1);
-/// Between two attempts when too few nodes can be used, and two looks when they tell of no change.
+/// The pause between two attempts if too few nodes are usable, and the least time before a read at the expected expiry.
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Drop for RedlockClaim {
 }
 
 impl Core {
-    /// Tries until it is known who holds, or nobody can tell for a while.
+    /// Tries until the holder is known, or the contest has taken too long.
     async fn enter(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
         let clock = self.nodes.clock;
         let until = deadline.min(clock.now() + CONTEST);
@@ -55,7 +54,7 @@ impl Core {
         }
     }
 
-    /// Follows the claim: acquires, unless it holds already, and looks after the hold.
+    /// Follows the claim: acquires, unless it holds already, and then follows the hold.
     async fn follow(self: Arc<Self>, mut refused: Option<Refused>) {
         let clock = self.nodes.clock;
         let (mut contested, mut answered_at, mut took) = (0, clock.now(), Duration::ZERO);
@@ -75,7 +74,7 @@ impl Core {
                     refused
                 }
                 Err(fault) => {
-                    // Who has no right to it any more may have it again soon.
+                    // A right that is denied now may be granted again soon.
                     let never = fault.kind == ErrorKind::Mismatch
                         || (!fault.kind.is_transient() && clock.now() > answered_at + self.ttl);
                     self.publisher.cannot_follow(fault);
@@ -94,7 +93,7 @@ impl Core {
         }
     }
 
-    /// Looks at the hold, and completes when it may have changed.
+    /// Reads the hold, and completes when it may have changed.
     async fn look_after(&self, hold: &Hold) {
         let clock = self.nodes.clock;
         let question = Question { listens: true, ..Question::by(clock.now() + self.patience()) };
@@ -114,7 +113,7 @@ impl Core {
         }
         self.learn(lacking);
         let told: Vec<_> = found.into_iter().flatten().flatten().filter_map(|answer| answer.told).collect();
-        // A node need not tell at once that a key has expired.
+        // A node may report the expiry of a key late.
         let now = clock.now();
         let expiry = due(self.publisher.proof(), Some(self.ttl)).max(now + PAUSE);
         tokio::select! {
@@ -125,7 +124,7 @@ impl Core {
 }
 
 impl RedlockClaim {
-    /// Enters with `request`: the claim holds then, or waits.
+    /// Enters with `request`: the claim then holds or waits.
     pub(super) async fn enter(
         nodes: &Arc<Nodes>,
         keys: Keys,
@@ -160,7 +159,7 @@ impl Claim for RedlockClaim {
         self.core.publisher.changed(seen).await.map_err(refused)
     }
 
-    /// Of one that waits there is nothing at the nodes to renew.
+    /// Renews the hold. A waiter has nothing at the nodes to renew.
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         let (core, publisher) = (&self.core, &self.core.publisher);
         let begin = core.nodes.clock.now();
@@ -181,7 +180,7 @@ impl Claim for RedlockClaim {
         let core = &self.core;
         core.publisher.begin_leaving();
         self.follower.abort();
-        // What one node did not hear would keep its key there until the ttl.
+        // A node that misses the request would keep its key until the ttl.
         let question = Question { patience: Patience::Deadline, ..Question::by(deadline) };
         core.nodes.majority_of(question, vec![core.keys.release(core.id, succeeded)]).await?;
         core.publisher.leave();

@@ -1,4 +1,4 @@
-//! Reading the addresses of several independent servers.
+//! Parsing the addresses of several independent servers.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use crate::backend::Options;
 use crate::backend::redis::config::{RedisConfig, Topology};
 use crate::net::address::{after, in_any_order};
 
-/// The least number of nodes of which some may fail.
+/// The least number of nodes of which one may fail.
 const LEAST: usize = 3;
-/// For how long a restarted node has no say, if nobody says.
+/// How long a restarted node does not vote, by default.
 const MAX_TTL: Duration = Duration::from_secs(60);
 
 /// Independent masters, of which a majority decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedlockConfig {
-    /// Where they are.
+    /// The addresses of the nodes.
     pub nodes: Vec<RedisConfig>,
-    /// The longest ttl, and for how long a restarted node has no say.
+    /// The longest ttl, which is also how long a restarted node does not vote.
     pub max_ttl: Duration,
 }
 
 impl RedlockConfig {
-    /// Reads the connection options if they name more than one server; `None` if they do not. An error is one line
+    /// Parses the connection options if they name more than one server; `None` if they do not. An error is one line
     /// without secrets.
     pub fn parse(options: &Options) -> Result<Option<Self>, String> {
         let endpoints: Vec<String> =
@@ -59,14 +59,14 @@ impl RedlockConfig {
         Ok(Some(Self { nodes, max_ttl }))
     }
 
-    /// The nodes as text, the same for all who mean them, without secrets.
+    /// Returns the nodes as text without secrets, equal for equal sets of nodes.
     pub fn identity(&self) -> String {
         in_any_order(self.nodes.iter().map(RedisConfig::identity))
     }
 }
 
-/// The addresses in a comma list. Sentinels and clusters have commas of their own; what follows an address without a
-/// scheme is reached as that one.
+/// Splits a comma list of addresses. The commas in an address of sentinels or of a cluster do not separate addresses. A
+/// part without a scheme has that of its predecessor.
 fn taken_apart(endpoint: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for part in endpoint.split(',') {

@@ -1,4 +1,4 @@
-//! What the parts of one claim share.
+//! The state that the tasks of one claim share.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::backend::record::Record;
 use crate::lock::{ClaimId, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 
-/// What the parts of one claim share.
+/// The state that the tasks of one claim share.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) nodes: Arc<Nodes>,
@@ -38,26 +38,26 @@ impl Core {
         }
     }
 
-    /// How long one node may take: far less than the ttl.
+    /// Returns how long one node may take: far less than the ttl.
     pub(super) fn patience(&self) -> Duration {
         (self.ttl / 10).min(Duration::from_secs(2))
     }
 
-    /// The value of `attempt`: the claim's record, and something that no other attempt has.
+    /// Returns the value of `attempt`: the claim's record, and the number of the attempt, which makes it unique.
     pub(super) fn value_of(&self, attempt: Attempt) -> String {
         let record = self.record.to_text();
         format!("{},\"attempt\":{}}}", record.strip_suffix('}').unwrap_or(&record), attempt.number)
     }
 
-    /// Where so many nodes say that they lack the hold that a majority has lost it, it is over.
+    /// Ends the claim if `lacking`, the number of nodes without the hold, is so large that a majority has lost it.
     pub(super) fn learn(&self, lacking: usize) {
         if self.nodes.all.len() - lacking < self.nodes.majority() {
             self.publisher.publish(self.publisher.ended(None, None, self.ttl));
         }
     }
 
-    /// Gives `hold` another ttl at a majority; then nodes that have lost it have it made anew. How many have lost it, and whether a
-    /// majority did extend it.
+    /// Renews `hold` at a majority by another ttl; then creates it again at nodes that have lost it. Returns how many
+    /// have lost it, and whether a majority has renewed it.
     pub(super) async fn extend(&self, hold: &Hold, deadline: Moment) -> (usize, FaultResult<()>) {
         let question = Question::by(deadline);
         let step = |again| vec![self.keys.extend(hold, self.ttl, self.mode, again)];

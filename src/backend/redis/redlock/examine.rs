@@ -1,4 +1,4 @@
-//! What can go wrong with these nodes.
+//! The risks of these nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::backend::redis::script::Call;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
-/// What is known of all of them together.
+/// The known facts about all nodes together.
 struct Facts {
-    /// For how long a restarted node does not vote, in seconds.
+    /// How long a restarted node does not vote, in seconds.
     max_ttl: u64,
     open_password: Option<String>,
 }
 
-/// What is known of one node.
+/// The known facts about one node.
 #[derive(Debug)]
 struct NodeFacts {
     place: String,
-    /// What it says to INFO; `None` if it did not answer.
+    /// The reply to INFO; `None` if the node did not answer.
     info: Option<Properties>,
     max_ttl: u64,
 }
 
 impl NodeFacts {
-    /// For how long the node has been running, if that is too short for it to vote.
+    /// Returns how long the node has been running, if that is too short for it to vote.
     fn uptime(&self) -> Option<u64> {
         self.info.as_ref()?.number("uptime_in_seconds").filter(|uptime| *uptime < self.max_ttl)
     }

@@ -1,12 +1,14 @@
 //! Redlock: locks on several independent Redis servers, of which a majority decides.
 //!
 //! The algorithm is the one that Redis describes
-//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>): an attempt sets the lock's key at all nodes
-//! at once where it is not set, and holds if more than half of them did so, for as long as the ttl lasts from when they
-//! were asked; else it is taken back everywhere, and tried again after a random delay, or once the nodes report that the
-//! key has changed. The key's value is the claim's record, so it says who holds. There is no queue: nothing is known of
-//! those who wait. With slots a lock has that many keys, of which a claim holds one. A node's word counts only if it has
-//! run for longer than any ttl: a restarted one may have forgotten what it gave.
+//! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>). An attempt sets the lock's key at all
+//! nodes at once, if it is not set. The claim holds if more than half of them did so, for the ttl from when the
+//! requests were sent. Otherwise the attempt is undone everywhere, and repeated after a random delay, or once the nodes
+//! report a change of the key.
+//!
+//! The key's value is the claim's record, so it names the holder. There is no queue: waiters are not recorded. With
+//! slots a lock has that many keys, of which a claim holds one. A node votes only if it has run for longer than any
+//! ttl: a restarted one may have lost a hold that it granted.
 
 mod attempt;
 mod claim;
@@ -47,17 +49,17 @@ pub struct RedlockBackend {
     nodes: Arc<Nodes>,
     naming: Naming,
     identity: String,
-    /// Those that this client has entered: whoever enters one again gets the same.
+    /// The claims that this client has entered: entering one again returns the same.
     claims: Mutex<HashMap<ClaimId, Weak<RedlockClaim>>>,
 }
 
 impl RedlockBackend {
-    /// Takes `config`; nothing is connected before the first call.
+    /// Creates a client with `config`, which connects with the first call.
     pub fn open(config: RedlockConfig) -> Self {
         Self::with_clock(config, Clock::Boot)
     }
 
-    /// As [`RedlockBackend::open`], for a client whose clock may tell another time than the servers'.
+    /// Creates a client with a clock that may differ from the servers'; otherwise works like [`RedlockBackend::open`].
     pub fn with_clock(config: RedlockConfig, clock: Clock) -> Self {
         let prefix = config.nodes.first().and_then(|node| node.prefix.clone());
         Self {
@@ -92,7 +94,7 @@ impl RedlockBackend {
         Ok(claim)
     }
 
-    /// Does `step` at all nodes, a majority at least, and counts those that found what it was to change, and those that did not.
+    /// Executes `step` at all nodes, at least a majority. Returns how many had the key to change, and how many did not.
     async fn change(&self, step: Call, deadline: Moment) -> FaultResult<(usize, usize)> {
         let found = self.nodes.majority_of(Question::by(deadline), vec![step]).await?;
         let count = |n: fn(i64) -> bool| {
@@ -101,7 +103,7 @@ impl RedlockBackend {
         Ok((count(|found| found > 0), count(|found| found == 0)))
     }
 
-    /// As [`Backend::publish`].
+    /// Implements [`Backend::publish`].
     async fn note_label(
         &self,
         name: &LockName,
@@ -113,7 +115,7 @@ impl RedlockBackend {
         let step = Keys::of(&self.naming, name)?.note(id, Note::Label, &label);
         let (done, without) = self.change(step, deadline).await?;
         let all = self.nodes.all.len();
-        // Even if all the others have it, they are too few.
+        // Even with all the other nodes they would be too few.
         if done >= self.nodes.majority() || all - without < self.nodes.majority() {
             return Ok(done >= self.nodes.majority());
         }
@@ -122,7 +124,7 @@ impl RedlockBackend {
         )))
     }
 
-    /// Each node's age by its own clock.
+    /// Returns the age by each node's own clock, and of these the least.
     async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let counters = self.naming.of(name)?.counters();
         let steps = vec![Call::command(["HGET", &counters, "success"]), Call::command(["TIME"])];
@@ -205,7 +207,7 @@ impl Backend for RedlockBackend {
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        // At every node where the key says the same.
+        // At every node with an equal value of the key.
         let step = Keys::of(&self.naming, name)?.evict_foreign(id);
         Ok(self.change(step, deadline).await?.0 > 0)
     }

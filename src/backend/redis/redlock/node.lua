@@ -1,14 +1,13 @@
 -- One lock at one node of a Redlock: every step on it.
 --
 -- Keys:
---   the lock      a string, as other Redlock clients know it: the value of the claim that holds it; of a lock with slots
---                 'redlock:slots:' and how many these are
---   the hold      the key that the step is about: the lock's own, or that of a slot, with the value of its claim
+--   the lock      a string that other Redlock clients understand: the value of the claim that holds it. For a lock with
+--                 slots it is 'redlock:slots:' and their number
+--   the hold      the key that the step concerns: the lock's own, or that of a slot, with the value of its claim
 --   the counters  a hash: 'fence', the last token, and 'success', when the last successful run acquired
--- Arguments: the command; what the keys of slots begin and end with; how all values of the claim begin; which of its attempts
--- this is; the command's own.
--- A value has lines: the claim's record with the number of the attempt, the token, since when it holds, its label, and who asks
--- it to leave.
+-- Arguments: the command; the beginning and the end of the keys of slots; the beginning of all values of the claim; the
+-- number of its attempt; the command's own. A value has lines: the claim's record with the number of the attempt, the
+-- token, the start of the hold, its label, and the client that asks it to leave.
 
 -- Before Redis 7 a script that reads the clock may write only after this.
 if redis.replicate_commands then redis.replicate_commands() end
@@ -16,14 +15,14 @@ if redis.replicate_commands then redis.replicate_commands() end
 local lock, hold, counters = KEYS[1], KEYS[2], KEYS[3]
 local own, attempt = ARGV[4], tonumber(ARGV[5])
 
--- A key's value; `?` of one that is no string, as another kind of client may set.
+-- Returns a key's value; `?` for a key that is not a string, which other kinds of clients may set.
 local function value_of(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then return '?' end
   return value
 end
 
--- All keys that a hold can be, by slot; 0 of a lock without.
+-- Returns all keys that a hold can have, by slot; 0 for a lock without slots.
 local function keys()
   local slots = string.match(value_of(lock) or '', '^redlock:slots:(%d+)$')
   if not slots then return { [0] = lock } end
@@ -32,7 +31,7 @@ local function keys()
   return all
 end
 
--- Which attempt of the claim set this value; nil of another's.
+-- Returns the number of the claim's attempt that set this value; nil for another claim's value.
 local function attempt_of(value)
   if not value or string.sub(value, 1, #own) ~= own then return nil end
   return tonumber(string.match(value, '"attempt":(%d+)}\n'))
@@ -44,7 +43,7 @@ local function lines(value)
   return all
 end
 
--- Has line `n` of a hold's value say `text`.
+-- Sets line `n` of a hold's value to `text`.
 local function put(key, n, text)
   local all = lines(value_of(key))
   if all[n] == text then return end
@@ -52,7 +51,7 @@ local function put(key, n, text)
   redis.call('SET', key, table.concat(all, '\n'), 'KEEPTTL')
 end
 
--- Has the lock of a slot say for at least `ttl` how many slots there are. Answers whether it can say so.
+-- Keeps the lock's key set to the number of slots for at least `ttl`. Returns whether it could be set.
 local function mark(marker, ttl)
   if hold == lock then return true end
   local there = value_of(lock)
@@ -74,8 +73,9 @@ end
 
 local function counter(name) return tonumber(redis.call('HGET', counters, name) or 0) end
 
--- What the hold of another program's client is shown as: the same for as long as its key says the same. A key that is no
--- string says what it is made of. An error if that cannot be told, and false if nobody holds.
+-- Returns the id under which the hold of another program's client is shown, which is stable while its key is unchanged.
+-- For a key that is not a string, its serialised value counts. Returns an error if it cannot be read, and false if the
+-- lock is free.
 local function foreign_identity(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then value = redis.pcall('DUMP', key) end
@@ -85,12 +85,12 @@ end
 
 local commands = {}
 
--- Sets the key, unless somebody else has. `proposal` is for the token; `marker` is what a lock with slots says. Answers the token,
--- or 0.
+-- Sets the key, unless another claim has. `proposal` is for the token; `marker` is the value of the lock's key if it
+-- has slots. Returns the token, or 0.
 function commands.acquire(value, ttl, proposal, marker)
   ttl = tonumber(ttl)
   local there = value_of(hold)
-  -- What an earlier attempt has set makes way for this one.
+  -- An attempt replaces the key of an earlier one.
   if there and (attempt_of(there) or math.huge) > attempt or not mark(marker, ttl) then return 0 end
   local token = micros(math.max(tonumber(proposal), counter('fence') + 1))
   redis.call('HSET', counters, 'fence', token)
@@ -98,8 +98,8 @@ function commands.acquire(value, ttl, proposal, marker)
   return token
 end
 
--- Gives the hold another ttl where the key still says so, or, with `again` ('1'), where it is gone; no later token is lower
--- than its own. Answers whether it did.
+-- Renews the hold if the key still has its value, or, with `again` ('1'), if the key is gone. Later tokens are at least
+-- as high as its own. Returns whether it did.
 function commands.extend(value, ttl, token, marker, again)
   ttl = tonumber(ttl)
   local there = value_of(hold)
@@ -111,8 +111,9 @@ function commands.extend(value, ttl, token, marker, again)
   return 1
 end
 
--- Removes what this attempt and earlier ones have set; `succeeded` ('1') if their run was a success. The last success is that
--- of the run which acquired last; one that is dated more than a minute later than now tells nothing. Answers how many there were.
+-- Removes the keys that this attempt and earlier ones have set; `succeeded` ('1') if their run was a success. The last
+-- success is that of the run which acquired last; a time more than a minute in the future is ignored. Returns the
+-- number of keys.
 function commands.release(succeeded)
   local found, left = 0, 0
   for _, key in pairs(keys()) do
@@ -128,12 +129,12 @@ function commands.release(succeeded)
       left = left + 1
     end
   end
-  -- The lock of slots of which none is taken.
+  -- The lock's key, once no slot is taken.
   if left == 0 then redis.call('DEL', lock) end
   return found
 end
 
--- Has line `n` of the claim's values say `text`. Answers how many there are.
+-- Sets line `n` of the claim's values to `text`. Returns their number.
 function commands.note(n, text)
   local found = 0
   for _, key in pairs(keys()) do
@@ -145,7 +146,7 @@ function commands.note(n, text)
   return found
 end
 
--- Removes the hold of another program's client if it is still what the id stands for. Answers whether it was.
+-- Removes the hold of another program's client if it is still shown as that id. Returns whether it was.
 function commands.evict_foreign(id)
   local identity = foreign_identity(lock)
   if type(identity) == 'table' then return identity end
@@ -154,8 +155,8 @@ function commands.evict_foreign(id)
   return 1
 end
 
--- Reads the holds and changes nothing: of each the slot, the lines of its value, what is left of it, and what it is shown as if
--- another program's client set it.
+-- Reads the holds and changes nothing. Returns for each the slot, the lines of its value, the rest of its life, and the
+-- id under which it is shown if another program's client set it.
 function commands.inspect()
   local found = {}
   for n, key in pairs(keys()) do

@@ -1,4 +1,4 @@
-//! The nodes, and one question to all of them.
+//! The nodes, and requests to all of them.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::request::Patience;
 
-/// How long a node may hold up an answer that the others have given.
+/// How long a node may delay an answer that the others have given.
 pub(super) const STRAGGLE: Duration = Duration::from_millis(250);
 
 /// The nodes of one client.
@@ -30,21 +30,21 @@ pub(super) const STRAGGLE: Duration = Duration::from_millis(250);
 pub(super) struct Nodes {
     pub(super) all: Vec<Arc<Client>>,
     pub(super) clock: Clock,
-    /// For how long a restarted node abstains; no ttl is longer.
+    /// How long a restarted node does not vote; no ttl is longer.
     pub(super) max_ttl: Duration,
-    /// How many attempts this client has made.
+    /// The number of attempts by this client.
     pub(super) attempts: AtomicU64,
 }
 
-/// A question to all nodes.
+/// A request to all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) deadline: Moment,
-    /// When the answers are taken that are there.
+    /// When to proceed with the answers received so far.
     pub(super) give_up_at: Moment,
-    /// How long a node may hold up the answer once it is there.
+    /// How long to wait for further nodes once the answers suffice.
     pub(super) straggle: Duration,
-    /// Whether the nodes are to tell from then on of changes of the keys that are read.
+    /// Whether the nodes are to report later changes of the keys that are read.
     pub(super) listens: bool,
     /// How long each node is tried.
     pub(super) patience: Patience,
@@ -56,29 +56,29 @@ impl Question {
     }
 }
 
-/// What a node answered.
+/// The answer of a node.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
-    /// Which server it is, since its last start.
+    /// The identity of the server process.
     run: String,
-    /// From when its word counts: before, it may have forgotten what it gave before it was restarted.
+    /// From when it votes: before, it may have lost a hold that it granted before a restart.
     votes_from: Moment,
-    /// Over which connection it tells of changes, if it does, and how often it had told when it was asked.
+    /// The connection that reports changes, if it does, and its number of notifications at the request.
     pub(super) told: Option<(Arc<Connection>, u64)>,
 }
 
 impl Answer {
-    /// The `n`th reply as a number.
+    /// Returns the `n`th reply as a number.
     pub(super) fn number(&self, n: usize) -> Option<i64> {
         self.replies.get(n).and_then(integer)
     }
 }
 
-/// What each node answered; nothing yet, or what went wrong.
+/// The answer of each node; `None` if it is missing, or a fault.
 pub(super) type Answers<T = Answer> = Vec<Option<FaultResult<T>>>;
 
-/// The answers that came.
+/// Returns the received answers.
 pub(super) fn answered<T>(answers: &Answers<T>) -> impl Iterator<Item = &T> {
     answers.iter().flatten().flatten()
 }
@@ -89,13 +89,13 @@ impl Nodes {
         Arc::new(Self { all, clock, max_ttl: config.max_ttl, attempts: AtomicU64::new(1) })
     }
 
-    /// How many are a majority.
+    /// Returns the least number of nodes that is a majority.
     pub(super) fn majority(&self) -> usize {
         self.all.len() / 2 + 1
     }
 
-    /// What `ask` learns of each node. Waits for all; once the answers are `enough`, no longer than to straggle. What is still under
-    /// way then goes on.
+    /// Executes `ask` for each node, and waits for all. Once the answers are `enough`, waits only `straggle` longer.
+    /// Requests still in flight continue.
     pub(super) async fn each<T, F>(
         &self,
         question: Question,
@@ -134,7 +134,7 @@ impl Nodes {
         found
     }
 
-    /// What the nodes answer to `steps`, which are made when they are sent, until that is `enough`.
+    /// Sends `steps`, which are built when they are sent, to the nodes, until the answers are `enough`.
     pub(super) async fn ask(
         &self,
         question: Question,
@@ -149,25 +149,25 @@ impl Nodes {
         self.each(question, ask, enough).await
     }
 
-    /// What they answer to `steps`, a majority at least. Too few are an error.
+    /// Sends `steps` to the nodes, and returns the answers of at least a majority. Too few are an error.
     pub(super) async fn majority_of(&self, question: Question, steps: Vec<Call>) -> FaultResult<Answers> {
         let answers = self.ask(question, move || steps.clone(), |found| self.is_enough(found)).await;
         self.refuse_too_few(answered(&answers).count(), &answers)?;
         Ok(answers)
     }
 
-    /// Whether a majority has answered.
+    /// Returns whether a majority has answered.
     pub(super) fn is_enough<T>(&self, found: &Answers<T>) -> bool {
         answered(found).count() >= self.majority()
     }
 
-    /// The answers whose word counts.
+    /// Returns the answers of the nodes that vote.
     pub(super) fn votes<'a>(&self, found: &'a Answers) -> impl Iterator<Item = &'a Answer> {
         let now = self.clock.now();
         answered(found).filter(move |answer| answer.votes_from <= now)
     }
 
-    /// Errors: no more than `usable` nodes could be used, and that is no majority.
+    /// Errors: only `usable` nodes could be used, fewer than a majority.
     pub(super) fn refuse_too_few<T>(&self, usable: usize, found: &Answers<T>) -> FaultResult<()> {
         let (all, majority) = (self.all.len(), self.majority());
         if usable >= majority {
@@ -181,14 +181,14 @@ impl Nodes {
             Reason::within(&reasons, |reasons| format!("{usable} of {all} nodes can be used ({reasons})"))
         };
         let count = |kind| faults.iter().filter(|fault| fault.kind == kind).count();
-        // What no waiting helps against is said as what it is.
+        // Kinds of faults that time does not change take precedence.
         let never = [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported];
         let kind = if let Some(kind) = never.into_iter().find(|kind| count(*kind) > 0) {
             kind
         } else if !faults.is_empty() && count(ErrorKind::Corrupt) == faults.len() {
             ErrorKind::Corrupt
         } else if count(ErrorKind::Full) > 0 && usable + count(ErrorKind::Full) >= majority {
-            // With room for this client they would be enough.
+            // With room for this client there would be enough.
             ErrorKind::Full
         } else {
             ErrorKind::Unavailable
@@ -202,7 +202,7 @@ impl Nodes {
             asked && node.has_connected()
         };
         let silent = found.iter().zip(&self.all).filter(is_silent).count();
-        // Those that are silent may have done it.
+        // Silent nodes may have executed the request.
         let retry = if usable + silent >= majority { Retry::OtherConnection } else { Retry::Nothing };
         Err(Fault::new(kind, reason).helped_by(retry))
     }
@@ -227,7 +227,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Errors: so few of the nodes vote that those which did not answer could not make a majority of them.
+    /// Errors: so few nodes vote that they and the silent ones together are not a majority.
     pub(super) fn refuse_few_votes(&self, found: &Answers) -> FaultResult<()> {
         let mut from: Vec<Moment> = answered(found).map(|answer| answer.votes_from).collect();
         from.sort_unstable();
@@ -245,7 +245,7 @@ impl Nodes {
     }
 }
 
-/// What `node` answers to `steps`. An error among the replies is an error.
+/// Sends `steps` to `node`. An error reply is an error.
 async fn ask(
     node: &Client,
     max_ttl: Duration,
@@ -268,7 +268,7 @@ async fn ask(
     let lacking = |name: &str| fault::nonsense(format!("INFO without {name}"));
     let run = info.text("run_id").ok_or_else(|| lacking("run_id"))?.to_owned();
     let uptime = info.number("uptime_in_seconds").ok_or_else(|| lacking("uptime_in_seconds"))?;
-    // It is the difference of two whole seconds.
+    // The uptime is the difference of two whole seconds, so it may be one too high.
     let short = max_ttl.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)));
     let votes_from = if short.is_zero() { Moment::from_nanos(0) } else { node.clock.now() + short };
     let told = told.filter(|(connection, _)| connection.tells());

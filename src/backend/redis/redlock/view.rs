@@ -1,4 +1,4 @@
-//! Who holds, as the nodes say.
+//! The holders, as the nodes report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::net::fault::FaultResult;
 /// A hold as one node knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// From 1, of a lock with slots.
+    /// From 1, if the lock has slots.
     pub(super) slot: Option<u32>,
-    /// The claim's record with the number of the attempt; of another program's client what it set.
+    /// The claim's record with the number of the attempt, or another program's value.
     pub(super) value: String,
-    /// `None` of another program's client.
+    /// `None` for another program's client.
     pub(super) record: Option<Record>,
-    /// What is left of it.
+    /// The rest of its life.
     pub(super) left: Option<Duration>,
-    /// Who asks the claim to leave.
+    /// The client that asks the claim to leave.
     pub(super) asked: Option<Holder>,
     pub(super) entry: Entry,
 }
@@ -58,7 +58,7 @@ impl Held {
         Ok(Self { slot, value, record, left, asked, entry })
     }
 
-    /// Those that the `n`th reply shows, to [`Keys::inspect`].
+    /// Parses the holds in the `n`th reply, to [`Keys::inspect`].
     pub(super) fn all(answer: &Answer, n: usize, lock: &str) -> FaultResult<Vec<Self>> {
         let Some(Value::Array(found)) = answer.replies.get(n) else {
             return Err(fault::nonsense("no holders"));
@@ -67,8 +67,8 @@ impl Held {
     }
 }
 
-/// How each of the locks with these keys stands: a hold of which not even all the nodes that have not answered could make a majority
-/// is not shown.
+/// Reads the status of each of the locks with these keys. A hold is left out if it would not have a majority even with
+/// all the nodes that have not answered.
 async fn read(
     nodes: &Nodes,
     keys: &[Keys],
@@ -88,7 +88,7 @@ pub(super) async fn status(nodes: &Nodes, keys: Keys, deadline: Moment) -> Fault
     Ok(read(nodes, &[keys], Question::by(deadline)).await?.0.remove(0))
 }
 
-/// The locks that are held whose names start with `prefix`.
+/// Returns the held locks with names that start with `prefix`.
 pub(super) async fn list(
     nodes: &Nodes,
     naming: &Naming,
@@ -112,7 +112,7 @@ pub(super) async fn list(
     Ok(found)
 }
 
-/// What the nodes that answered say together.
+/// Merges the answers of the nodes.
 fn merge(nodes_said: Vec<Vec<Held>>, nodes: &Nodes) -> Vec<Entry> {
     let silent = nodes.all.len() - nodes_said.len();
     let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<Entry>> = BTreeMap::new();
@@ -123,7 +123,7 @@ fn merge(nodes_said: Vec<Vec<Held>>, nodes: &Nodes) -> Vec<Entry> {
     all.into_values().filter(may_hold).map(together).collect()
 }
 
-/// What most nodes say: one that was away when something was published, or that gave a token too high, says something else.
+/// Merges one hold by majority: a node that missed a publication, or issued a token that is too high, differs.
 fn together(mut said: Vec<Entry>) -> Entry {
     let token = most(said.iter().map(|one| one.token)).flatten();
     let label = most(said.iter().map(|one| one.label.clone())).flatten();
@@ -134,12 +134,12 @@ fn together(mut said: Vec<Entry>) -> Entry {
     Entry { token, label, since, ttl, ..said.swap_remove(0) }
 }
 
-/// What is there most often.
+/// Returns the most frequent value.
 pub(super) fn most<T: Ord>(all: impl Iterator<Item = T>) -> Option<T> {
     counts(all).into_iter().max_by_key(|(_, count)| *count).map(|(one, _)| one)
 }
 
-/// How often each is there.
+/// Counts each value.
 pub(super) fn counts<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
@@ -151,7 +151,7 @@ pub(super) fn counts<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize>
 pub(super) struct WatchedLock {
     pub(super) nodes: Arc<Nodes>,
     pub(super) naming: Naming,
-    /// What each node that tells of changes had told before the last look.
+    /// The connection to each node that reports changes, and its number of notifications before the last read.
     pub(super) told: Vec<(Arc<Connection>, u64)>,
 }
 

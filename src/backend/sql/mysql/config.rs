@@ -1,7 +1,7 @@
-//! Reading addresses, and what else says where the database is.
+//! Parsing addresses and other sources of the configuration.
 //!
-//! What an address leaves out is taken as the databases' own clients take it: from the option files, then from
-//! `MYSQL_HOST`, `MYSQL_TCP_PORT`, `MYSQL_UNIX_PORT` and `MYSQL_PWD`, then the client's own defaults.
+//! A part that is missing in the address is taken from the sources of the databases' own clients: the option files,
+//! then `MYSQL_HOST`, `MYSQL_TCP_PORT`, `MYSQL_UNIX_PORT` and `MYSQL_PWD`, then the client's defaults.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,27 +14,27 @@ use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login, 
 use crate::net::credentials::{Identity, Pem, Secret, Tls};
 use crate::net::tls::stays_here;
 
-/// The port of a server.
+/// The default port.
 const PORT: u16 = 3306;
-/// Where distributions put the socket.
+/// The paths of the socket in distributions.
 const SOCKETS: [&str; 3] = ["/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"];
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MysqlPlace {
-    /// At a host's port.
+    /// A port of a host.
     Tcp {
         /// A name or an address, an IPv6 one without brackets.
         host: String,
         /// The port.
         port: u16,
     },
-    /// On a socket of this host.
+    /// A socket of this host.
     Socket(PathBuf),
 }
 
 impl MysqlPlace {
-    /// Whether nobody else's network lies between.
+    /// Returns whether the connection stays on this host.
     fn is_here(&self) -> bool {
         match self {
             Self::Tcp { host, .. } => stays_here(host),
@@ -53,63 +53,63 @@ impl fmt::Display for MysqlPlace {
     }
 }
 
-/// How far a server is believed: the clients' `--ssl-mode`.
+/// The requirements on encryption: the clients' `--ssl-mode`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MysqlTls {
     /// No encryption.
     Disabled,
-    /// Encryption where the server offers it.
+    /// Encryption if the server offers it.
     Preferred,
-    /// Encryption, with whomever.
+    /// Encryption, without checking the server.
     Required,
-    /// A certificate of a known authority.
+    /// Encryption with a certificate of a known authority.
     VerifyCa,
-    /// And for the host of the address.
+    /// Like `VerifyCa`, and the certificate must be for the host of the address.
     VerifyIdentity,
 }
 
-/// Which database, and how to get in.
+/// The database, and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MysqlConfig {
-    /// Where it may be, in the order in which they are tried.
+    /// The servers, in the order in which they are tried.
     pub places: Vec<MysqlPlace>,
-    /// The database; none if the prefix names one.
+    /// The database; `None` if the prefix names one.
     pub database: Option<String>,
-    /// Who.
+    /// The user.
     pub user: String,
-    /// With what.
+    /// The password.
     pub password: Option<Secret>,
-    /// Encryption.
+    /// The requirements on encryption.
     pub mode: MysqlTls,
-    /// Whose servers are believed, beside those of the system's authorities.
+    /// The authority to trust in addition to the system's.
     pub authority: Option<Pem>,
-    /// Who this client is.
+    /// The certificate of this client.
     pub identity: Option<Identity>,
     pub(in crate::backend::sql) tables: Tables,
 }
 
-/// What lies around: option files, the environment, who runs this.
+/// The other sources: option files, environment, and the user of this process.
 struct Around<'a> {
     said: &'a Said,
     variable: &'a dyn Fn(&str) -> Option<String>,
     user: Option<String>,
 }
 
-/// An address, taken apart.
+/// A parsed address.
 #[derive(Default)]
 struct Address {
-    /// Host and port as given.
+    /// Hosts and ports as given.
     hosts: Vec<(String, Option<u16>)>,
     socket: Option<PathBuf>,
     database: Option<String>,
     user: Option<String>,
     password: Option<Secret>,
     mode: Option<MysqlTls>,
-    /// The files of certificates and keys, as the option files name them.
+    /// The files of certificates and keys, by the names in option files.
     files: Vec<(String, String)>,
 }
 
-/// Settings that the addresses of other programs have and that change nothing for dlock, in lower case and with dashes.
+/// Settings in other programs' addresses that dlock ignores, in lower case and with dashes.
 const HARMLESS: [&str; 24] = [
     "allowpublickeyretrieval",
     "autoreconnect",
@@ -138,7 +138,7 @@ const HARMLESS: [&str; 24] = [
 ];
 
 impl MysqlConfig {
-    /// Reads the connection options, the option files and the environment. An error is one line without secrets.
+    /// Parses the connection options, the option files and the environment. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let variable = |name: &str| {
             let value = std::env::var(name).ok()?;
@@ -175,13 +175,13 @@ impl MysqlConfig {
         Ok(Self { places, database, user, password, mode, authority, identity, tables })
     }
 
-    /// A server beyond this host on the way to which somebody may get the password, if there is one.
+    /// Returns a server on another host if the password to it can be intercepted.
     pub(super) fn open_password(&self) -> Option<&MysqlPlace> {
         let away = self.places.iter().find(|place| !place.is_here());
         away.filter(|_| self.password.is_some() && self.mode < MysqlTls::Required)
     }
 
-    /// The database as text, the same for all who mean it, without secrets.
+    /// Returns the database as text without secrets, equal for equal databases.
     pub fn identity(&self) -> String {
         let database = self.database.as_deref().unwrap_or_default();
         format!("mysql://{}/{database}", in_any_order(&self.places))
@@ -189,11 +189,11 @@ impl MysqlConfig {
 }
 
 impl Address {
-    /// Takes one endpoint apart: `[mysql://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?OPTION=VALUE&…]`.
+    /// Parses one endpoint: `[mysql://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?OPTION=VALUE&…]`.
     fn read(&mut self, endpoint: &str) -> Result<(), String> {
         let rest = after(endpoint, "mysql://").or_else(|| after(endpoint, "mariadb://")).unwrap_or(endpoint);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may hold a slash, so the login comes off first.
+        // A password may contain a slash, so the login is taken off first.
         let (login, rest) = login(rest)?;
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
         once(&mut self.user, login.user, "users")?;
@@ -224,7 +224,7 @@ impl Address {
         Ok(())
     }
 
-    /// Where the servers are, with what the address leaves out.
+    /// Returns the servers, completed from the other sources.
     fn places(&self, around: &Around) -> Result<Vec<MysqlPlace>, String> {
         let first = |option: &str, variable: &str| {
             let said = around.said.get(option).filter(|value| !value.is_empty()).map(str::to_owned);
@@ -244,7 +244,7 @@ impl Address {
         let hosts = if self.hosts.is_empty() { &none[..] } else { &self.hosts };
         let place = |(host, port): &(String, Option<u16>)| {
             let host = if host.is_empty() { usual_host.clone() } else { host.clone() };
-            // With a port in the address it is not the socket that is meant.
+            // A port in the address excludes the socket.
             if host == "localhost" && port.is_none() && !tcp {
                 let there = || SOCKETS.iter().map(PathBuf::from).find(|path| path.exists());
                 if let Some(socket) = usual_socket().or_else(there) {
@@ -257,7 +257,7 @@ impl Address {
     }
 }
 
-/// Sets what may be said once, or several times the same.
+/// Sets a value that may be given once, or repeatedly if it is equal.
 fn once<T: PartialEq>(slot: &mut Option<T>, value: Option<T>, what: &str) -> Result<(), String> {
     if value.is_some() && slot.is_some() && *slot != value {
         return Err(format!("the endpoints name different {what}; they are servers of one database"));
@@ -279,7 +279,7 @@ fn mode_of(text: &str) -> Result<MysqlTls, String> {
 
 type Encryption = (Option<MysqlTls>, Option<Pem>, Option<Identity>);
 
-/// dlock's own options win over the address, and that over the option files.
+/// Returns the encryption. dlock's options take precedence over the address, and the address over the option files.
 fn encryption(given: &Tls, address: &Address, said: &Said) -> Result<Encryption, String> {
     let mode = address.mode;
     if given.server_name.is_some() {
@@ -325,8 +325,8 @@ fn encryption(given: &Tls, address: &Address, said: &Said) -> Result<Encryption,
     Ok((mode.or(said_mode), authority, identity))
 }
 
-/// What holds if nobody says anything. A server that wants the whole password, or whoever poses as one, gets it also
-/// without encryption, under a key that it sends itself; so a password does not go over a network like that unasked.
+/// Returns the default mode. Without encryption, a server, or an impostor, can request the whole password under a key
+/// that it sends itself. So a password is sent over a network without encryption only on request.
 fn usual(places: &[MysqlPlace], password: bool) -> MysqlTls {
     match password {
         _ if places.iter().all(MysqlPlace::is_here) => MysqlTls::Disabled,

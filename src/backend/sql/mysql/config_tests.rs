@@ -1,11 +1,11 @@
-//! Addresses, and what else says where the database is.
+//! Addresses and the other sources of the configuration.
 
 use std::path::Path;
 
 use super::*;
 use crate::backend::options::assert_refused;
 
-/// A file that is gone with the test.
+/// A file that the test removes.
 struct Cnf(PathBuf);
 
 impl Cnf {
@@ -21,7 +21,7 @@ impl Cnf {
 
 impl Drop for Cnf {
     fn drop(&mut self) {
-        // What is left behind is in the way of nobody.
+        // A file left behind does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -77,7 +77,7 @@ fn what_an_address_leaves_out_is_in_the_option_files() {
     assert_eq!(found.identity(), "mysql://filehost:3310/filebase");
     assert_eq!(found.user, "filed");
     assert!(found.password.is_some());
-    // What is said wins, and a port in a file is not that of another host's address alone.
+    // The address takes precedence, and a port in a file does not apply to the address's host alone.
     let said = Options::at(&["mysql://u:p@h:1/d"]);
     let found = config_of(&said, CNF, &[]).expect("valid");
     assert_eq!((found.identity().as_str(), found.user.as_str()), ("mysql://h:1/d", "u"));

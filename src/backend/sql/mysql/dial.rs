@@ -1,4 +1,4 @@
-//! From an address to an open connection.
+//! Opening connections.
 
 use std::future::pending;
 use std::net::IpAddr;
@@ -21,15 +21,16 @@ use crate::net::link::Stage;
 use crate::net::tcp::{STAGGER, first_of};
 use crate::net::{cause, socket};
 
-/// What is wrong with a server of several, which must take writes and be the only one that does.
+/// The variables to check on one of several servers, which must be the only one that accepts writes.
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('read_only', 'wsrep_on', 'group_replication_single_primary_mode');";
 
-/// Makes connections.
+/// Opens connections.
 #[derive(Debug)]
 pub(super) struct Dialer {
     config: MysqlConfig,
-    /// What the names of its user-level locks begin with. They are the whole server's, so a part is these tables' own.
+    /// The beginning of the names of its user-level locks. They are global to the server, so a part identifies these
+    /// tables.
     locks: String,
 }
 
@@ -51,13 +52,13 @@ impl Dialer {
         &self.config.tables
     }
 
-    /// The name of the user-level lock that a claim's session has as long as the claim is in the queue, or with slots as long as it waits
-    /// there. Its end wakes who waits for that claim, also if it is the end of a process.
+    /// Returns the name of the user-level lock that a claim's session holds while the claim is in the queue; with
+    /// slots, while it waits. The end of this lock wakes claims that wait for this claim, even if the process dies.
     pub(super) fn presence(&self, claim: ClaimId) -> String {
         format!("{}{claim}", self.locks)
     }
 
-    /// What comes before the claim in [`Dialer::presence`].
+    /// Returns the beginning of [`Dialer::presence`], before the claim.
     pub(super) fn presence_start(&self) -> &str {
         &self.locks
     }
@@ -69,7 +70,7 @@ impl Dialer {
     /// Opens a connection to the server of that number.
     pub(super) async fn connect(&self, server: usize) -> FaultResult<MySqlConnection> {
         if self.config.mode != MysqlTls::Disabled {
-            // sqlx asks for it in one of its ways to check certificates; that it is there already is no failure.
+            // One of sqlx's ways to check certificates needs it. It fails if one was installed before.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let place = &self.config.places[server];
@@ -83,9 +84,9 @@ impl Dialer {
         connected.map_err(|error| fault::of(&error).at(&self.peer(server)))
     }
 
-    /// A connection by an address of a host that has several, begun when the first of them has been silent for a while: sqlx tries them
-    /// one after another, for as long as the system does. Not where the name is to be in the server's certificate; there it never
-    /// completes, nor if no address answers.
+    /// Connects to one of the further addresses of a host, after the first one has been silent for a while. By itself
+    /// sqlx tries addresses one after another, with the system's timeout. Not used if the certificate must contain the
+    /// host's name. Then, and if no address answers, it never completes.
     async fn connect_to_addresses(
         &self,
         place: &MysqlPlace,
@@ -104,12 +105,12 @@ impl Dialer {
         });
         match first_of(attempts).await {
             Some(Ok(connection)) => Ok(connection),
-            // What the name comes to is the answer.
+            // The attempt by name reports the error.
             _ => pending().await,
         }
     }
 
-    /// As [`Dialer::connect`], and sees that the server is the one of several that takes writes.
+    /// Connects, and checks that the server is the one of several that accepts writes.
     pub(super) async fn connect_to_writer(
         &self,
         server: usize,
@@ -140,7 +141,7 @@ impl Dialer {
 
     fn options(&self, place: &MysqlPlace) -> FaultResult<MySqlConnectOptions> {
         let config = &self.config;
-        // Nothing is set that would cost an exchange; no statement depends on it.
+        // Options that would cost an exchange are not set; no statement depends on them.
         let mut options = MySqlConnectOptions::new()
             .username(&config.user)
             .pipes_as_concat(false)
@@ -158,7 +159,7 @@ impl Dialer {
         };
         options = options.ssl_mode(mode);
         options = match place {
-            // Asking for the addresses of a name takes a thread.
+            // Resolving a name takes a thread.
             MysqlPlace::Tcp { host, port }
                 if host == "localhost" && config.mode < MysqlTls::VerifyIdentity =>
             {

@@ -1,7 +1,7 @@
-//! MySQL and MariaDB, and how one says it there.
+//! The dialect of MySQL and MariaDB.
 //!
-//! Everything is plain SQL of MySQL 8.0 and MariaDB 10.5, without routines or events, which take rights of their own.
-//! An UPDATE may not read the table that it changes, so what it depends on is first put into a variable.
+//! Everything is plain SQL of MySQL 8.0 and MariaDB 10.5, without routines or events, which need additional rights. An
+//! UPDATE may not read the table that it changes, so its inputs are first put into a variable.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Dialect for Mysql {
         Ok(Arc::new(MysqlSession::over(connection, &self.dialer, self.dialer.peer(server))))
     }
 
-    /// Every user may see the own sessions.
+    /// Every user may see its own sessions.
     fn held_up(&self) -> String {
         let Tables { lock, claim, .. } = self.tables();
         format!(
@@ -72,7 +72,7 @@ impl Dialect for Mysql {
         examine::examine(self.dialer.config(), session).await
     }
 
-    /// Texts are bytes: no collation makes two names equal, and no character set is in the way.
+    /// Texts are bytes, so that collations and character sets have no effect.
     fn schema(&self) -> Vec<String> {
         let Tables { lock, claim, .. } = self.tables();
         let (name, id) = ("varbinary(700) NOT NULL", "varbinary(40) NOT NULL");
@@ -101,8 +101,8 @@ impl Dialect for Mysql {
         text(value)
     }
 
-    /// `UTC_TIMESTAMP` is taken when its statement begins, which in a batch is after the statement before it has got its row lock;
-    /// unlike `SYSDATE` no option of the server redefines it.
+    /// `UTC_TIMESTAMP` is the time at which its statement begins. In a batch that is after the previous statement has
+    /// got its row lock. Unlike `SYSDATE`, no server option redefines it.
     fn now(&self) -> &'static str {
         NOW
     }
@@ -111,7 +111,7 @@ impl Dialect for Mysql {
         false
     }
 
-    /// How durable a commit is, is the server's setting alone.
+    /// The durability of commits is the server's setting alone.
     fn begin(&self, _durable: bool) -> &'static str {
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;START TRANSACTION;"
     }
@@ -127,7 +127,7 @@ impl Dialect for Mysql {
         )
     }
 
-    /// MariaDB could tell in the same statement, MySQL cannot.
+    /// MariaDB could return the columns in the same statement, MySQL cannot.
     fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String {
         format!(
             "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);\
@@ -140,7 +140,7 @@ impl Dialect for Mysql {
         format!("CONCAT({})", parts.join(", "))
     }
 
-    /// In the order of their index, so that nobody waits in a circle.
+    /// In the order of their index, to avoid deadlocks.
     fn forget(&self, most: u32) -> String {
         let claims = &self.tables().claim;
         format!(
@@ -173,8 +173,8 @@ impl Dialect for Mysql {
         sql
     }
 
-    /// Notes from whom the fence is: the presence lock of that claim is free when this is on disk, whereas a row that can be read need
-    /// not be; a session that has lost the presence lock proves nothing.
+    /// Records the claim that gave the fence. The presence lock of that claim is released when this is on disk, whereas
+    /// a readable row may not be. A session that has lost the presence lock proves nothing.
     fn hand_over(&self, lock: &str, from: ClaimId) -> String {
         let Tables { lock: fences, claim: claims, .. } = self.tables();
         let (presence, from) = (self.dialer.presence(from), text(&from.to_string()));
@@ -189,13 +189,14 @@ impl Dialect for Mysql {
         )
     }
 
-    /// A presence lock that is free means that a connection has ended. It is taken once, since the server counts.
+    /// A free presence lock means that a connection has ended. It is acquired only once, since the server counts
+    /// acquisitions.
     fn arrive(&self, claim: ClaimId) -> String {
         let presence = self.dialer.presence(claim);
         format!("DO IF(IS_USED_LOCK('{presence}') <=> CONNECTION_ID(), 1, GET_LOCK('{presence}', 0));")
     }
 
-    /// Whoever waited for it finds on disk what it was given.
+    /// Claims that waited for this lock find their grant on disk.
     fn depart(&self, claim: ClaimId) -> String {
         format!("DO RELEASE_LOCK('{}');", self.dialer.presence(claim))
     }

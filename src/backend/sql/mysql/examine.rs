@@ -1,4 +1,4 @@
-//! What can go wrong with this MySQL or MariaDB.
+//! The risks of this MySQL or MariaDB.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const QUESTION: &str = "SELECT 'own session', @dlock_session <=> CONNECTION_ID()
      SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected', 'Slaves_connected', \
      'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients');";
 
-/// The engines of the tables that know no transactions, if there are any.
+/// Returns a query for the engines without transactions among those of the tables.
 fn engines(tables: &Tables) -> String {
     let (schema, names) = tables.bare();
     let schema = schema.map_or_else(|| "DATABASE()".to_owned(), text);
@@ -31,11 +31,11 @@ fn engines(tables: &Tables) -> String {
     )
 }
 
-/// What stands before the name of a table to say its engine.
+/// The prefix of a table's name in the property for its engine.
 const ENGINE: &str = "engine of ";
 
-/// Whether a replica confirms what it is sent; `None` if the server told no count at all. Without the plugin that makes a replica
-/// confirm, the server has only other counts.
+/// Returns whether a replica confirms what it receives; `None` if the server returned no counts at all. A server
+/// without the plugin for semi-synchronous replication returns only other counts.
 fn has_synchronous_replica(server: &Properties) -> Option<bool> {
     server.number("Threads_connected")?;
     let counts = ["Rpl_semi_sync_master_clients", "Rpl_semi_sync_source_clients"];
@@ -86,14 +86,14 @@ const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-/// A table, and its engine, which has no transactions.
+/// The rule for a table with an engine without transactions, given both names.
 const RISKS_OF_A_TABLE: &[Rule<(String, String)>] = &[Rule::warning(
     |(table, engine)| Some(vec![table.clone(), engine.clone()]),
     "the engine of {0} is {1}, which has no transactions, so two can hold one lock",
     "ALTER TABLE {0} ENGINE = InnoDB, while no lock is used",
 )];
 
-/// What is known of the server that `session` leads to, and what is said of MySQL and MariaDB alone.
+/// Returns the facts about the server of `session`, and the risks of MySQL and MariaDB alone.
 pub(super) async fn examine(
     config: &MysqlConfig,
     session: &Arc<dyn Session>,

@@ -1,4 +1,4 @@
-//! What the errors of MySQL and MariaDB mean.
+//! The meaning of errors of MySQL and MariaDB.
 
 use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
@@ -12,7 +12,7 @@ use crate::net::tls;
 
 const PLUGINS: &str = "dlock knows mysql_native_password, caching_sha2_password and sha256_password";
 
-/// What `error` means.
+/// Returns the fault for `error`.
 pub(super) fn of(error: &Error) -> Fault {
     match error {
         Error::Database(said) => match said.try_downcast_ref::<MySqlDatabaseError>() {
@@ -44,12 +44,13 @@ fn nonsense(error: &Error) -> Fault {
     Fault { reason: fault.reason.asking("is this a MySQL or MariaDB server?"), ..fault }
 }
 
-/// The number of the server's error, if it is one.
+/// Returns the number of the server's error, if it is one.
 pub(super) fn number(error: &Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Of what is in no list the class of its `state`, the SQLSTATE, says whether it may pass.
+/// Returns the fault for an error of the server. For a number that is not listed, the class of the SQLSTATE `state`
+/// decides whether it is transient.
 fn of_server(number: u16, state: &str, text: &str) -> Fault {
     match number {
         1146 => no_tables(text),
@@ -60,25 +61,25 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
         1049 | 1046 => {
             Fault::new(ErrorKind::Corrupt, cause::no_database(text, ", or make it with CREATE DATABASE"))
         }
-        // The transaction was undone for another's sake, or waited too long for its turn; a statement was ended by
-        // somebody; somebody has just made what this one was to make.
+        // The transaction was undone in favour of another one, or waited too long for a lock; a statement was killed;
+        // or another client has just created the object.
         1205 | 1213 | 1317 | 3024 | 1969 | 1020 | 1062 | 1050 | 1412 | 1684 | 3101 => again(text),
-        // Not a statement that dlock sends: the one that asks whether writes are taken.
+        // dlock sends only one statement with this error: the one that checks for writes.
         1242 => Fault::spent(cause::read_only("read_only")),
         1290 | 1792 | 1836 | 1874 => Fault::spent(cause::read_only(text)),
-        // No connection is free, of all or of this user's.
+        // No connection is free, in total or for this user.
         1040 | 1203 | 1226 => {
             Fault::new(ErrorKind::Full, cause::full("connection", text, "raise the limit or wait"))
         }
-        // Nor is there space.
+        // No space is left.
         1021 | 1114 => Fault::unavailable(cause::full("space", text, "make room or wait")),
-        // Out of threads or memory: time may help.
+        // The server is out of threads or memory: time may help.
         1037 | 1038 | 1041 | 1135 | 3168 => Fault::unavailable(text),
-        // It goes, is not there yet, or has ended this connection.
+        // The server is stopping, is not ready yet, or has ended this connection.
         1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
             Fault::spent(text)
         }
-        // Its group of servers did not let it commit; a proxy (ProxySQL) has no server behind it.
+        // The group of servers refused the commit; a proxy (ProxySQL) has no server.
         1180 | 3100 | 9000..=9999 => Fault::spent(text),
         1251 | 1524 => Fault::new(ErrorKind::Denied, format!("{text}; {PLUGINS}")),
         1048 | 1054 | 1136 | 1364 | 1366 | 1406 => other_tables(text),
@@ -94,7 +95,7 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
             match state.get(..2) {
                 Some("08") => Fault::spent(text),
                 Some("40") => again(text),
-                // Whatever else goes wrong in a server, or in what stands between.
+                // Any other failure of a server or a proxy.
                 Some("HY") | None => Fault::unavailable(text),
                 Some(_) => Fault::new(ErrorKind::Corrupt, text),
             }
@@ -102,9 +103,9 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
     }
 }
 
-/// A server refuses a client's certificate only after the client believes it is connected.
+/// A server refuses a client's certificate only after the client considers itself connected.
 fn of_stream(error: &std::io::Error) -> Fault {
-    // Who it was is added by whoever knows.
+    // The caller adds the server.
     tls::refusal(error).unwrap_or_else(|| unmade(cause::explained(error), error))
 }
 
@@ -123,7 +124,7 @@ mod tests {
             // ProxySQL.
             (9000, "HY000", Retry::OtherConnection),
             (9001, "HY000", Retry::OtherConnection),
-            // In no list.
+            // Not listed.
             (1030, "HY000", Retry::Nothing),
             (1105, "HY000", Retry::Nothing),
             (4_242, "HY000", Retry::Nothing),

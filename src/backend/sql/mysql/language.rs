@@ -1,6 +1,6 @@
-//! Words of MySQL and MariaDB that several parts say.
+//! Fragments of SQL for MySQL and MariaDB.
 
-/// A literal that means the same whatever `sql_mode` and the character sets say.
+/// Returns a literal that does not depend on `sql_mode` and character sets.
 pub(super) fn text(text: &str) -> String {
     let mut literal = String::with_capacity(2 * text.len() + 3);
     literal.push_str("x'");
@@ -9,13 +9,13 @@ pub(super) fn text(text: &str) -> String {
     literal
 }
 
-/// The hexadecimal digits of `bytes`.
+/// Returns the hexadecimal digits of `bytes`.
 pub(super) fn digits(bytes: &[u8]) -> impl Iterator<Item = char> {
     let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     halves.map(|half| char::from(b"0123456789abcdef"[usize::from(half)]))
 }
 
-/// Fails where no writes are taken, also for a user whom `read_only` does not bind.
+/// Fails on a server that does not accept writes, even for a user that `read_only` does not bind.
 pub(super) const TAKES_WRITES: &str =
     "SET @dlock_writes = (SELECT 1 UNION ALL SELECT 2 FROM DUAL WHERE @@global.read_only);";
 

@@ -32,7 +32,7 @@ impl Mysql {
     }
 }
 
-/// How a server tells that it is one: it speaks first, with a greeting of version 10 or an error.
+/// How to recognise a server: it speaks first, with a greeting of version 10 or an error.
 const MANNER: Manner = Manner {
     service: "MySQL",
     encryption: "is this the right port?",

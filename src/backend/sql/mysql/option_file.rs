@@ -1,6 +1,6 @@
-//! What `my.cnf` says: the files that the databases' own clients read, read as they do.
+//! Parsing `my.cnf`: the option files of the databases' own clients, in the same way.
 //!
-//! Source: the manuals' pages on option files, and what `my_print_defaults` answered.
+//! Source: the manuals' pages on option files, and the output of `my_print_defaults`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,35 +10,35 @@ use std::path::{Path, PathBuf};
 
 use crate::net::credentials::Secret;
 
-/// The groups of a file that are for us. Those for clients of every kind, and those of the `mysql` client, which is
-/// the one that people know their settings by.
+/// The groups of a file that apply: those for all clients, and those of the `mysql` client, for which users usually
+/// make their settings.
 const GROUPS: [&str; 6] = ["client", "client-server", "client-mariadb", "mysql", "mariadb", "mariadb-client"];
-/// How deeply files may name files.
+/// The deepest inclusion of files.
 const DEEPEST: u32 = 10;
-/// No option file is longer.
+/// The longest option file, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// The files of the system.
+/// The system's files.
 const SYSTEM: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
-/// Options and their values: the last one said counts. Names have dashes, not underscores.
+/// Options and their values; the last value counts. Names have dashes, not underscores.
 #[derive(Default, Debug)]
 pub(super) struct Said {
     options: BTreeMap<String, String>,
-    /// The files that were read first.
+    /// The files that are read again for the password.
     files: Vec<PathBuf>,
 }
 
 impl Said {
-    /// What the system's files and those of the user with this home say. A file that is not there says nothing.
+    /// Reads the system's files and those of the user with this home. Missing files are skipped.
     ///
-    /// Errors: what cannot be understood, with its file and without its text.
+    /// Errors: text that cannot be parsed, with its file but without the text.
     pub(super) fn of_user(home: Option<&Path>) -> Result<Self, String> {
         let mut files: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
         files.extend(home.map(|home| home.join(".my.cnf")));
         Self::of_files(&files)
     }
 
-    /// What these files say, one after the other.
+    /// Reads these files, one after the other.
     pub(super) fn of_files(files: &[PathBuf]) -> Result<Self, String> {
         let mut said = Self { files: files.to_vec(), ..Self::default() };
         for file in files {
@@ -47,12 +47,12 @@ impl Said {
         Ok(said)
     }
 
-    /// The value of `option`; one that is there without a value is empty.
+    /// Returns the value of `option`; empty for an option without a value.
     pub(super) fn get(&self, option: &str) -> Option<&str> {
         self.options.get(option).map(String::as_str)
     }
 
-    /// The password, which is read again whenever it is needed.
+    /// Returns the password, which is read again for each use.
     pub(super) fn password(&self) -> Secret {
         let files = self.files.clone();
         Secret::read_by(move || {
@@ -88,12 +88,12 @@ impl Said {
         Ok(())
     }
 
-    /// `!include FILE` and `!includedir DIR`.
+    /// Executes `!include FILE` and `!includedir DIR`.
     fn follow(&mut self, directive: &str, depth: u32) -> Result<(), String> {
         let (word, target) = directive
             .split_once(char::is_whitespace)
             .map_or((directive, ""), |(word, rest)| (word, rest.trim()));
-        // The clients take such a path as one of the folder that they were started in.
+        // Like the clients, relative to the working directory.
         let target = Path::new(target);
         match word {
             "include" => self.read(target, depth + 1),
@@ -105,7 +105,7 @@ impl Said {
                 files.sort();
                 files.iter().try_for_each(|file| self.read(file, depth + 1))
             }
-            // The clients do not mind, either.
+            // The clients ignore other directives, too.
             _ => Ok(()),
         }
     }
@@ -119,7 +119,8 @@ impl Said {
     }
 }
 
-/// A file's text; `None` if it cannot be read, or could have been written by anybody: the clients pass over it, too.
+/// Returns a file's text; `None` if the file cannot be read or is writable by all users. The clients skip such files,
+/// too.
 fn text_of(path: &Path) -> Option<String> {
     let file = fs::File::open(path).ok()?;
     let facts = file.metadata().ok()?;
@@ -131,7 +132,7 @@ fn text_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The line up to a `#` that stands outside of quotes.
+/// Returns the line up to a `#` outside of quotes.
 fn without_comment(line: &str) -> &str {
     let (mut quote, mut escaped) = (None, false);
     for (at, letter) in line.char_indices() {
@@ -149,7 +150,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// A value without the quotes around it, and with what its escapes stand for.
+/// Returns a value without its quotes, with escapes replaced.
 fn value_of(text: &str) -> String {
     let text = text.trim();
     let quoted = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
@@ -181,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder that goes with the test.
+    /// A directory that the test removes.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -201,7 +202,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What is left behind is in the way of nobody.
+            // A directory left behind does no harm.
             let _ = fs::remove_dir_all(&self.0);
         }
     }

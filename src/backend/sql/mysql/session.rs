@@ -1,4 +1,4 @@
-//! One session: a connection for what is asked, over which a claim that waits sleeps in between.
+//! One session: a connection for requests, over which a waiting claim sleeps in between.
 
 use std::fmt;
 use std::future::pending;
@@ -21,11 +21,12 @@ use crate::backend::sql::dialect::{Session, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 use crate::net::fault::{Fault, FaultResult};
 
-/// The first statements of a session: all that the others depend on, since a server may set it otherwise for every session. Without
-/// its own commits a statement outside of a step begins a transaction, in which no step can begin; a chained one begins another behind
-/// each step. A limit of rows hides entries of a queue, a limit of time ends the sleep of a waiter. A lock of the database that a
-/// statement waits for has to come while the client still may be there, and a holder is silent for a third of its ttl. MariaDB alone
-/// reads the first comment, MySQL alone the second.
+/// The first statements of a session, which set everything that the others depend on, because a server may have other
+/// defaults. Without autocommit a statement outside of a step would begin a transaction, in which no step can begin.
+/// Chained completion would begin another one after each step. A limit of rows would hide entries of a queue, and a
+/// limit of time would end the sleep of a waiter. A statement waits for a lock only as long as its client may still be
+/// present, and a holder is silent for a third of its ttl. Only MariaDB executes the first comment, only MySQL the
+/// second.
 const PRELUDE: &str = "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION sql_mode = 'STRICT_TRANS_TABLES', \
      SESSION sql_safe_updates = 0, SESSION sql_select_limit = 18446744073709551615, SESSION sql_big_selects = 1, \
      SESSION unique_checks = 1, SESSION wait_timeout = 2000000, SESSION lock_wait_timeout = 5, \
@@ -33,29 +34,29 @@ const PRELUDE: &str = "SET SESSION autocommit = 1, SESSION completion_type = 0, 
      /*M!, SESSION max_statement_time = 0*//*!80000, SESSION max_execution_time = 0*/;\
      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;";
 
-/// A sleep that ends so soon is waited for; any other is broken off with its connection.
+/// The rest of a sleep that is worth waiting for; a longer sleep is ended by closing its connection.
 const SOON: Duration = Duration::from_millis(250);
-/// How much later than it was to a sleep may end: MySQL rounds its length to seconds.
+/// How much later than requested a sleep may end: MySQL rounds its length to seconds.
 const LATE: Duration = Duration::from_secs(1);
 
-/// A session. Its connection closes when it is dropped; what is on its way then may still be done.
+/// A session. Dropping it closes its connection; the server may still execute requests in flight.
 pub(super) struct MysqlSession {
     dialer: Arc<Dialer>,
     peer: String,
-    /// Whether nothing was answered yet.
+    /// Whether no batch was answered yet.
     fresh: AtomicBool,
     line: Arc<Line>,
     asleep: Mutex<Option<Sleep>>,
 }
 
-/// What a session and its sleep share.
+/// The state that a session and its sleep share.
 struct Line {
-    /// There while nothing is under way.
+    /// Present while no request is pending.
     connection: Arc<Gate<Option<MySqlConnection>>>,
     open: AtomicBool,
-    /// Whether somebody stands between who gives each statement to another connection.
+    /// Whether a proxy gives statements to different connections.
     pooled: AtomicBool,
-    /// Whose presence lock was found free. If that claim is still ahead, its client has lost its connection.
+    /// The claim with the presence lock that was found free. If it is still ahead, its client has lost its connection.
     free: Mutex<Option<ClaimId>>,
     notified: watch::Sender<Notified>,
 }
@@ -75,7 +76,7 @@ impl Line {
         };
         let answer = ask(&mut connection, batch).await;
         if let Err(error) = &answer {
-            // The batch began a transaction, and that stays until somebody ends it.
+            // The batch may have begun a transaction, which would remain open.
             let is_said = fault::number(error).is_some();
             if !is_said || connection.execute(sqlx::raw_sql("ROLLBACK")).await.is_err() {
                 self.close();
@@ -96,7 +97,7 @@ impl Line {
     }
 }
 
-/// A sleep that is under way, or was.
+/// A sleep in progress, or a finished one.
 struct Sleep {
     until: Instant,
     task: JoinHandle<()>,
@@ -110,7 +111,8 @@ impl fmt::Debug for MysqlSession {
 
 impl Drop for MysqlSession {
     fn drop(&mut self) {
-        // The connection of a sleep closes with it: a farewell that is not read keeps the server from noticing that nobody is there.
+        // A sleeping connection closes without a farewell: as long as a farewell is unread, the server does not notice
+        // that the client is gone.
         if let Some(sleep) = self.asleep().take() {
             sleep.task.abort();
         }
@@ -144,7 +146,7 @@ impl MysqlSession {
         self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to sleep, unless it sleeps already.
+    /// Begins to sleep, unless it already does.
     fn fall_asleep(&self, wait: &Wait) {
         let mut asleep = self.asleep();
         let is_asleep = asleep.as_ref().is_some_and(|sleep| !sleep.task.is_finished());
@@ -161,7 +163,8 @@ impl MysqlSession {
         *asleep = Some(Sleep { until, task });
     }
 
-    /// What `batch` gave. It is answered to its end also if the future is dropped: the server does it to its end.
+    /// Executes `batch` and returns its results. The answer is read to its end even if the future is dropped, because
+    /// the server executes the batch to its end.
     async fn exchange(&self, batch: String) -> FaultResult<Sets> {
         let place = Arc::clone(&self.line.connection).lock_owned().await;
         let line = Arc::clone(&self.line);
@@ -174,7 +177,7 @@ fn closed() -> Fault {
     Fault::spent("the connection was closed")
 }
 
-/// Sleeps, and tells what came of it, but for the end of its time: then a renewal is due.
+/// Sleeps, and publishes the result. A sleep that ends on time publishes nothing, because a renewal is due then.
 async fn sleep_over(
     line: &Line,
     mut place: OwnedMutexGuard<Option<MySqlConnection>>,
@@ -185,7 +188,7 @@ async fn sleep_over(
     let until = Instant::now() + wait.length;
     let end = match ask(&mut connection, batch).await {
         Ok(sets) => end_of(&sets),
-        // It was taken for a deadlock.
+        // The server took the wait for a deadlock.
         Err(error) if matches!(fault::number(&error), Some(1213 | 3058)) => End::Free,
         Err(_) => return line.close(),
     };
@@ -201,7 +204,7 @@ async fn sleep_over(
             line.pooled.store(true, Ordering::Relaxed);
             line.tell(None);
         }
-        // Somebody has ended it.
+        // An administrator has ended the sleep.
         End::Slept if Instant::now() + LATE < until => line.tell(None),
         End::Slept => {}
     }
@@ -217,7 +220,7 @@ impl Session for MysqlSession {
         };
         // Another server may have taken over since the last batch.
         let sets = self.exchange([prelude, language::TAKES_WRITES, batch].concat()).await?;
-        // Of a batch that failed whatever stands between may have passed on nothing.
+        // A proxy may have forwarded nothing of a batch that failed.
         self.fresh.store(false, Ordering::Relaxed);
         Ok(sets)
     }
@@ -255,7 +258,7 @@ impl Session for MysqlSession {
     }
 
     fn can_sleep(&self, ahead: ClaimId) -> bool {
-        // Who finds the lock free once more looks later.
+        // A claim that finds the lock free again polls instead.
         !self.line.pooled.load(Ordering::Relaxed) && self.line.free().take() != Some(ahead)
     }
 

@@ -1,8 +1,8 @@
-//! How a claim sleeps until the one ahead of it has gone.
+//! Sleeping until the claim ahead is gone.
 //!
-//! MySQL has no messages between clients. What it has is a user-level lock, which ends with its session, and which
-//! one can wait for. A claim's session has one as long as the claim is in the queue: its *presence lock*. Who waits for a
-//! claim waits for that claim's presence lock, over its only connection, until its next renewal is due.
+//! MySQL has no messages between clients. It has user-level locks, which end with their session, and for which a
+//! statement can wait. A claim's session holds one while the claim is in the queue: its *presence lock*. A waiter waits
+//! for the presence lock of a claim ahead, over its only connection, until its next renewal is due.
 
 use super::dial::Dialer;
 use super::language;
@@ -10,43 +10,44 @@ use crate::backend::record::granted;
 use crate::backend::sql::dialect::{Row, Sets, Wait};
 use crate::lock::{ClaimId, Granted};
 
-/// What the server has told of.
+/// The notifications of a session.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Notified {
-    /// How often it has told.
+    /// Their number.
     pub(super) count: u64,
     given: Option<(ClaimId, Granted)>,
 }
 
 impl Notified {
-    /// Counts one more; `given` is what it says that a claim was given.
+    /// Adds one; `given` is the grant that it contains.
     pub(super) fn add(&mut self, given: Option<(ClaimId, Granted)>) {
         self.count += 1;
         self.given = given;
     }
 
-    /// As [`crate::backend::sql::dialect::Session::given`].
+    /// Implements [`crate::backend::sql::dialect::Session::given`].
     pub(super) fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
         let (claim, granted) = self.given.filter(|_| self.count == notified + 1)?;
         (claim == own).then_some(granted)
     }
 }
 
-/// How a sleep ended.
+/// The end of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// The presence lock that was waited for is free, and its owner has handed over.
+    /// The presence lock is free, and its owner has granted the lock to this claim.
     Given(Granted),
-    /// The presence lock that was waited for is free.
+    /// The presence lock is free.
     Free,
-    /// Its time is over.
+    /// The time is over.
     Slept,
-    /// The statement went to another connection than the session's first.
+    /// The statement was executed on another connection than the session's first.
     Pooled,
 }
 
-/// How many claims ahead the one is that a claim sleeps on with so many ahead. The server takes a chain of 32 waits for a deadlock:
-/// who is far back sleeps on a claim further ahead, and is near when that has gone. So chains of a thousand have 31 waits.
+/// Returns how many claims ahead the claim is that a waiter sleeps on. The server takes a chain of 32 waits for a
+/// deadlock. So a waiter far back sleeps on a claim further ahead, and is near the front when that is gone. Chains of a
+/// thousand claims then have 31 waits.
 fn step(crowd: u32) -> u32 {
     match crowd {
         0..=10 => 1,
@@ -55,7 +56,7 @@ fn step(crowd: u32) -> u32 {
     }
 }
 
-/// The batch that sleeps.
+/// Returns the batch that sleeps.
 pub(super) fn sleep(dialer: &Dialer, wait: &Wait) -> String {
     let claims = &dialer.tables().claim;
     let [own, ahead] = [wait.own, wait.ahead].map(|id| language::text(&id.to_string()));
@@ -74,12 +75,12 @@ pub(super) fn sleep(dialer: &Dialer, wait: &Wait) -> String {
          SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_ahead = '', 1, IF(GET_LOCK(@dlock_ahead, {length:.3}), RELEASE_LOCK(@dlock_ahead), 0)), 2);\
          {takes_writes}SELECT (SELECT c.fence FROM {claims} c WHERE c.claim = {own} AND c.given_by = {ahead});",
         length = wait.length.as_secs_f64(),
-        // What was given on a server that has been replaced is found out from the new one.
+        // A grant by a replaced server must be read from the new one.
         takes_writes = language::TAKES_WRITES,
     )
 }
 
-/// What it answered.
+/// Parses the answer.
 pub(super) fn end_of(sets: &Sets) -> End {
     let first = |set: &Vec<Row>| set.first()?.first()?.clone();
     match sets.first().and_then(first).as_deref() {
@@ -104,7 +105,7 @@ mod tests {
             (notified.given(own, 0), notified.given(other, 0), notified.given(own, 1)),
             (Some(granted), None, None)
         );
-        // Somebody may have asked it to leave before or after.
+        // It may also have been asked to leave, before or after.
         notified.add(None);
         assert_eq!((notified.given(own, 0), notified.given(own, 1)), (None, None));
         notified.add(Some((own, granted)));

@@ -1,14 +1,14 @@
-//! Channel binding: what ties a login to the encrypted connection that it is made over (RFC 5929, `tls-server-end-point`).
+//! Channel binding, which ties a login to its encrypted connection (RFC 5929, `tls-server-end-point`).
 
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use tokio_postgres::config::ChannelBinding;
 
-/// How the object identifiers of signatures by RSA begin.
+/// The beginning of the object identifiers of RSA signatures.
 const RSA: [u8; 8] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
-/// And those by ECDSA.
+/// The beginning of the object identifiers of ECDSA signatures.
 const ECDSA: [u8; 6] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04];
 
-/// What libpq's `channel_binding` says.
+/// Parses libpq's `channel_binding`.
 pub(super) fn parsed(said: Option<&str>) -> Result<ChannelBinding, String> {
     match said {
         None | Some("prefer") => Ok(ChannelBinding::Prefer),
@@ -20,11 +20,11 @@ pub(super) fn parsed(said: Option<&str>) -> Result<ChannelBinding, String> {
     }
 }
 
-/// How the contents of a certificate begin that says that it is of version 3.
+/// The beginning of the contents of a certificate of version 3.
 const VERSION_3: [u8; 5] = [0xa0, 3, 2, 1, 2];
 
-/// The digest of the server's `certificate`, by the algorithm that signs it, if that says which. One of another version than 3 has
-/// none: that the server has its key was not verified.
+/// Returns the digest of the server's `certificate`, by the algorithm of its signature, if that implies one. Another
+/// version than 3 has none, because the server's possession of the key was not verified.
 pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (whole, _) = taken_off(certificate)?;
     let (contents, behind) = taken_off(whole)?;
@@ -52,7 +52,7 @@ pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The contents of the value of DER that `bytes` begin with, and what follows it.
+/// Splits off the first DER value of `bytes`, and returns its contents and the rest.
 fn taken_off(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[_, first], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match usize::from(first) {
@@ -70,7 +70,7 @@ fn taken_off(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A certificate of which only what is signed by which algorithm is there.
+    /// Returns a certificate that contains only the signed contents and the algorithm.
     fn certificate(contents: &[u8], id: &[u8]) -> Vec<u8> {
         let value = |tag: u8, contents: &[u8]| {
             let mut all = vec![tag, 0x82, 0, u8::try_from(contents.len()).expect("short")];

@@ -1,4 +1,4 @@
-//! Reading addresses, and what they leave out.
+//! Parsing addresses, and completing them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,19 +14,19 @@ use crate::net::address::{after, decoded, hosts_and_ports, in_any_order, login};
 use crate::net::credentials::{Identity, Secret, Tls};
 use crate::net::tls::stays_here;
 
-/// The port of a server.
+/// The default port.
 const PORT: u16 = 5432;
-/// Where servers of this host have their sockets if nobody says otherwise.
+/// The default directories of sockets.
 const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// How far a server is believed, and whether the connection is encrypted: libpq's `sslmode`.
+/// The requirements on encryption and the server's certificate: libpq's `sslmode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PgMode {
     /// Never encrypted.
     Disable,
-    /// As `Disable`: a server that wants encryption refuses.
+    /// Same as `Disable`: a server that demands encryption refuses.
     Allow,
-    /// Encrypted if the server can; nobody is checked.
+    /// Encrypted if the server can; the certificate is not checked.
     Prefer,
     /// Encrypted; the authority is checked if one is given.
     Require,
@@ -61,20 +61,20 @@ pub struct PgPlace {
     pub host: String,
     /// The port, which is also part of a socket's name.
     pub port: u16,
-    /// Where to connect to, if not to what the host's name means: libpq's `hostaddr`.
+    /// The address to connect to instead of looking up the host: libpq's `hostaddr`.
     pub address: Option<IpAddr>,
-    /// The password for it, from wherever it was kept.
+    /// The password for it, from any source.
     pub password: Option<Secret>,
 }
 
 impl PgPlace {
-    /// Whether nobody else's network lies between.
+    /// Returns whether the connection stays on this host.
     fn is_here(&self) -> bool {
         let here = |address: IpAddr| address.is_loopback();
         self.socket().is_some() || self.address.map_or_else(|| stays_here(&self.host), here)
     }
 
-    /// The path of its socket, if it has one.
+    /// Returns the path of its socket, if it has one.
     pub fn socket(&self) -> Option<PathBuf> {
         let is_directory = self.host.starts_with('/') && self.address.is_none();
         is_directory.then(|| Path::new(&self.host).join(format!(".s.PGSQL.{}", self.port)))
@@ -91,29 +91,29 @@ impl fmt::Display for PgPlace {
     }
 }
 
-/// Where a PostgreSQL is, and how to get in.
+/// The address of a PostgreSQL, and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PgConfig {
-    /// Its servers, of which one takes writes.
+    /// Its servers, of which one accepts writes.
     pub places: Vec<PgPlace>,
     /// The user.
     pub user: String,
     /// The database.
     pub database: String,
-    /// How far the server is believed.
+    /// The requirements on encryption and the server's certificate.
     pub mode: PgMode,
     /// Certificates.
     pub tls: Tls,
     /// Whether a login is bound to the encrypted connection: libpq's `channel_binding`.
     pub binding: ChannelBinding,
-    /// What the server is told with the first words, as `-c NAME=VALUE`: libpq's `options`.
+    /// The options in the startup message, as `-c NAME=VALUE`: libpq's `options`.
     pub options: Option<String>,
-    /// Why a password file was ignored that might have had the password.
+    /// Why a password file, which might have had the password, was ignored.
     pub ignored: Option<String>,
     pub(in crate::backend::sql) tables: Tables,
 }
 
-/// What the addresses themselves say.
+/// The contents of the addresses.
 #[derive(Default)]
 struct Said {
     hosts: Vec<(String, Option<u16>)>,
@@ -128,12 +128,12 @@ struct Said {
     key: Option<String>,
     password_file: Option<String>,
     binding: Option<String>,
-    /// Settings that change nothing.
+    /// Settings that have no effect.
     taken: Vec<&'static str>,
 }
 
 impl PgConfig {
-    /// Reads the connection options and what libpq would look at; an error is one line without secrets.
+    /// Parses the connection options and libpq's sources. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
         Self::within(options, &Environment::of_process())
     }
@@ -176,7 +176,7 @@ impl PgConfig {
         Ok(Self { places, user, database, mode, tls, binding, options: startup, ignored, tables })
     }
 
-    /// A server beyond this host on the way to which somebody may get the password, if there is one.
+    /// Returns a server on another host if the password to it can be intercepted.
     pub(super) fn open_password(&self) -> Option<&PgPlace> {
         let is_encrypted = matches!(self.mode, PgMode::Require | PgMode::VerifyCa | PgMode::VerifyFull);
         self.places
@@ -185,7 +185,7 @@ impl PgConfig {
             .filter(|_| !is_encrypted)
     }
 
-    /// The database as text, the same for all who mean it, without secrets.
+    /// Returns the database as text without secrets, equal for equal databases.
     pub fn identity(&self) -> String {
         format!("postgres://{}/{}", in_any_order(&self.places), self.database)
     }
@@ -217,7 +217,7 @@ impl Said {
             "sslkey" => set(&mut self.key, value),
             "passfile" => set(&mut self.password_file, value),
             "channel_binding" => set(&mut self.binding, value),
-            // libpq's older ways to say it, and that of JDBC.
+            // Older settings of libpq, and that of JDBC.
             "requiressl" if value.starts_with('1') => set(&mut self.mode, "require"),
             "ssl" if value == "true" => set(&mut self.mode, "require"),
             "requiressl" => Ok(()),
@@ -248,7 +248,7 @@ impl Said {
         }
     }
 
-    /// The servers, each with its port.
+    /// Returns the servers, each with its port.
     fn places(&self, around: &Environment) -> Result<Vec<PgPlace>, String> {
         let ports = around.get("PGPORT").unwrap_or_default();
         let ports: Vec<u16> = ports
@@ -288,7 +288,7 @@ impl Said {
         self.hosts.iter().all(|(host, port)| host.is_empty() && port.is_none())
     }
 
-    /// Where to connect to, for each host; one may be left out.
+    /// Returns the address to connect to for each host; some may be missing.
     fn addresses(&self, around: &Environment) -> Result<Vec<Option<IpAddr>>, String> {
         let Some(text) = self.addresses.clone().or_else(|| around.get("PGHOSTADDR")) else {
             return Ok(Vec::new());
@@ -304,7 +304,7 @@ impl Said {
     }
 }
 
-/// The socket of this host's server, if there is one, as psql has it.
+/// Returns the directory of this host's socket, if there is one, as psql does.
 fn usual_host(port: u16) -> String {
     let has = |directory: &&str| Path::new(directory).join(format!(".s.PGSQL.{port}")).exists();
     SOCKETS.iter().find(|directory| has(directory)).map_or("localhost", |directory| directory).to_owned()
@@ -317,7 +317,7 @@ fn set(place: &mut Option<String>, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Says why the password file was ignored, if it was.
+/// Sets the passwords of the servers. Returns why the password file was ignored, if it was.
 fn look_up_passwords(
     places: &mut [PgPlace],
     passwords: Passwords,
@@ -325,7 +325,7 @@ fn look_up_passwords(
     user: &str,
 ) -> Option<String> {
     for place in places {
-        // libpq looks for the usual sockets under this name.
+        // libpq uses this name for the default sockets.
         let usual = SOCKETS.contains(&place.host.as_str());
         let host = if usual { "localhost" } else { place.host.as_str() };
         place.password = passwords.password(host, place.port, database, user);
@@ -344,7 +344,7 @@ fn encryption(
         || around.get("PGREQUIRESSL").filter(|value| value.starts_with('1')).map(|_| "require".to_owned());
     let mode = match said.mode.clone().or_else(|| around.get("PGSSLMODE")).or_else(old) {
         Some(text) => PgMode::parse(&text)?,
-        // Who names certificates or a server's name wants them checked.
+        // Certificates or a server's name imply checking.
         None if tls.authority.is_some() || tls.server_name.is_some() => PgMode::VerifyFull,
         None if tls.identity.is_some() => PgMode::Require,
         None => PgMode::Prefer,

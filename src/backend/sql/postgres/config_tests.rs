@@ -1,4 +1,4 @@
-//! What addresses and the environment come to.
+//! The results of addresses and the environment.
 
 use super::*;
 use crate::backend::options::assert_refused;
@@ -7,7 +7,7 @@ fn alone() -> Environment {
     Environment { variable: |_| None, home: None, user: Some("me".into()) }
 }
 
-/// That of the variable `name` where `all` are set.
+/// Returns the value of the variable `name` in `all`.
 fn value(all: &[(&str, &str)], name: &str) -> Option<String> {
     all.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
 }

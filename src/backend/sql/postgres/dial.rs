@@ -1,4 +1,4 @@
-//! From an address to an open connection.
+//! Opening connections.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -20,11 +20,11 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
 use crate::net::{cause, tcp};
 
-/// Opens a connection to the server at `place`, which must take writes.
+/// Opens a connection to the server at `place`, which must accept writes.
 pub(super) async fn dial(config: &PgConfig, place: &PgPlace, stage: &Stage) -> FaultResult<PgSession> {
     let mark = mark();
     let session = match greet(config, place, Some(mark), stage).await {
-        // A pooler knows what settings it can pass on.
+        // A pooler refuses settings that it cannot forward.
         Err(Refusal::Mark) => greet(config, place, None, stage).await,
         other => other,
     };
@@ -35,7 +35,7 @@ pub(super) async fn dial(config: &PgConfig, place: &PgPlace, stage: &Stage) -> F
     Ok(session)
 }
 
-/// Whoever is not let in may have a password in a file that was ignored.
+/// Adds to a refused login that a password file was ignored.
 fn in_spite_of(fault: Fault, config: &PgConfig) -> Fault {
     match &config.ignored {
         Some(ignored) if fault.kind == ErrorKind::Denied => {
@@ -47,7 +47,7 @@ fn in_spite_of(fault: Fault, config: &PgConfig) -> Fault {
 
 enum Refusal {
     Fault(Fault),
-    /// It does not take the setting by which this connection is known.
+    /// The setting that identifies this connection is refused.
     Mark,
 }
 
@@ -57,7 +57,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// What no other connection is called: the keys of hash tables are random.
+/// Returns a unique name for a connection: the keys of hash tables are random.
 fn mark() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
@@ -116,7 +116,8 @@ async fn greet(
     }
 }
 
-/// Whether the server said that it is no standby; it says so from version 14 on.
+/// Returns `Some(false)` if the server reports that it is not a standby, which versions from 14 on do; an error for a
+/// standby.
 fn standby(said: Option<&str>) -> FaultResult<Option<bool>> {
     match said {
         Some("on") => Err(read_only()),
@@ -154,6 +155,6 @@ fn unreached(error: &io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return Refusal::Fault(Fault::new(ErrorKind::Denied, cause::said(error)));
     }
-    // Who it was is added by whoever knows.
+    // The caller adds the server.
     Refusal::Fault(unmade(cause::explained(error), error))
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL, and how one says it there.
+//! The dialect of PostgreSQL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,20 +16,21 @@ use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
 use crate::net::link::Stage;
 
-/// Microseconds since 1970, now and not at the beginning of the transaction. With a factor of the same type a new process of
-/// the server need not search for the operator.
+/// Microseconds since 1970, at present and not at the beginning of the transaction. With a factor of the same type a
+/// new server process does not need to search for the operator.
 const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000::numeric)::bigint";
 
-/// What the client of a claim listens to: this and the claim's id, which is no other claim's in any table. Short, since
+/// The prefix of the channel of a claim's client; the claim's id follows, which is unique across tables. Short, since
 /// an identifier has at most 63 bytes.
 const CHANNEL: &str = "dlock_c_";
 
-/// Entries by their claim. A statement about one lock must never use this index, which it could only read as a whole: to the
-/// planner that is as good as the primary key where it takes the table for empty, as it does when the table was empty
-/// while it was last cleaned. It cannot use this one, since its condition does not follow from that of the statement.
+/// The index of entries by their claim. A statement about one lock must never use it, because it could only scan it as
+/// a whole. The planner considers that as good as the primary key if it takes the table for empty, which it does if the
+/// table was empty at the last vacuum. It cannot use this index, since the index condition does not follow from that of
+/// the statement.
 const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
 
-/// Sessions of dlock that wait for one another only are not held up by each other. A pooler passes the name of the program on.
+/// Sessions of dlock that wait only for one another are not reported. A pooler forwards the name of the program.
 const HELD_UP: &str = "SELECT CASE WHEN a.wait_event = 'SyncRep' THEN 'commits wait for a synchronous standby (synchronous_standby_names)' \
      WHEN b.pid IS NOT NULL THEN 'process ' || b.pid || ' of the server (' || concat_ws(', ', NULLIF(b.application_name, ''), 'user ' || b.usename) \
      || ') has locked what dlock needs' ELSE 'a statement waits for ' || a.wait_event_type || ' ' || a.wait_event END \
@@ -38,17 +39,17 @@ const HELD_UP: &str = "SELECT CASE WHEN a.wait_event = 'SyncRep' THEN 'commits w
      AND a.wait_event_type <> 'Client' AND b.application_name IS DISTINCT FROM 'dlock' AND (a.wait_event_type <> 'Lock' OR b.pid IS NOT NULL) \
      ORDER BY a.wait_event = 'SyncRep' DESC, b.pid IS NULL, a.query_start LIMIT 1;";
 
-/// Whether a process serves a client is not shown to everybody; whether it is in a database is.
+/// Not all users may see whether a process serves a client, but all may see whether it is in a database.
 const FEW_LEFT: &str = "SELECT CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
      (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS spare FROM (SELECT current_setting('max_connections')::int AS most, \
      current_setting('superuser_reserved_connections')::int + COALESCE(current_setting('reserved_connections', true)::int, 0) AS reserved) s) n;";
 
-/// A literal that means the same whatever `standard_conforming_strings` says.
+/// Returns a literal that does not depend on `standard_conforming_strings`.
 fn text(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// The channel of those who watch a queue, and the advisory lock by which they are known to be there.
+/// Returns the channel of a queue's watchers, and the advisory lock that shows their presence.
 fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
     let mut hash = Sha256::new();
     hash.update(tables.claim.as_bytes());
@@ -125,7 +126,7 @@ impl Dialect for Postgres {
         ]
     }
 
-    /// Who comes at the same time waits for the first of them, and is told that it is there.
+    /// Concurrent creators wait for the first of them, and find the tables.
     fn create(&self) -> String {
         format!("BEGIN READ WRITE;{}COMMIT;", self.schema().concat())
     }
@@ -145,13 +146,13 @@ impl Dialect for Postgres {
         NOW
     }
 
-    /// A commit shows its rows when it has reached the disk, unless it does not wait for that; and nothing that a step
-    /// is told depends on a release, which does not wait.
+    /// A commit becomes readable when it has reached the disk, unless it does not wait for that. Only releases do not
+    /// wait, and no answer to a step depends on one.
     fn reads_are_durable(&self) -> bool {
         true
     }
 
-    /// A commit that must survive a crash waits for the disk, whatever the server's own setting says.
+    /// A commit that must survive a crash waits for the disk, regardless of the server's setting.
     fn begin(&self, durable: bool) -> &'static str {
         if durable {
             "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = on;"
@@ -177,7 +178,7 @@ impl Dialect for Postgres {
         parts.join(" || ")
     }
 
-    /// Two statements that delete the same rows in different orders would wait for each other in a circle.
+    /// Two statements that delete the same rows in different orders would deadlock.
     fn forget(&self, most: u32) -> String {
         let claims = &self.tables().claim;
         format!(
@@ -208,8 +209,8 @@ impl Dialect for Postgres {
         )
     }
 
-    /// In the commit that lets it hold, which then has to reach the disk before the message goes out. The message says nothing:
-    /// whoever may connect can send any, so that whoever gets one reads its row.
+    /// Grants in the commit of the release, which then has to reach the disk before the message is sent. The message is
+    /// empty: any user that may connect can send any message, so its receiver reads its row.
     fn hand_over(&self, lock: &str, _from: ClaimId) -> String {
         let Tables { lock: locks, claim: claims, .. } = self.tables();
         format!(
@@ -222,8 +223,8 @@ impl Dialect for Postgres {
         )
     }
 
-    /// The next one, and those behind it who can hold with it: all before the first that is not shared, or with slots
-    /// before the first for whom none is left.
+    /// Wakes the next claim, and those behind it that can hold together with it. These are all before the first one
+    /// that is not shared; with slots, all before the first one without a free slot.
     fn wake_next(&self, lock: &str, slots: u32) -> String {
         let claims = &self.tables().claim;
         format!(
@@ -241,7 +242,7 @@ impl Dialect for Postgres {
         format!("SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c WHERE {condition};")
     }
 
-    /// Messages make commits wait for one another, so there are none where nobody listens.
+    /// Messages make commits wait for one another, so they are sent only if there are watchers.
     fn wake_watchers(&self, lock: &str) -> String {
         let (channel, key) = watchers(self.tables(), lock);
         format!("SELECT pg_notify('{channel}', '') WHERE NOT pg_try_advisory_xact_lock({key});")
@@ -251,7 +252,8 @@ impl Dialect for Postgres {
         format!("LISTEN \"{CHANNEL}{claim}\";")
     }
 
-    /// Whoever may connect may have that lock, and for ever. A step has it until its commit, so it is waited for, and not for long.
+    /// Any user that may connect may hold that lock, even forever, so the wait for it is short. A step holds it until
+    /// its commit, so it is waited for.
     fn watch(&self, name: &LockName) -> String {
         let (channel, key) = watchers(self.tables(), &text(&stored(name)));
         format!(

@@ -1,4 +1,4 @@
-//! What PostgreSQL's own programs know without being told: `PG*` variables, `~/.pgpass`, `~/.postgresql`.
+//! The implicit sources of PostgreSQL's own programs: `PG*` variables, `~/.pgpass`, `~/.postgresql`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,19 +8,19 @@ use crate::backend::sql::login::login_name;
 use crate::net::address::without_line_end;
 use crate::net::credentials::{Pem, Secret};
 
-/// Where such things are looked up.
+/// The implicit sources.
 #[derive(Clone, Debug)]
 pub(super) struct Environment {
     /// The value of a variable.
     pub(super) variable: fn(&str) -> Option<String>,
-    /// The user's folder.
+    /// The user's home directory.
     pub(super) home: Option<PathBuf>,
     /// The user's login name.
     pub(super) user: Option<String>,
 }
 
 impl Environment {
-    /// That of this process.
+    /// Returns the environment of this process.
     pub(super) fn of_process() -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         Self { variable: |name| std::env::var(name).ok(), home, user: login_name() }
@@ -31,7 +31,7 @@ impl Environment {
         Some(without_line_end(&value)).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// The file that the variable names, else that of the user's folder if it is there.
+    /// Returns the file in the variable, else the one in the user's home directory if it exists.
     pub(super) fn pem(&self, variable: &str, usual: &str) -> Result<Option<Pem>, String> {
         if let Some(path) = self.get(variable) {
             return read(Path::new(&path), variable).map(Some);
@@ -40,7 +40,7 @@ impl Environment {
         Ok(Pem::in_file(&home.join(".postgresql").join(usual), text_of).ok())
     }
 
-    /// The password file, `named` or the usual one, of which nothing is taken if others may read it, as libpq has it.
+    /// Reads the password file, `named` or the default one. Like libpq, ignores it if other users may access it.
     pub(super) fn passwords(&self, named: Option<&str>) -> Passwords {
         let usual = || self.home.as_ref().map(|home| home.join(".pgpass"));
         let named = named.map(str::to_owned).or_else(|| self.get("PGPASSFILE"));
@@ -51,7 +51,7 @@ impl Environment {
     }
 }
 
-/// The text of a PEM file, which `whose` names.
+/// Reads a PEM file; `whose` is the setting that names it.
 pub(super) fn read(path: &Path, whose: &str) -> Result<Pem, String> {
     Pem::in_file(path, text_of).map_err(|why| format!("{whose}: {} {why}", path.display()))
 }
@@ -60,17 +60,17 @@ fn text_of(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("cannot be read: {error}"))
 }
 
-/// What a password file says.
+/// The contents of a password file.
 #[derive(Default)]
 pub(super) struct Passwords {
     path: PathBuf,
     lines: Vec<Line>,
-    /// Why it was not looked into.
+    /// Why it was ignored.
     pub(super) skipped: Option<String>,
 }
 
 impl Passwords {
-    /// What the file at `path` says.
+    /// Reads the file at `path`.
     fn of(path: &Path) -> Self {
         let Ok(meta) = fs::metadata(path) else { return Self::default() };
         let skipped = |why: &str| Self {
@@ -89,7 +89,7 @@ impl Passwords {
         Self { path, lines: lines.collect(), skipped: None }
     }
 
-    /// The password that the first fitting line has; it is read again whenever it is needed.
+    /// Returns the password in the first matching line; it is read again for each use.
     pub(super) fn password(&self, host: &str, port: u16, database: &str, user: &str) -> Option<Secret> {
         let found = move |passwords: &Self, asked: &[String; 3]| {
             let [host, database, user] = asked;
@@ -118,14 +118,14 @@ struct Line {
 }
 
 impl Line {
-    /// `host:port:database:user:password`; a backslash takes the meaning from what follows it.
+    /// Parses `host:port:database:user:password`; a backslash makes the next character literal.
     fn parse(line: &str) -> Option<Self> {
         let mut fields = vec![String::new()];
         let mut chars = line.chars();
         while let Some(c) = chars.next() {
             match c {
                 '\\' => fields.last_mut()?.extend(chars.next()),
-                // The password may have colons that are not marked.
+                // The password may contain colons without a backslash.
                 ':' if fields.len() < 5 => fields.push(String::new()),
                 _ => fields.last_mut()?.push(c),
             }
@@ -134,7 +134,7 @@ impl Line {
         Some(Self { host, port, database, user, password })
     }
 
-    /// The password, if the line is about that.
+    /// Returns the password, if the line matches.
     fn password(&self, host: &str, port: u16, database: &str, user: &str) -> Option<String> {
         let fits = |pattern: &str, text: &str| pattern == "*" || pattern == text;
         let all = fits(&self.host, host)

@@ -1,4 +1,4 @@
-//! What can go wrong with this PostgreSQL.
+//! The risks of this PostgreSQL.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::backend::sql::facts::{Facts, after_backup};
 use crate::backend::sql::tables::Tables;
 use crate::net::fault::{Fault, FaultResult};
 
-/// What others' connections are for is hidden from most users, and they count all the same.
+/// The type of other users' processes is hidden from most users; those count as connections, too.
 const QUESTION: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'server_version_num', \
      'fsync', 'full_page_writes', 'max_connections', 'synchronous_standby_names') \
      UNION ALL SELECT 'read_only', CASE WHEN pg_is_in_recovery() THEN 'ON' ELSE 'OFF' END \
@@ -21,7 +21,7 @@ const QUESTION: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('se
      AND coalesce(backend_type, 'client backend') = 'client backend' \
      UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication;";
 
-/// The schemas that have such tables, if there are several and none was named.
+/// Returns a query for the schemas with such tables, if there are several and none was named.
 fn schemas(tables: &Tables) -> String {
     let (None, [_, claim]) = tables.bare() else { return String::new() };
     format!(
@@ -64,7 +64,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-/// What is known of the server that `session` leads to, and what is said of PostgreSQL alone.
+/// Returns the facts about the server of `session`, and the risks of PostgreSQL alone.
 pub(super) async fn examine(
     config: &PgConfig,
     session: &Arc<dyn Session>,

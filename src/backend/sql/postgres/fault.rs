@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean.
+//! The meaning of PostgreSQL's errors.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use crate::net::cause;
 use crate::net::fault::Fault;
 use crate::net::tls;
 
-/// What `error` means.
+/// Returns the fault for `error`.
 pub(super) fn of(error: &Error) -> Fault {
     match error.as_db_error() {
         Some(said) => {
@@ -24,15 +24,15 @@ pub(super) fn of(error: &Error) -> Fault {
     }
 }
 
-/// What the SQLSTATE `code` means.
+/// Returns the fault for the SQLSTATE `code`.
 fn of_server(code: &str, text: String) -> Fault {
     match code {
         "42P01" => no_tables(text),
         "42501" => no_right(&text),
         "3F000" => no_right(&format!("{text}: there is no place for the tables")),
-        // A column or a unique index is not there, or there is a column that dlock does not know.
+        // A column or a unique index is missing, or there is an unknown column.
         "42703" | "42P10" | "23502" => other_tables(&text),
-        // The transaction was undone for another's sake, or somebody has just made what this one was to make.
+        // The transaction was undone in favour of another one, or another client has just created the object.
         "23505" | "42P07" | "42710" | "55P03" => again(text),
         code if code.starts_with("40") => again(text),
         "25006" => Fault::spent(cause::read_only(&text)),
@@ -51,9 +51,9 @@ fn of_server(code: &str, text: String) -> Fault {
             Fault::new(ErrorKind::Full, cause::full("connection", &text, "raise max_connections or wait"))
         }
         "53100" => Fault::unavailable(cause::full("space", &text, "make room or wait")),
-        // Out of memory or disk; cancelled by a time limit of the server's.
+        // The server is out of memory or disk, or cancelled the statement by a time limit.
         code if code.starts_with("53") || code == "57014" => Fault::unavailable(text),
-        // The system did not do what the server asked; whatever goes wrong in a server, or in a pooler that has none.
+        // A system call of the server failed; or any other failure of a server, or of a pooler without one.
         code if code.starts_with("58") || code == "XX000" => {
             Fault::unavailable(format!("{text} (SQLSTATE {code})"))
         }
@@ -65,7 +65,7 @@ fn of_client(error: &Error) -> Fault {
     let mut cause = error.source();
     while let Some(inner) = cause {
         let own = inner.downcast_ref::<Fault>().cloned();
-        // A server refuses a client's certificate only after the client believes it is connected.
+        // A server refuses a client's certificate only after the client considers itself connected.
         if let Some(fault) =
             own.or_else(|| inner.downcast_ref::<std::io::Error>().and_then(|error| tls::refusal(error)))
         {

@@ -29,7 +29,7 @@ impl Postgres {
     }
 }
 
-/// How a server tells that it is one: asked for TLS, it says yes or no with one letter, or why not.
+/// How to recognise a server: it answers a request for TLS with one letter for yes or no, or with an error.
 const MANNER: Manner = Manner {
     service: "PostgreSQL",
     encryption: "is this the right port?",

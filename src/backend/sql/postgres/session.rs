@@ -14,11 +14,11 @@ use super::fault;
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
 use crate::net::fault::{Fault, FaultResult};
 
-/// The setting that a server process got with this connection's first words and no other has.
+/// The setting, from the startup message, that identifies the server process of this connection.
 pub(super) const MARK: &str = "dlock.session";
 
-/// All that the statements depend on, set by the session: a server, a database or a role may have it otherwise for every session. A
-/// lock of the database that a statement waits for has to come while the client still may be there.
+/// All settings that the statements depend on. The session sets them, because a server, a database or a role may have
+/// other defaults. A statement waits for a lock only as long as its client may still be present.
 const SETTINGS: [(&str, &str, u32); 8] = [
     ("statement_timeout", "0", 0),
     ("lock_timeout", "5000", 0),
@@ -26,12 +26,12 @@ const SETTINGS: [(&str, &str, u32); 8] = [
     ("default_transaction_read_only", "off", 0),
     ("default_transaction_isolation", "read committed", 0),
     ("exit_on_error", "off", 0),
-    // The version that first knows it.
+    // The first version that has it.
     ("idle_session_timeout", "0", 14),
     ("transaction_timeout", "0", 17),
 ];
 
-/// Sets them for the rest of a transaction on a server of `version`.
+/// Returns the statements that set them for the rest of a transaction on a server of `version`.
 fn local_settings(version: &str) -> String {
     let major =
         version.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse::<u32>().ok());
@@ -39,7 +39,8 @@ fn local_settings(version: &str) -> String {
     known.map(|(name, value, _)| format!("SET LOCAL {name} = '{value}';")).collect::<Vec<_>>().concat()
 }
 
-/// Says whether the server process is the one that got `mark`, and then sets them for the whole session: no other client gets it.
+/// Returns the statement that checks whether the server process is the one with `mark`, and then sets them for the
+/// whole session, which no other client gets.
 fn session_settings(mark: &str) -> String {
     let settings = SETTINGS.map(|(name, value, _)| format!("('{name}', '{value}')")).join(", ");
     format!(
@@ -52,18 +53,18 @@ const UNKNOWN: u8 = 0;
 const DIRECT: u8 = 1;
 const POOLED: u8 = 2;
 
-/// A connection. It closes when it is dropped; what is on its way then may still be done.
+/// A connection. Dropping it closes it; the server may still execute requests in flight.
 pub(super) struct PgSession {
     client: Client,
     peer: String,
-    /// How often the server has told of something. Who has sent that, and what it says, proves nothing.
+    /// The number of notifications. Their sender and contents prove nothing.
     notified: watch::Sender<u64>,
     end: watch::Receiver<Option<Fault>>,
-    /// What [`MARK`] is set to, unless who answered refused that.
+    /// The value of [`MARK`], unless the server refused it.
     mark: Option<String>,
-    /// Whether the same server process does everything that is asked here.
+    /// Whether one server process executes all requests of this connection.
     direct: AtomicU8,
-    /// What a batch begins with as long as that is not known.
+    /// The beginning of batches while that is unknown.
     local: String,
     task: JoinHandle<()>,
 }
@@ -81,7 +82,7 @@ impl Drop for PgSession {
 }
 
 impl PgSession {
-    /// Takes over an open connection, which leads to `peer`.
+    /// Takes over an open connection to `peer`.
     pub(super) fn over<S, T>(
         client: Client,
         mut connection: Connection<S, T>,
@@ -114,12 +115,12 @@ impl PgSession {
         match self.client.simple_query(batch).await {
             Ok(messages) => Ok(sets(messages)),
             Err(error) if error.as_db_error().is_some() => {
-                // The batch began a transaction, and that stays until somebody ends it.
+                // The batch may have begun a transaction, which would remain open.
                 let ended = self.client.batch_execute("ROLLBACK").await;
                 ended.map_err(|error| fault::of(&error))?;
                 Err(fault::of(&error))
             }
-            // What broke the connection is known to the task that serves it.
+            // The task that serves the connection knows what broke it.
             Err(error) => Err(self.end.borrow().clone().unwrap_or_else(|| fault::of(&error))),
         }
     }
@@ -151,7 +152,7 @@ impl Session for PgSession {
         let Some(mark) = self.mark.as_ref().filter(|_| ask) else {
             return self.exchange(&[local, batch].concat()).await;
         };
-        // Within the transaction, if there is one: another would cost its own.
+        // Within the transaction, if there is one, because another one would cost its own commit.
         let (work, end) = batch.strip_suffix("COMMIT;").map_or((batch, ""), |work| (work, "COMMIT;"));
         let batch = [local, work, &session_settings(mark), end].concat();
         let mut sets = self.exchange(&batch).await?;
@@ -162,7 +163,7 @@ impl Session for PgSession {
     }
 
     async fn settled(&self) -> bool {
-        // It is answered after everything else.
+        // It is answered after all other requests.
         self.client.simple_query("").await.is_ok()
     }
 

@@ -1,19 +1,19 @@
-//! The settings of libpq that dlock takes although they change nothing for it, and what in them it must refuse.
+//! The settings of libpq that dlock accepts without effect, and their values that it must refuse.
 //!
-//! Source: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables" of libpq. Those that dlock obeys are in
-//! [`super::config`].
+//! Source: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables" of libpq. Settings with an
+//! effect are in [`super::config`].
 
 use super::environment::Environment;
 
-/// Whatever it says.
+/// Any value.
 const ANY: &[&str] = &["*"];
 
-/// The name, the variable if there is one, and the values that ask for nothing beyond what dlock does anyway.
+/// The name, the variable if there is one, and the values that ask for nothing beyond dlock's own behaviour.
 const TAKEN: [(&str, &str, &[&str]); 31] = [
     ("application_name", "PGAPPNAME", ANY),
     ("fallback_application_name", "", ANY),
     ("client_encoding", "PGCLIENTENCODING", ANY),
-    // Every request of dlock's has a deadline of its own.
+    // Every request of dlock has its own deadline.
     ("connect_timeout", "PGCONNECT_TIMEOUT", ANY),
     ("keepalives", "", ANY),
     ("keepalives_idle", "", ANY),
@@ -44,7 +44,7 @@ const TAKEN: [(&str, &str, &[&str]); 31] = [
     ("servicefile", "", &[]),
 ];
 
-/// The name of libpq's setting `name`, if dlock takes that with `value`; `None` if libpq has no such setting.
+/// Returns the name of libpq's setting `name`, if dlock accepts it with `value`; `None` if libpq has no such setting.
 ///
 /// Errors: the setting asks for something that dlock does not do.
 pub(super) fn taken(name: &str, value: &str) -> Result<Option<&'static str>, String> {
@@ -52,7 +52,7 @@ pub(super) fn taken(name: &str, value: &str) -> Result<Option<&'static str>, Str
     if value.is_empty() { Ok(Some(*name)) } else { check(name, value, values).map(|()| Some(*name)) }
 }
 
-/// Checks the variables whose setting no address has.
+/// Checks the variables of settings that are in no address.
 pub(super) fn check_variables(around: &Environment, said: &[&str]) -> Result<(), String> {
     for (name, variable, values) in TAKEN.iter().filter(|(name, ..)| !said.contains(name)) {
         if let Some(value) = Some(*variable).filter(|name| !name.is_empty()).and_then(|name| around.get(name))

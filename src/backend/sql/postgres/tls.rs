@@ -1,4 +1,4 @@
-//! Encrypted connections, believed as far as `sslmode` says.
+//! Encrypted connections, verified as `sslmode` requires.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,14 +21,14 @@ use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::tls::{builder, roots, server_name, showing};
 
-/// How to encrypt a connection to one host.
+/// The encryption of a connection to one host.
 pub(super) struct Encryption {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
 impl Encryption {
-    /// What `mode` and `tls` say, for a connection to `host`.
+    /// Combines `mode` and `tls`, for a connection to `host`.
     pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> FaultResult<Self> {
         let name = server_name(tls, host)?;
         Ok(Self { connector: TlsConnector::from(Arc::new(client(mode, tls)?)), name })
@@ -46,7 +46,7 @@ fn verifier(
     tls: &Tls,
     provider: &Arc<CryptoProvider>,
 ) -> FaultResult<Arc<dyn ServerCertVerifier>> {
-    // As libpq does: without a name to check, an authority that is given is asked all the same.
+    // Like libpq: `require` checks the authority if one is given, but not the name.
     let chain = match mode {
         PgMode::VerifyFull | PgMode::VerifyCa => true,
         PgMode::Require => tls.authority.is_some(),
@@ -65,17 +65,18 @@ fn verifier(
     }
 }
 
-/// Believes whom `sslmode` says to believe without looking at the name, or at all.
+/// A verifier that does not check the name, or does not check at all, as `sslmode` requires.
 #[derive(Debug)]
 struct Lenient {
-    /// Who asks the authority.
+    /// The verifier of the chain, if it is checked.
     inner: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Lenient {
-    /// The verdict on a signature. Where nobody is checked, a certificate of X.509 version 1 is taken too, as libpq takes it: the library
-    /// reads no key from it, so its signatures stay unverified, and [`end_point`] binds no login to it.
+    /// Returns the verdict on a signature. Without checks, a certificate of X.509 version 1 is accepted, too, as by
+    /// libpq. The library reads no key from it, so its signatures remain unverified, and [`end_point`] binds no login
+    /// to it.
     fn signed(
         &self,
         verdict: Result<HandshakeSignatureValid, Error>,
@@ -135,7 +136,7 @@ impl ServerCertVerifier for Lenient {
     }
 }
 
-/// An encrypted stream, as the client library takes it.
+/// An encrypted stream, in the form for the client library.
 pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S> TlsConnect<S> for Encryption
