@@ -99,6 +99,11 @@ const CONNECTION: [&str; 4] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES
 
 /// All options in one section, each group of the help under a heading of its own: either those of connections, or the others.
 fn options(out: &mut String, command: Command, with_subcommands: bool, of_connections: bool) {
+    let headings: Vec<String> = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_help_heading())
+        .map(str::to_owned)
+        .collect();
     // clap_mangen would leave out the text of an option that the short help hides.
     let man = Man::new(command.mut_args(|argument| argument.hide_short_help(false)));
     let mut rendered = Vec::new();
@@ -119,11 +124,9 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, of_connec
         }
         match heading {
             Some(heading) if heading != "OPTIONS" && heading != "SUBCOMMANDS" => {
-                let mut letters = heading.chars();
-                let first = letters.next().map(|c| c.to_ascii_uppercase());
-                let heading: String =
-                    first.into_iter().chain(letters.map(|c| c.to_ascii_lowercase())).collect();
-                writeln!(out, ".SS \"{heading}\"").expect(INFALLIBLE);
+                // clap_mangen writes it in capitals.
+                let own = headings.iter().find(|own| own.eq_ignore_ascii_case(heading));
+                writeln!(out, ".SS \"{}\"", own.map_or(heading, String::as_str)).expect(INFALLIBLE);
             }
             _ => writeln!(out, "{line}").expect(INFALLIBLE),
         }
