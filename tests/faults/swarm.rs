@@ -117,6 +117,8 @@ fn fell(env: &TestEnv, pid: i32) -> Option<i32> {
 /// Whom it has hurt so far.
 #[derive(Default)]
 struct Enemy {
+    /// Stopped by it and not told to go on since. A process that waits for its turn on a busy machine takes a stop
+    /// later than the next strike, so what it shows of itself does not count.
     stopped: BTreeSet<i32>,
     /// The scripts of which a process of dlock's was hurt. Without either of the two nobody would end what a script has
     /// started, and with files the lock is free then.
@@ -127,7 +129,7 @@ impl Enemy {
     /// One injection at a random front, keeper or command.
     fn strike(&mut self, env: &TestEnv, random: &mut Random) -> bool {
         let processes: Vec<Process> = env.processes();
-        self.stopped.retain(|pid| process::is_stopped(*pid));
+        self.stopped.retain(|pid| processes.iter().any(|p| p.pid == *pid));
         let injection = match random.below(10) {
             0..=3 => Injection::Kill,
             4..=5 => Injection::Stop,
@@ -160,8 +162,10 @@ impl Enemy {
         } else {
             process::signal(victim, injection.signal());
         }
-        if injection == Injection::Stop {
-            self.stopped.insert(victim);
+        match injection {
+            Injection::Stop => _ = self.stopped.insert(victim),
+            Injection::Go => _ = self.stopped.remove(&victim),
+            Injection::Kill | Injection::Terminate => {}
         }
         true
     }
