@@ -68,6 +68,13 @@ impl Reason {
         self
     }
 
+    /// Adds `more` to the last fault.
+    #[must_use]
+    pub fn adding(mut self, more: &str) -> Self {
+        self.complaints.last_mut().map(|last| last.what.push_str(more));
+        self
+    }
+
     /// Replaces the subject.
     #[must_use]
     pub fn about(self, about: About) -> Self {
