@@ -180,7 +180,7 @@ impl Case<'_> {
         let keeper_ended_well = !self.shape.stands_again()
             && matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
         let taken = matches!(self.shape.event, Event::Remove | Event::Delete | Event::Silence);
-        let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause));
+        let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause | Fault::Delay(_)));
         // Sentence, and what it cannot be said beside.
         let claims: &[(&str, bool, &str)] = &[
             ("the command was stopped", !self.seen.executed, "it was never executed"),
@@ -216,7 +216,7 @@ impl Case<'_> {
 
     /// Whether no signal and no look at /proc failed.
     fn could_end_all(&self) -> bool {
-        matches!(self.fault(), None | Some(Fault::Kill | Fault::Stop | Fault::Pause))
+        matches!(self.fault(), None | Some(Fault::Kill | Fault::Stop | Fault::Pause | Fault::Delay(_)))
     }
 
     /// Nothing is left.

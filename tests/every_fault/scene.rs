@@ -53,6 +53,7 @@ pub(crate) struct Scene<'a> {
     shape: &'static Shape,
     site: &'a Site,
     fault: Option<Fault>,
+    ttl: Duration,
     begun: Instant,
     holder: Option<i32>,
     /// For whom the lock is taken.
@@ -95,6 +96,9 @@ pub(crate) fn play(site: &Site, shape: &'static Shape, point: &Point) -> Seen {
             let unhurt = is_calm && !enemy.is_after(process.role);
             if unhurt { Injection::NothingMore } else { enemy.at(process, call, command) }
         });
+        if scene.is_delay_over(enemy.hit.as_ref()) {
+            tracer.release();
+        }
         if scene.advance(&tracer, enemy.hit.as_ref()) {
             return scene.end(&tracer, enemy.hit);
         }
@@ -113,7 +117,7 @@ impl<'a> Scene<'a> {
         }
         // What waits and is stopped is replaced when the lease is over. Waited out; with a lease a tracer needs more than the shortest kill budget.
         let ttl = match fault {
-            Some(Fault::Stop) if !shape.on_redis => "1s",
+            Some(Fault::Stop | Fault::Delay(_)) if !shape.on_redis => "1s",
             _ => shape.ttl,
         };
         let script = shape.is_for_script().then(|| site.script());
@@ -124,10 +128,12 @@ impl<'a> Scene<'a> {
         let role = if shape.is_for_script() { Role::Caller } else { Role::Front };
         let own = script.map(|_| Own::by(site.mark()));
         let tracer = Tracer::of(site.run(ttl, script), role, own);
+        let seconds = ttl.trim_end_matches('s').parse().expect("seconds");
         let scene = Self {
             shape,
             site,
             fault,
+            ttl: Duration::from_secs(seconds),
             begun: Instant::now(),
             holder,
             script,
@@ -226,6 +232,11 @@ impl<'a> Scene<'a> {
             self.holder_released = true;
             self.site.open_gate("holder");
         }
+    }
+
+    /// Whether a call has taken as long as it should.
+    fn is_delay_over(&self, hit: Option<&Hit>) -> bool {
+        matches!((self.fault, hit), (Some(Fault::Delay(tenths)), Some(hit)) if hit.at.elapsed() > self.ttl * tenths / 10)
     }
 
     /// A pause ends, and a stopped process goes on when the others have done what they can, unless a lease ends what it keeps.

@@ -52,6 +52,8 @@ pub(crate) enum Injection {
     /// Nor will there be one at a later call: it need not be told of them, which takes its time.
     NothingMore,
     Signal(Signal),
+    /// The call is not made before [`Tracer::release`].
+    Hold,
     /// The call is not made and fails.
     Fail(i32),
     /// The call is made and fails all the same.
@@ -100,6 +102,8 @@ pub(crate) struct Tracer {
     /// How many have ended.
     ended: usize,
     threads: BTreeMap<i32, Thread>,
+    /// The thread that is held at a call.
+    held: Option<i32>,
     /// Who are no strangers, where looks at those are not worth more than one fault.
     own: Option<Own>,
     /// Those that began before their parent told of them.
@@ -117,6 +121,7 @@ impl Tracer {
             last_event: Instant::now(),
             ended: 0,
             threads: BTreeMap::new(),
+            held: None,
             own,
             unknown: Vec::new(),
         };
@@ -166,6 +171,13 @@ impl Tracer {
                 Change::Stopped => sys::leave_stopped(tid),
                 Change::Signal(signal) => sys::go_on(tid, signal),
             }
+        }
+    }
+
+    /// Lets a held thread make its call.
+    pub(crate) fn release(&mut self) {
+        if let Some(tid) = self.held.take() {
+            sys::go_on(tid, 0);
         }
     }
 
@@ -238,6 +250,10 @@ impl Tracer {
                 match injection(process, &call) {
                     Injection::Nothing => {}
                     Injection::NothingMore => return sys::run_on(tid),
+                    Injection::Hold => {
+                        self.held = Some(tid);
+                        return;
+                    }
                     Injection::Signal(signal) => process::signal(process.pid, signal),
                     Injection::Fail(errno) => {
                         sys::skip_call(tid);

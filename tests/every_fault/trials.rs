@@ -158,7 +158,12 @@ fn careless() -> Result<(), Failed> {
 }
 
 fn round_trip() -> Result<(), Failed> {
-    for text in ["run/keeper/57:pwrite64/EIO", "term/front/3:openat/proc=EACCES", "try/launch/1:prctl/STOP"] {
+    for text in [
+        "run/keeper/57:pwrite64/EIO",
+        "term/front/3:openat/proc=EACCES",
+        "try/launch/1:prctl/STOP",
+        "run/front/2:poll/1.3ttl",
+    ] {
         let read: Point = text.parse().map_err(Failed::from)?;
         if read.to_string() != text {
             return Err(format!("{text} was read as {read}").into());
