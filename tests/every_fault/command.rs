@@ -29,7 +29,7 @@ pub(crate) fn words(folder: &Path, who: &str, manner: &str) -> Vec<String> {
 }
 
 /// Adds a line to what is known of a point.
-fn note(folder: &Path, line: &str) {
+pub(crate) fn note(folder: &Path, line: &str) {
     let log = OpenOptions::new().create(true).append(true).open(folder.join("log"));
     log.expect("a log").write_all(format!("{line}\n").as_bytes()).expect("a longer log");
 }

@@ -13,14 +13,15 @@ use crate::shape::{Event, Normal, Shape, Verb};
 use crate::site::Site;
 use crate::sys;
 use crate::tracer::{End, Followed, Injection, Own, Role, Tracer};
+use crate::user::User;
 
 /// Everybody has ended by then, the shortest time that is certainly a hang.
 // The longest lease, 8 s, a release of 5.5 s that nobody answers, and 2 s to clean up after its keeper.
 const LONGEST: Duration = Duration::from_secs(25);
 /// So long nothing happens in a run that waits for an event.
-const QUIET: Duration = Duration::from_millis(20);
+pub(crate) const QUIET: Duration = Duration::from_millis(20);
 /// Who waits is where it should be by then, whatever it does.
-const EVENT_AT: Duration = Duration::from_millis(800);
+pub(crate) const EVENT_AT: Duration = Duration::from_millis(800);
 /// How long a pause is: much shorter than any lease.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A stopped front is continued by then, whoever still waits.
@@ -58,6 +59,9 @@ pub(crate) struct Scene<'a> {
     holder: Option<i32>,
     /// For whom the lock is taken.
     script: Option<i32>,
+    /// Whose job the run is.
+    shell: Option<i32>,
+    user: Option<User<'a>>,
     next: Option<i32>,
     event_over: bool,
     /// When somebody else came to wait.
@@ -127,7 +131,8 @@ impl<'a> Scene<'a> {
         }
         let role = if shape.is_for_script() { Role::Caller } else { Role::Front };
         let own = script.map(|_| Own::by(site.mark()));
-        let tracer = Tracer::of(site.run(ttl, script), role, own);
+        let first = site.run(ttl, script);
+        let tracer = if shape.is_job() { Tracer::of_job(first) } else { Tracer::of(first, role, own) };
         let seconds = ttl.trim_end_matches('s').parse().expect("seconds");
         let scene = Self {
             shape,
@@ -137,6 +142,8 @@ impl<'a> Scene<'a> {
             begun: Instant::now(),
             holder,
             script,
+            shell: shape.is_job().then_some(first),
+            user: shape.is_job().then(|| User::of(site)),
             next: None,
             event_over: shape.event == Event::None,
             joined: None,
@@ -168,7 +175,7 @@ impl<'a> Scene<'a> {
         self.care_for_next(hit);
         self.release_holder(tracer, hit);
         let ended = |pid: Option<i32>| pid.is_none_or(|pid| tracer.others.contains_key(&pid));
-        let others = [self.next, self.holder, self.script];
+        let others = [self.next, self.holder, self.script, self.shell];
         let over = self.all_gone.is_some() && self.next.is_some() && others.into_iter().all(ended);
         over || self.is_kept(tracer, hit) || self.begun.elapsed() > LONGEST
     }
@@ -191,6 +198,11 @@ impl<'a> Scene<'a> {
 
     /// The event from outside.
     fn happen(&mut self, tracer: &Tracer) {
+        if let Some(user) = &mut self.user {
+            user.advance(tracer, self.fault.is_some());
+            self.event_over = user.is_done();
+            return;
+        }
         if self.event_over {
             return;
         }
@@ -208,7 +220,7 @@ impl<'a> Scene<'a> {
             return;
         }
         match self.shape.event {
-            Event::None => {}
+            Event::None | Event::Suspend => {}
             Event::Terminate | Event::EndSecondTerm => process::signal(tracer.first().pid, Signal::TERM),
             Event::KillScript => self.script.iter().for_each(|pid| process::signal(*pid, Signal::KILL)),
             Event::Remove => self.site.remove_lock(),
@@ -287,7 +299,9 @@ impl<'a> Scene<'a> {
         let followed = tracer.processes.iter().filter(|p| p.end.is_none());
         let mut stuck: Vec<String> =
             followed.map(|p| format!("{} {}", p.role, process::describe(p.pid))).collect();
-        for (who, pid) in [("next", self.next), ("holder", self.holder), ("script", self.script)] {
+        for (who, pid) in
+            [("next", self.next), ("holder", self.holder), ("script", self.script), ("shell", self.shell)]
+        {
             stuck.extend(
                 pid.filter(|pid| !tracer.others.contains_key(pid))
                     .map(|pid| format!("{who} {}", process::describe(pid))),

@@ -26,6 +26,8 @@ pub(crate) enum Event {
     EndSecondTerm,
     /// SIGKILL to the script that has taken the lock.
     KillScript,
+    /// Ctrl-Z, `bg` and `fg` at the terminal on which the run is a job, then the command ends.
+    Suspend,
 }
 
 /// By which subcommand the lock is taken.
@@ -136,7 +138,9 @@ pub(crate) const SHAPES: &[Shape] = &[
         ends: Normal::Signal(libc::SIGTERM),
         ..PLAIN
     },
+    Shape { name: "terminal", command: "gate", event: Event::Suspend, ..PLAIN },
     Shape { name: "redis", on_redis: true, ..PLAIN },
+    Shape { name: "redis-terminal", on_redis: true, command: "gate", event: Event::Suspend, ..PLAIN },
     Shape { name: "redis-acquire", on_redis: true, ttl: UNHURRIED, ..ACQUIRE },
     Shape {
         name: "redis-acquire-waiter",
@@ -182,6 +186,11 @@ impl Shape {
     /// Whether it stands again.
     pub(crate) fn stands_again(&self) -> bool {
         self.event == Event::EndSecondTerm
+    }
+
+    /// Whether the run is a job of an interactive shell.
+    pub(crate) fn is_job(&self) -> bool {
+        self.event == Event::Suspend
     }
 
     /// Whether others may take the lock as soon as the event has happened.

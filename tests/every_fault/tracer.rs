@@ -60,9 +60,13 @@ pub(crate) enum Injection {
     FailAfter(i32),
 }
 
+/// The pid of no process.
+const NOT_YET: i32 = 0;
+
 /// One followed process.
 #[derive(Debug)]
 pub(crate) struct Followed {
+    /// [`NOT_YET`] before its shell has created it.
     pub(crate) pid: i32,
     pub(crate) role: Role,
     /// How many system calls it has entered; of a row of looks at strangers only the first is one.
@@ -71,6 +75,8 @@ pub(crate) struct Followed {
     at_stranger: bool,
     /// How it ended.
     pub(crate) end: Option<End>,
+    /// It has not executed dlock yet.
+    is_before: bool,
     /// Before the program's own code only the loader runs.
     in_loader: bool,
 }
@@ -129,6 +135,13 @@ impl Tracer {
         tracer
     }
 
+    /// Follows the first process that `shell` creates, which is about to execute dlock.
+    pub(crate) fn of_job(shell: i32) -> Self {
+        let mut tracer = Self::of(shell, Role::Front, None);
+        tracer.processes[0].pid = NOT_YET;
+        tracer
+    }
+
     /// Follows nobody.
     pub(crate) fn idle() -> Self {
         let mut tracer = Self::of(0, Role::Front, None);
@@ -139,7 +152,15 @@ impl Tracer {
 
     fn add(&mut self, pid: i32, role: Role, in_loader: bool) {
         self.threads.insert(pid, Thread { process: self.processes.len(), fails_with: None });
-        self.processes.push(Followed { pid, role, calls: 0, at_stranger: false, end: None, in_loader });
+        self.processes.push(Followed {
+            pid,
+            role,
+            calls: 0,
+            at_stranger: false,
+            end: None,
+            is_before: in_loader,
+            in_loader,
+        });
     }
 
     /// Who was started, whose status counts.
@@ -197,7 +218,11 @@ impl Tracer {
     fn forked(&mut self, tid: i32) {
         let parent = self.threads[&tid].process;
         if let Some(new) = sys::forked(tid) {
-            if process::is_thread(new) {
+            if self.processes[parent].pid == NOT_YET {
+                self.processes[parent].pid = new;
+                let job = self.threads.remove(&tid).expect("the shell is followed");
+                self.threads.insert(new, job);
+            } else if process::is_thread(new) {
                 self.threads.insert(new, Thread { process: parent, fails_with: None });
             } else {
                 let has_keeper = self.processes.iter().any(|process| process.role == Role::Keeper);
@@ -214,12 +239,13 @@ impl Tracer {
                 sys::go_on(new, 0);
             }
         }
-        sys::go_on(tid, 0);
+        if self.threads.contains_key(&tid) { sys::go_on(tid, 0) } else { sys::let_go(tid) }
     }
 
     fn executed(&mut self, tid: i32) {
         let process = self.threads[&tid].process;
         if process == 0 {
+            self.processes[0].is_before = self.processes[0].pid != tid;
             return sys::go_on(tid, 0);
         }
         // The command from here on, which runs alone.
@@ -296,8 +322,7 @@ impl Own {
 fn in_loader(process: &mut Followed, info: &sys::CallInfo) -> bool {
     if process.in_loader {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)).unwrap_or_default();
-        let is_dlock = maps.lines().next().is_some_and(|line| !line.contains("/every_fault-"));
-        process.in_loader = !is_dlock
+        process.in_loader = process.is_before
             || maps.lines().any(|line| {
                 let mut words = line.split_ascii_whitespace();
                 let range = words.next().and_then(|range| range.split_once('-'));
