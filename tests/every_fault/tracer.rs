@@ -61,7 +61,7 @@ pub(crate) enum Injection {
 }
 
 /// The pid of no process.
-const NOT_YET: i32 = 0;
+pub(crate) const NOT_YET: i32 = 0;
 
 /// One followed process.
 #[derive(Debug)]

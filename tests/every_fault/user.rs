@@ -9,7 +9,7 @@ use crate::command;
 use crate::process;
 use crate::scene::{EVENT_AT, QUIET};
 use crate::site::Site;
-use crate::tracer::Tracer;
+use crate::tracer::{NOT_YET, Tracer};
 
 /// What the shell prompts with; no command prints it.
 pub(crate) const PROMPT: &str = "@prompt@ ";
@@ -22,7 +22,7 @@ enum Step {
     Foreground,
     EndCommand,
     Leave,
-    Nothing,
+    LeaveAgain,
 }
 
 pub(crate) struct User<'a> {
@@ -43,7 +43,9 @@ impl<'a> User<'a> {
     pub(crate) fn advance(&mut self, tracer: &Tracer, is_faulty: bool) {
         self.look();
         let job = tracer.first();
-        if job.end.is_some() && self.step != Step::Nothing {
+        if job.pid == NOT_YET {
+            self.last_step = Instant::now();
+        } else if job.end.is_some() && self.step != Step::LeaveAgain {
             self.step = Step::Leave;
         }
         let is_quiet = tracer.last_event.elapsed() > QUIET;
@@ -52,11 +54,11 @@ impl<'a> User<'a> {
             Step::Suspend => self.site.has_noted("start run") && self.foreground() == Some(job.pid),
             Step::Background | Step::Foreground => is_prompted,
             Step::EndCommand => self.foreground() == Some(job.pid),
-            Step::Leave => true,
-            Step::Nothing => false,
+            Step::Leave => job.end.is_some(),
+            Step::LeaveAgain => is_prompted,
         };
-        let is_overdue = is_faulty && self.step != Step::Nothing && self.last_step.elapsed() > EVENT_AT;
-        if (due && (is_quiet || self.step == Step::Leave)) || is_overdue {
+        let is_overdue = is_faulty && !self.is_done() && self.last_step.elapsed() > EVENT_AT;
+        if (due && (is_quiet || self.is_done())) || is_overdue {
             if !is_faulty {
                 self.check(tracer.command);
             }
@@ -66,7 +68,7 @@ impl<'a> User<'a> {
 
     /// Whether the job has been taken back to the foreground, or is over.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.step, Step::Leave | Step::Nothing)
+        matches!(self.step, Step::Leave | Step::LeaveAgain)
     }
 
     fn act(&mut self) {
@@ -79,9 +81,8 @@ impl<'a> User<'a> {
                 self.site.open_gate("run");
                 Step::Leave
             }
-            // A job that is still there would be stopped, and the shell would refuse.
-            Step::Leave => self.press("exit\n", Step::Nothing),
-            Step::Nothing => Step::Nothing,
+            // The shell refuses once if it last saw the job stopped.
+            Step::Leave | Step::LeaveAgain => self.press("exit\n", Step::LeaveAgain),
         };
     }
 
