@@ -15,11 +15,12 @@
 
 mod call;
 mod command;
+#[path = "../enumeration/mod.rs"]
+mod enumeration;
 mod names;
 mod oracle;
 mod point;
 mod pool;
-mod process;
 mod scene;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::call::{Call, Class, Errno};
-use crate::process;
+use crate::enumeration::process;
 use crate::tracer::{Followed, Injection, Role};
 
 /// What goes wrong.
@@ -192,7 +192,7 @@ impl<'a> Enemy<'a> {
             at: Instant::now(),
             pid: process.pid,
             call: call.describe(),
-            command: command.map(|pid| process::state(pid).unwrap_or('X')),
+            command: command.map(|pid| process::look(pid).map_or('X', |one| one.state)),
             errors_lost: false,
         });
         hit.errors_lost |= call.writes_errors();

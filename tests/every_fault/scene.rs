@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::call::Call;
-use crate::command;
+use crate::enumeration::{Normal, command, process};
 use crate::point::{Enemy, Fault, Hit, Point};
-use crate::process;
-use crate::shape::{Event, Normal, Shape, Verb};
+use crate::shape::{Event, Shape, Verb};
 use crate::site::Site;
 use crate::sys;
 use crate::tracer::{End, Followed, Injection, Own, Role, Tracer};
@@ -166,8 +165,8 @@ impl<'a> Scene<'a> {
             let is_over = self.site.has_noted("end run") || !self.site.has_noted("start run");
             let script = self.script.filter(|_| is_over);
             let living =
-                members.filter(|(who, pid)| who == "run" && Some(*pid) != script && process::lives(*pid));
-            self.unguarded.extend(living.map(|(_, pid)| process::describe(pid)));
+                members.filter(|one| one.who == "run" && Some(one.pid) != script && process::lives(one.pid));
+            self.unguarded.extend(living.map(|one| process::describe(one.pid)));
         }
         self.tell_script(tracer);
         self.happen(tracer);

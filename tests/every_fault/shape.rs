@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::call::Class;
+use crate::enumeration::Normal;
+use crate::enumeration::command::OWN;
 use crate::point::Fault;
 
 /// What happens from outside in a run, once it is where it should be.
@@ -60,16 +62,6 @@ pub(crate) struct Shape {
     pub(crate) careless: bool,
 }
 
-/// How a run without faults ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Normal {
-    Exit(i32),
-    Signal(i32),
-}
-
-/// The status of a command that comes to its own end.
-pub(crate) const COMMANDS_OWN: i32 = 7;
-
 /// So that the tree is dead within the kill budget, a twentieth, also where looking for it is slow: under the tracer, with
 /// many others, and for what `acquire` has to find by its environment.
 const UNHURRIED: &str = "8s";
@@ -83,7 +75,7 @@ const PLAIN: Shape = Shape {
     command: "brief",
     held: false,
     event: Event::None,
-    ends: Normal::Exit(COMMANDS_OWN),
+    ends: Normal::Exit(OWN),
     careless: false,
 };
 

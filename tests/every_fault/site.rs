@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::command;
+use crate::enumeration::command;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::redis;
 use crate::shape::{Event, Shape, Verb};

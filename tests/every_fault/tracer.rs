@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::call::Call;
-use crate::process;
+use crate::enumeration::process;
 use crate::sys::{self, Change};
 
 /// Which process of a dlock it is.
@@ -303,7 +303,7 @@ pub(crate) struct Own {
 
 impl Own {
     pub(crate) fn by(variable: String) -> Self {
-        let others = process::all().into_iter().filter(|pid| !process::has_variable(*pid, &variable));
+        let others = process::all_pids().filter(|pid| !process::has_variable(*pid, &variable));
         let strangers = others.filter(|pid| !process::is_own_child(*pid)).collect();
         Self { variable, known: BTreeSet::new(), strangers }
     }

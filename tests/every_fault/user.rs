@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use rustix::termios::tcgetpgrp;
 
-use crate::command;
-use crate::process;
+use crate::enumeration::{command, process};
 use crate::scene::{EVENT_AT, QUIET};
 use crate::site::Site;
 use crate::tracer::{NOT_YET, Tracer};
@@ -52,10 +51,9 @@ impl<'a> User<'a> {
         let is_prompted = self.prompts() > self.prompts;
         let due = match self.step {
             Step::Suspend => self.site.has_noted("start run") && self.foreground() == Some(job.pid),
-            Step::Background | Step::Foreground => is_prompted,
+            Step::Background | Step::Foreground | Step::LeaveAgain => is_prompted,
             Step::EndCommand => self.foreground() == Some(job.pid),
             Step::Leave => job.end.is_some(),
-            Step::LeaveAgain => is_prompted,
         };
         let is_overdue = is_faulty && !self.is_done() && self.last_step.elapsed() > EVENT_AT;
         if (due && (is_quiet || self.is_done())) || is_overdue {
@@ -93,7 +91,7 @@ impl<'a> User<'a> {
 
     /// Ctrl-Z has stopped the command, and `bg` has continued it.
     fn check(&self, command: Option<i32>) {
-        let state = command.and_then(process::state);
+        let state = command.and_then(process::look).map(|one| one.state);
         let is_odd = match self.step {
             Step::Background => state != Some('T'),
             Step::Foreground => !matches!(state, Some('S' | 'R')),

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::enumeration::process;
 use crate::oracle::Case;
 use crate::point::{Census, Point};
-use crate::process;
 use crate::scene::{self, Seen};
 use crate::shape::Shape;
 use crate::site::Site;

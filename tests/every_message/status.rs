@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::command::OWN;
+use crate::enumeration::Normal;
+use crate::enumeration::command::OWN;
 use crate::life::{Ended, Seen};
 use crate::oracle::{REFUSED, has_left};
 use crate::servers::relay::fault::TTL;
-use crate::shape::{Company, Event, Normal, Verb};
+use crate::shape::{Company, Event, Verb};
 
 /// The statuses that the manual has for dlock's own endings here.
 const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
