@@ -16,7 +16,7 @@ const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
 const STOPPED_BY: [i32; 2] = [libc::SIGTERM, libc::SIGKILL];
 
 /// What dlock says itself.
-fn words(said: &str, found: &mut Vec<String>) {
+pub(crate) fn words(said: &str, found: &mut Vec<String>) {
     for line in said.lines() {
         if !line.starts_with("dlock: ") || line.contains("defect") || line.contains("panicked") {
             found.push(format!("words: {line:?}"));
