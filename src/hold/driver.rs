@@ -102,14 +102,15 @@ impl Driver<'_> {
     async fn next_event(&mut self) -> Event {
         let (keeper, clock) = (self.context.keeper, self.context.clock);
         loop {
-            // The deadline before anything else, whatever else has happened.
-            if self.context.machine.act_by() <= clock.now() {
-                return Event::Tick;
-            }
             // Each time round, whatever woke this process: should a signal be missed, a renewal makes up for it.
             self.process.reap(&mut self.context, &self.marks);
+            // The command's end before the deadline: a command that has ended is not stopped.
             if let Some(event) = self.context.events.pop_front() {
                 return event;
+            }
+            // The deadline before anything else that has happened.
+            if self.context.machine.act_by() <= clock.now() {
+                return Event::Tick;
             }
             let wake_at = self.begin_what_is_due();
             tokio::select! {

@@ -1,44 +1,20 @@
-//! The command that the runs protect: it sees for itself whether it overlaps with another.
-//!
-//! All members of a command's tree inherit one open file with an exclusive flock(2), so the kernel says without any
-//! race whether a member of another tree lives.
+//! The manners of the protected command, which may leave members of its tree behind.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
-use rustix::io::FdFlags;
-
-use crate::process;
-use crate::shape::COMMANDS_OWN;
+use crate::enumeration::command::{LONG, Member, OWN, await_gate, note, words};
 use crate::support::program::dlock;
 use crate::sys;
-
-/// Longer than any point takes.
-const LONG: Duration = Duration::from_secs(120);
-
-/// The words of the command of `who`, which behaves as `manner` says.
-pub(crate) fn words(folder: &Path, who: &str, manner: &str) -> Vec<String> {
-    let own = std::env::current_exe().expect("this program");
-    let words = [own.to_str(), Some("command"), folder.to_str(), Some(who), Some(manner)];
-    words.map(|word| word.expect("UTF-8").to_owned()).to_vec()
-}
-
-/// Adds a line to what is known of a point.
-fn note(folder: &Path, line: &str) {
-    let log = OpenOptions::new().create(true).append(true).open(folder.join("log"));
-    log.expect("a log").write_all(format!("{line}\n").as_bytes()).expect("a longer log");
-}
 
 /// Is the command, or another member of its tree.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
     let [folder, who, manner] = arguments else { return ExitCode::from(99) };
-    let (folder, pid) = (PathBuf::from(folder), std::process::id());
-    note(&folder, &format!("member {who} {pid}"));
+    let folder = PathBuf::from(folder);
+    let member = Member::begin(&folder, who);
     match manner.as_str() {
         "member" => endure(),
         "session" => {
@@ -55,9 +31,9 @@ pub(crate) fn be(arguments: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         script if script.starts_with("script") => {
-            await_lock(&folder).map_or(ExitCode::SUCCESS, |claim| lead_script(&folder, who, script, &claim))
+            await_lock(&folder).map_or(ExitCode::SUCCESS, |claim| lead_script(&member, script, &claim))
         }
-        manner => lead(&folder, who, manner),
+        manner => lead(&member, manner),
     }
 }
 
@@ -82,21 +58,22 @@ fn await_lock(folder: &Path) -> Option<Vec<(String, String)>> {
 
 /// The part of a script that is under the lock.
 #[expect(clippy::zombie_processes, reason = "dlock has to end it, and whoever inherits it to reap it")]
-fn lead_script(folder: &Path, who: &str, manner: &str, claim: &[(String, String)]) -> ExitCode {
-    let tree = alone(folder, who);
+fn lead_script(member: &Member<'_>, manner: &str, claim: &[(String, String)]) -> ExitCode {
+    let (folder, who) = (member.folder, member.who);
+    let tree = member.alone();
     if manner != "script-release" {
         // It may be ended at any moment, and so may what it starts.
         let words = words(folder, who, "session");
         let mut left = Command::new(&words[0]);
         let _left = left.args(&words[1..]).envs(claim.iter().cloned()).spawn().expect("a child");
     }
-    note(folder, &format!("start {who} {}", std::process::id()));
+    member.start();
     match manner {
         "script-gate" => await_gate(folder, who),
         "script-long" => sleep(LONG),
         _ => sleep(Duration::from_millis(15)),
     }
-    note(folder, &format!("end {who}"));
+    member.end();
     drop(tree);
     if manner == "script-release" {
         release(folder, claim);
@@ -115,38 +92,16 @@ fn release(folder: &Path, claim: &[(String, String)]) {
     }
 }
 
-/// The right to run, of which no lock service knows; its members inherit it.
-fn alone(folder: &Path, who: &str) -> File {
-    let tree = File::options().create(true).append(true).open(folder.join("tree")).expect("a file to lock");
-    if rustix::fs::flock(&tree, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let members = members(folder).into_iter().filter(|(whose, pid)| whose != who && process::lives(*pid));
-        let living: Vec<_> =
-            members.map(|(whose, pid)| format!("{whose} {}", process::describe(pid))).collect();
-        // The last one may be dying: what it has open is closed a moment later.
-        if !living.is_empty() {
-            note(folder, &format!("overlap {who} began beside {}", living.join(", ")));
-        }
-    }
-    rustix::io::fcntl_setfd(&tree, FdFlags::empty()).expect("inheritable");
-    tree
-}
-
-fn await_gate(folder: &Path, who: &str) {
-    let begun = Instant::now();
-    while !folder.join(format!("gate.{who}")).exists() && begun.elapsed() < LONG {
-        sleep(Duration::from_millis(2));
-    }
-}
-
-fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
-    let _tree = alone(folder, who);
+fn lead(member: &Member<'_>, manner: &str) -> ExitCode {
+    let (folder, who) = (member.folder, member.who);
+    let _tree = member.alone();
     if manner == "deaf" {
         sys::ignore(libc::SIGTERM);
         abandon(folder, who);
         let mut short = spawn(folder, who, "orphan");
         let _ = short.wait();
     }
-    note(folder, &format!("start {who} {}", std::process::id()));
+    member.start();
     match manner {
         "brief" => sleep(Duration::from_millis(15)),
         "while" => sleep(Duration::from_millis(300)),
@@ -155,8 +110,8 @@ fn lead(folder: &Path, who: &str, manner: &str) -> ExitCode {
         "nested" => nest(folder, who),
         _ => sleep(LONG),
     }
-    note(folder, &format!("end {who}"));
-    ExitCode::from(u8::try_from(if who == "run" { COMMANDS_OWN } else { 0 }).expect("small"))
+    member.end();
+    ExitCode::from(u8::try_from(if who == "run" { OWN } else { 0 }).expect("small"))
 }
 
 /// Has a run that is nested in this one begin; one that is refused does not.
@@ -187,14 +142,4 @@ fn endure() -> ExitCode {
     sys::ignore(libc::SIGTERM);
     sleep(LONG);
     ExitCode::SUCCESS
-}
-
-/// Whose tree, and the pid, of everybody who belonged to a command.
-pub(crate) fn members(folder: &Path) -> Vec<(String, i32)> {
-    let text = fs::read_to_string(folder.join("log")).unwrap_or_default();
-    let member = |line: &str| {
-        let (who, pid) = line.strip_prefix("member ")?.split_once(' ')?;
-        Some((who.to_owned(), pid.parse().ok()?))
-    };
-    text.lines().filter_map(member).collect()
 }

@@ -1,8 +1,9 @@
 //! Every single fault at the system-call boundary, as `SQLite` tests I/O errors and memory.
 //!
-//! For each shape of a run (uncontended, behind a holder, ended by SIGTERM, by `--max-run`, by a lost lock, ...) the
-//! system calls of front and keeper are counted; then the run is repeated with one fault at the N-th call, for every
-//! N: SIGKILL, SIGSTOP, or the call failing, once or from then on. An oracle that does not trust dlock judges each.
+//! For each shape of a run (uncontended, behind a holder, stopped and continued at a terminal, ended by SIGTERM, by a
+//! lost lock, ...) the system calls of front and keeper are counted; then the run is repeated with one fault at the
+//! N-th call, for every N: SIGKILL, SIGSTOP, a call that takes as long as a lease, or a call that fails, once or from
+//! then on. An oracle that does not trust dlock judges each.
 //!
 //! `tests/run every_fault` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
 //! `DLOCK_TEST_EVERY_FAULT=all tests/run every_fault`
@@ -14,11 +15,12 @@
 
 mod call;
 mod command;
+#[path = "../enumeration/mod.rs"]
+mod enumeration;
 mod names;
 mod oracle;
 mod point;
 mod pool;
-mod process;
 mod scene;
 #[path = "../servers/mod.rs"]
 mod servers;
@@ -29,6 +31,7 @@ mod support;
 mod sys;
 mod tracer;
 mod trials;
+mod user;
 mod worker;
 
 use std::process::ExitCode;

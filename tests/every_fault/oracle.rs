@@ -4,9 +4,10 @@
 use serde_json::Value;
 
 use crate::call::Class;
+use crate::enumeration::command::OWN;
 use crate::point::{Fault, Point};
 use crate::scene::{Seen, is_normal};
-use crate::shape::{COMMANDS_OWN, Event, Shape};
+use crate::shape::{Event, Shape};
 use crate::site::Site;
 use crate::sys::Change;
 use crate::tracer::{End, Role};
@@ -114,9 +115,8 @@ impl Case<'_> {
                 .iter()
                 .any(|role| self.struck(*role, &[Fault::Kill]));
         // Of two that come at once the end of the last term's command may be the first, or the signal.
-        let ended_first = self.shape.stands_again()
-            && self.each_came_to_its_end()
-            && end.change == Change::Exited(COMMANDS_OWN);
+        let ended_first =
+            self.shape.stands_again() && self.each_came_to_its_end() && end.change == Change::Exited(OWN);
         if killed || is_normal(self.shape, end) || ended_first {
             return self.truth_of_status(end.change, found);
         }
@@ -130,7 +130,7 @@ impl Case<'_> {
         let Change::Exited(code) = end.change else {
             return found.push(format!("status: not documented, {:?}", end.change));
         };
-        let own = code == COMMANDS_OWN && !matches!(self.shape.command, "long" | "deaf");
+        let own = code == OWN && !matches!(self.shape.command, "long" | "deaf");
         if !own && !DOCUMENTED.contains(&code) {
             found.push(format!("status: not documented, {code}"));
         }
@@ -148,7 +148,7 @@ impl Case<'_> {
     }
 
     fn truth_of_status(&self, end: Change, found: &mut Vec<String>) {
-        if end == Change::Exited(COMMANDS_OWN) && !self.noted("end run") {
+        if end == Change::Exited(OWN) && !self.noted("end run") {
             found.push("status: the command's own, but it did not come to its end".to_owned());
         }
     }
@@ -180,7 +180,7 @@ impl Case<'_> {
         let keeper_ended_well = !self.shape.stands_again()
             && matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
         let taken = matches!(self.shape.event, Event::Remove | Event::Delete | Event::Silence);
-        let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause));
+        let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause | Fault::Delay(_)));
         // Sentence, and what it cannot be said beside.
         let claims: &[(&str, bool, &str)] = &[
             ("the command was stopped", !self.seen.executed, "it was never executed"),
@@ -216,7 +216,7 @@ impl Case<'_> {
 
     /// Whether no signal and no look at /proc failed.
     fn could_end_all(&self) -> bool {
-        matches!(self.fault(), None | Some(Fault::Kill | Fault::Stop | Fault::Pause))
+        matches!(self.fault(), None | Some(Fault::Kill | Fault::Stop | Fault::Pause | Fault::Delay(_)))
     }
 
     /// Nothing is left.

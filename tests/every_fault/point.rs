@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::call::{Call, Class, Errno};
-use crate::process;
+use crate::enumeration::process;
 use crate::tracer::{Followed, Injection, Role};
 
 /// What goes wrong.
@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Stop,
     /// SIGSTOP, and SIGCONT long before the lease runs out.
     Pause,
+    /// The call, of one thread alone, takes so many tenths of a ttl.
+    Delay(u32),
     /// The call fails.
     Once(Errno),
     /// The call fails, and from then on all such calls of that process.
@@ -32,6 +34,7 @@ impl fmt::Display for Fault {
             Self::Kill => f.write_str("KILL"),
             Self::Stop => f.write_str("STOP"),
             Self::Pause => f.write_str("PAUSE"),
+            Self::Delay(tenths) => write!(f, "{}.{}ttl", tenths / 10, tenths % 10),
             Self::Once(errno) => f.write_str(errno.name),
             Self::Lasting(class, errno) => write!(f, "{}={}", class.name(), errno.name),
         }
@@ -42,6 +45,10 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let tenths = |length: &str| length.replacen('.', "", 1).parse().ok();
+        if let Some(tenths) = text.strip_suffix("ttl").and_then(tenths) {
+            return Ok(Self::Delay(tenths));
+        }
         match (text, text.split_once('=')) {
             ("KILL", _) => Ok(Self::Kill),
             ("STOP", _) => Ok(Self::Stop),
@@ -112,7 +119,9 @@ impl Census {
         let mut faults = Vec::new();
         // A row of settings is left out but for its first.
         if !(call.is_setting() && self.last == this) {
-            faults.extend([Fault::Kill, Fault::Stop, Fault::Pause]);
+            // The call returns around the deadline, or when the guards have acted.
+            let tenths = if process.calls.is_multiple_of(2) { 9 } else { 13 };
+            faults.extend([Fault::Kill, Fault::Stop, Fault::Pause, Fault::Delay(tenths)]);
         }
         self.last = this;
         faults.extend(call.errors().into_iter().map(Fault::Once));
@@ -171,6 +180,7 @@ impl<'a> Enemy<'a> {
         let injection = match point.fault {
             Fault::Kill => Injection::Signal(Signal::KILL),
             Fault::Stop | Fault::Pause => Injection::Signal(Signal::STOP),
+            Fault::Delay(_) => Injection::Hold,
             Fault::Once(errno) if call.name == point.call && call.errors().contains(&errno) => {
                 fail(call, errno)
             }
@@ -182,7 +192,7 @@ impl<'a> Enemy<'a> {
             at: Instant::now(),
             pid: process.pid,
             call: call.describe(),
-            command: command.map(|pid| process::state(pid).unwrap_or('X')),
+            command: command.map(|pid| process::look(pid).map_or('X', |one| one.state)),
             errors_lost: false,
         });
         hit.errors_lost |= call.writes_errors();

@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::call::Call;
-use crate::command;
+use crate::enumeration::{Normal, command, process};
 use crate::point::{Enemy, Fault, Hit, Point};
-use crate::process;
-use crate::shape::{Event, Normal, Shape, Verb};
+use crate::shape::{Event, Shape, Verb};
 use crate::site::Site;
 use crate::sys;
 use crate::tracer::{End, Followed, Injection, Own, Role, Tracer};
+use crate::user::User;
 
 /// Everybody has ended by then, the shortest time that is certainly a hang.
 // The longest lease, 8 s, a release of 5.5 s that nobody answers, and 2 s to clean up after its keeper.
 const LONGEST: Duration = Duration::from_secs(25);
 /// So long nothing happens in a run that waits for an event.
-const QUIET: Duration = Duration::from_millis(20);
+pub(crate) const QUIET: Duration = Duration::from_millis(20);
 /// Who waits is where it should be by then, whatever it does.
-const EVENT_AT: Duration = Duration::from_millis(800);
+pub(crate) const EVENT_AT: Duration = Duration::from_millis(800);
 /// How long a pause is: much shorter than any lease.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A stopped front is continued by then, whoever still waits.
@@ -53,10 +53,14 @@ pub(crate) struct Scene<'a> {
     shape: &'static Shape,
     site: &'a Site,
     fault: Option<Fault>,
+    ttl: Duration,
     begun: Instant,
     holder: Option<i32>,
     /// For whom the lock is taken.
     script: Option<i32>,
+    /// Whose job the run is.
+    shell: Option<i32>,
+    user: Option<User<'a>>,
     next: Option<i32>,
     event_over: bool,
     /// When somebody else came to wait.
@@ -95,6 +99,9 @@ pub(crate) fn play(site: &Site, shape: &'static Shape, point: &Point) -> Seen {
             let unhurt = is_calm && !enemy.is_after(process.role);
             if unhurt { Injection::NothingMore } else { enemy.at(process, call, command) }
         });
+        if scene.is_delay_over(enemy.hit.as_ref()) {
+            tracer.release();
+        }
         if scene.advance(&tracer, enemy.hit.as_ref()) {
             return scene.end(&tracer, enemy.hit);
         }
@@ -113,7 +120,7 @@ impl<'a> Scene<'a> {
         }
         // What waits and is stopped is replaced when the lease is over. Waited out; with a lease a tracer needs more than the shortest kill budget.
         let ttl = match fault {
-            Some(Fault::Stop) if !shape.on_redis => "1s",
+            Some(Fault::Stop | Fault::Delay(_)) if !shape.on_redis => "1s",
             _ => shape.ttl,
         };
         let script = shape.is_for_script().then(|| site.script());
@@ -123,14 +130,19 @@ impl<'a> Scene<'a> {
         }
         let role = if shape.is_for_script() { Role::Caller } else { Role::Front };
         let own = script.map(|_| Own::by(site.mark()));
-        let tracer = Tracer::of(site.run(ttl, script), role, own);
+        let first = site.run(ttl, script);
+        let tracer = if shape.is_job() { Tracer::of_job(first) } else { Tracer::of(first, role, own) };
+        let seconds = ttl.trim_end_matches('s').parse().expect("seconds");
         let scene = Self {
             shape,
             site,
             fault,
+            ttl: Duration::from_secs(seconds),
             begun: Instant::now(),
             holder,
             script,
+            shell: shape.is_job().then_some(first),
+            user: shape.is_job().then(|| User::of(site)),
             next: None,
             event_over: shape.event == Event::None,
             joined: None,
@@ -153,8 +165,8 @@ impl<'a> Scene<'a> {
             let is_over = self.site.has_noted("end run") || !self.site.has_noted("start run");
             let script = self.script.filter(|_| is_over);
             let living =
-                members.filter(|(who, pid)| who == "run" && Some(*pid) != script && process::lives(*pid));
-            self.unguarded.extend(living.map(|(_, pid)| process::describe(pid)));
+                members.filter(|one| one.who == "run" && Some(one.pid) != script && process::lives(one.pid));
+            self.unguarded.extend(living.map(|one| process::describe(one.pid)));
         }
         self.tell_script(tracer);
         self.happen(tracer);
@@ -162,7 +174,7 @@ impl<'a> Scene<'a> {
         self.care_for_next(hit);
         self.release_holder(tracer, hit);
         let ended = |pid: Option<i32>| pid.is_none_or(|pid| tracer.others.contains_key(&pid));
-        let others = [self.next, self.holder, self.script];
+        let others = [self.next, self.holder, self.script, self.shell];
         let over = self.all_gone.is_some() && self.next.is_some() && others.into_iter().all(ended);
         over || self.is_kept(tracer, hit) || self.begun.elapsed() > LONGEST
     }
@@ -185,6 +197,11 @@ impl<'a> Scene<'a> {
 
     /// The event from outside.
     fn happen(&mut self, tracer: &Tracer) {
+        if let Some(user) = &mut self.user {
+            user.advance(tracer, self.fault.is_some());
+            self.event_over = user.is_done();
+            return;
+        }
         if self.event_over {
             return;
         }
@@ -202,7 +219,7 @@ impl<'a> Scene<'a> {
             return;
         }
         match self.shape.event {
-            Event::None => {}
+            Event::None | Event::Suspend => {}
             Event::Terminate | Event::EndSecondTerm => process::signal(tracer.first().pid, Signal::TERM),
             Event::KillScript => self.script.iter().for_each(|pid| process::signal(*pid, Signal::KILL)),
             Event::Remove => self.site.remove_lock(),
@@ -226,6 +243,11 @@ impl<'a> Scene<'a> {
             self.holder_released = true;
             self.site.open_gate("holder");
         }
+    }
+
+    /// Whether a call has taken as long as it should.
+    fn is_delay_over(&self, hit: Option<&Hit>) -> bool {
+        matches!((self.fault, hit), (Some(Fault::Delay(tenths)), Some(hit)) if hit.at.elapsed() > self.ttl * tenths / 10)
     }
 
     /// A pause ends, and a stopped process goes on when the others have done what they can, unless a lease ends what it keeps.
@@ -276,7 +298,9 @@ impl<'a> Scene<'a> {
         let followed = tracer.processes.iter().filter(|p| p.end.is_none());
         let mut stuck: Vec<String> =
             followed.map(|p| format!("{} {}", p.role, process::describe(p.pid))).collect();
-        for (who, pid) in [("next", self.next), ("holder", self.holder), ("script", self.script)] {
+        for (who, pid) in
+            [("next", self.next), ("holder", self.holder), ("script", self.script), ("shell", self.shell)]
+        {
             stuck.extend(
                 pid.filter(|pid| !tracer.others.contains_key(pid))
                     .map(|pid| format!("{who} {}", process::describe(pid))),

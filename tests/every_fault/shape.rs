@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::call::Class;
+use crate::enumeration::Normal;
+use crate::enumeration::command::OWN;
 use crate::point::Fault;
 
 /// What happens from outside in a run, once it is where it should be.
@@ -26,6 +28,8 @@ pub(crate) enum Event {
     EndSecondTerm,
     /// SIGKILL to the script that has taken the lock.
     KillScript,
+    /// Ctrl-Z, `bg` and `fg` at the terminal on which the run is a job, then the command ends.
+    Suspend,
 }
 
 /// By which subcommand the lock is taken.
@@ -58,16 +62,6 @@ pub(crate) struct Shape {
     pub(crate) careless: bool,
 }
 
-/// How a run without faults ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Normal {
-    Exit(i32),
-    Signal(i32),
-}
-
-/// The status of a command that comes to its own end.
-pub(crate) const COMMANDS_OWN: i32 = 7;
-
 /// So that the tree is dead within the kill budget, a twentieth, also where looking for it is slow: under the tracer, with
 /// many others, and for what `acquire` has to find by its environment.
 const UNHURRIED: &str = "8s";
@@ -81,7 +75,7 @@ const PLAIN: Shape = Shape {
     command: "brief",
     held: false,
     event: Event::None,
-    ends: Normal::Exit(COMMANDS_OWN),
+    ends: Normal::Exit(OWN),
     careless: false,
 };
 
@@ -136,7 +130,9 @@ pub(crate) const SHAPES: &[Shape] = &[
         ends: Normal::Signal(libc::SIGTERM),
         ..PLAIN
     },
+    Shape { name: "terminal", command: "gate", event: Event::Suspend, ..PLAIN },
     Shape { name: "redis", on_redis: true, ..PLAIN },
+    Shape { name: "redis-terminal", on_redis: true, command: "gate", event: Event::Suspend, ..PLAIN },
     Shape { name: "redis-acquire", on_redis: true, ttl: UNHURRIED, ..ACQUIRE },
     Shape {
         name: "redis-acquire-waiter",
@@ -182,6 +178,11 @@ impl Shape {
     /// Whether it stands again.
     pub(crate) fn stands_again(&self) -> bool {
         self.event == Event::EndSecondTerm
+    }
+
+    /// Whether the run is a job of an interactive shell.
+    pub(crate) fn is_job(&self) -> bool {
+        self.event == Event::Suspend
     }
 
     /// Whether others may take the lock as soon as the event has happened.

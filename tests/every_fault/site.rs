@@ -2,17 +2,24 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::command;
+use crate::enumeration::command;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::redis;
 use crate::shape::{Event, Shape, Verb};
 use crate::support::program::dlock;
+use crate::support::terminal;
 use crate::sys::{self, Program};
+use crate::user::PROMPT;
 
 /// Marks every process of a point; its value is the folder.
 pub(crate) const MARK: &str = "DLOCK_TEST_POINT";
+
+/// An interactive shell that edits no lines.
+const SHELL: [&str; 5] = ["/bin/bash", "--norc", "--noprofile", "--noediting", "-i"];
 
 /// A folder of its own, and a lock of its own.
 pub(crate) struct Site {
@@ -20,6 +27,8 @@ pub(crate) struct Site {
     shape: &'static Shape,
     redis: u16,
     proxy: Option<Proxy>,
+    /// Both sides of the terminal of the shell whose job the run is.
+    terminal: Option<(File, OwnedFd)>,
 }
 
 impl Site {
@@ -28,7 +37,11 @@ impl Site {
         fs::create_dir(folder.join("locks")).expect("a lock directory");
         fs::create_dir(folder.join("tmp")).expect("a directory for what is temporary");
         let proxy = (shape.event == Event::Silence).then(|| Proxy::to(redis));
-        Self { folder: folder.to_owned(), shape, redis, proxy }
+        let terminal = shape.is_job().then(terminal::sides);
+        if let Some((user, _)) = &terminal {
+            rustix::io::ioctl_fionbio(user, true).expect("a screen that nobody waits for");
+        }
+        Self { folder: folder.to_owned(), shape, redis, proxy, terminal }
     }
 
     /// The lock's name, which no other site has.
@@ -135,28 +148,47 @@ impl Site {
         )
     }
 
+    /// The keyboard and the screen of the shell.
+    pub(crate) fn user(&self) -> Option<&File> {
+        self.terminal.as_ref().map(|(user, _)| user)
+    }
+
     fn start(&self, who: &str, words: &[&str], more: &[String], traced: bool) -> i32 {
-        let c = |text: &str| CString::new(text).expect("no zero");
-        let folder = self.folder.to_str().expect("UTF-8");
-        let set = |name: &str, value: &str| c(&format!("{name}={value}"));
-        let file = |kind: &str| {
+        let words: Vec<&str> = words.iter().copied().chain(more.iter().map(String::as_str)).collect();
+        if let (true, Some((user, side))) = (traced, &self.terminal) {
+            // Typed ahead: the shell reads it when it is ready.
+            let line = format!("'{}' 2>>{who}.err >>{who}.out\n", words.join("' '"));
+            let mut user: &File = user;
+            user.write_all(line.as_bytes()).expect("a terminal that takes keys");
+            let stream = || side.try_clone().expect("a descriptor");
+            return self.execute(&SHELL, [stream(), stream(), stream()], true);
+        }
+        let file = |kind: &str| -> OwnedFd {
             let file =
                 File::options().create(true).append(true).open(self.folder.join(format!("{who}.{kind}")));
             file.expect("a file for output").into()
         };
+        let nothing = File::open("/dev/null").expect("nothing to read").into();
+        self.execute(&words, [nothing, file("out"), file("err")], traced)
+    }
+
+    fn execute(&self, words: &[&str], streams: [OwnedFd; 3], traced: bool) -> i32 {
+        let c = |text: &str| CString::new(text).expect("no zero");
+        let folder = self.folder.to_str().expect("UTF-8");
+        let set = |name: &str, value: &str| c(&format!("{name}={value}"));
         let program = Program {
-            words: words.iter().copied().chain(more.iter().map(String::as_str)).map(c).collect(),
+            words: words.iter().copied().map(c).collect(),
             environment: vec![
                 set("PATH", "/usr/bin:/bin"),
                 set("HOME", folder),
                 set("TMPDIR", &format!("{folder}/tmp")),
                 set("LANG", "C.UTF-8"),
+                set("PS1", PROMPT),
+                set("HISTFILE", ""),
                 set(MARK, folder),
             ],
             folder: c(folder),
-            input: File::open("/dev/null").expect("nothing to read").into(),
-            output: file("out"),
-            errors: file("err"),
+            streams,
         };
         sys::start(&program, traced).expect("a process")
     }
@@ -179,11 +211,15 @@ impl Site {
 
     /// Lets a command at its gate end.
     pub(crate) fn open_gate(&self, who: &str) {
-        fs::write(self.folder.join(format!("gate.{who}")), "").expect("a gate");
+        self.write(&format!("gate.{who}"), "");
     }
 
     pub(crate) fn report(&self) -> PathBuf {
         self.folder.join("report.json")
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.join(name), text).expect("a file");
     }
 
     pub(crate) fn read(&self, name: &str) -> String {

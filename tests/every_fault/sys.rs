@@ -65,9 +65,7 @@ pub(crate) struct Program {
     pub(crate) words: Vec<CString>,
     pub(crate) environment: Vec<CString>,
     pub(crate) folder: CString,
-    pub(crate) input: OwnedFd,
-    pub(crate) output: OwnedFd,
-    pub(crate) errors: OwnedFd,
+    pub(crate) streams: [OwnedFd; 3],
 }
 
 fn ptrace(request: c_long, pid: i32, address: usize, data: usize) -> io::Result<()> {
@@ -96,9 +94,12 @@ pub(crate) fn start(program: &Program, traced: bool) -> io::Result<i32> {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
-            libc::dup2(program.input.as_raw_fd(), 0);
-            libc::dup2(program.output.as_raw_fd(), 1);
-            libc::dup2(program.errors.as_raw_fd(), 2);
+            let [input, output, errors] = &program.streams;
+            libc::dup2(input.as_raw_fd(), 0);
+            libc::dup2(output.as_raw_fd(), 1);
+            libc::dup2(errors.as_raw_fd(), 2);
+            // Fails unless the input is a terminal.
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
             libc::chdir(program.folder.as_ptr());
             let mut byte = 0_u8;
             libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::call::Call;
-use crate::process;
+use crate::enumeration::process;
 use crate::sys::{self, Change};
 
 /// Which process of a dlock it is.
@@ -52,15 +52,21 @@ pub(crate) enum Injection {
     /// Nor will there be one at a later call: it need not be told of them, which takes its time.
     NothingMore,
     Signal(Signal),
+    /// The call is not made before [`Tracer::release`].
+    Hold,
     /// The call is not made and fails.
     Fail(i32),
     /// The call is made and fails all the same.
     FailAfter(i32),
 }
 
+/// The pid of no process.
+pub(crate) const NOT_YET: i32 = 0;
+
 /// One followed process.
 #[derive(Debug)]
 pub(crate) struct Followed {
+    /// [`NOT_YET`] before its shell has created it.
     pub(crate) pid: i32,
     pub(crate) role: Role,
     /// How many system calls it has entered; of a row of looks at strangers only the first is one.
@@ -69,6 +75,8 @@ pub(crate) struct Followed {
     at_stranger: bool,
     /// How it ended.
     pub(crate) end: Option<End>,
+    /// It has not executed dlock yet.
+    is_before: bool,
     /// Before the program's own code only the loader runs.
     in_loader: bool,
 }
@@ -100,6 +108,8 @@ pub(crate) struct Tracer {
     /// How many have ended.
     ended: usize,
     threads: BTreeMap<i32, Thread>,
+    /// The thread that is held at a call.
+    held: Option<i32>,
     /// Who are no strangers, where looks at those are not worth more than one fault.
     own: Option<Own>,
     /// Those that began before their parent told of them.
@@ -117,10 +127,18 @@ impl Tracer {
             last_event: Instant::now(),
             ended: 0,
             threads: BTreeMap::new(),
+            held: None,
             own,
             unknown: Vec::new(),
         };
         tracer.add(first, role, true);
+        tracer
+    }
+
+    /// Follows the first process that `shell` creates, which is about to execute dlock.
+    pub(crate) fn of_job(shell: i32) -> Self {
+        let mut tracer = Self::of(shell, Role::Front, None);
+        tracer.processes[0].pid = NOT_YET;
         tracer
     }
 
@@ -134,7 +152,15 @@ impl Tracer {
 
     fn add(&mut self, pid: i32, role: Role, in_loader: bool) {
         self.threads.insert(pid, Thread { process: self.processes.len(), fails_with: None });
-        self.processes.push(Followed { pid, role, calls: 0, at_stranger: false, end: None, in_loader });
+        self.processes.push(Followed {
+            pid,
+            role,
+            calls: 0,
+            at_stranger: false,
+            end: None,
+            is_before: in_loader,
+            in_loader,
+        });
     }
 
     /// Who was started, whose status counts.
@@ -169,6 +195,13 @@ impl Tracer {
         }
     }
 
+    /// Lets a held thread make its call.
+    pub(crate) fn release(&mut self) {
+        if let Some(tid) = self.held.take() {
+            sys::go_on(tid, 0);
+        }
+    }
+
     fn ended(&mut self, tid: i32, change: Change) {
         self.ended += 1;
         let end = End { change, order: self.ended };
@@ -185,7 +218,11 @@ impl Tracer {
     fn forked(&mut self, tid: i32) {
         let parent = self.threads[&tid].process;
         if let Some(new) = sys::forked(tid) {
-            if process::is_thread(new) {
+            if self.processes[parent].pid == NOT_YET {
+                self.processes[parent].pid = new;
+                let job = self.threads.remove(&tid).expect("the shell is followed");
+                self.threads.insert(new, job);
+            } else if process::is_thread(new) {
                 self.threads.insert(new, Thread { process: parent, fails_with: None });
             } else {
                 let has_keeper = self.processes.iter().any(|process| process.role == Role::Keeper);
@@ -202,12 +239,13 @@ impl Tracer {
                 sys::go_on(new, 0);
             }
         }
-        sys::go_on(tid, 0);
+        if self.threads.contains_key(&tid) { sys::go_on(tid, 0) } else { sys::let_go(tid) }
     }
 
     fn executed(&mut self, tid: i32) {
         let process = self.threads[&tid].process;
         if process == 0 {
+            self.processes[0].is_before = self.processes[0].pid != tid;
             return sys::go_on(tid, 0);
         }
         // The command from here on, which runs alone.
@@ -238,6 +276,10 @@ impl Tracer {
                 match injection(process, &call) {
                     Injection::Nothing => {}
                     Injection::NothingMore => return sys::run_on(tid),
+                    Injection::Hold => {
+                        self.held = Some(tid);
+                        return;
+                    }
                     Injection::Signal(signal) => process::signal(process.pid, signal),
                     Injection::Fail(errno) => {
                         sys::skip_call(tid);
@@ -261,7 +303,7 @@ pub(crate) struct Own {
 
 impl Own {
     pub(crate) fn by(variable: String) -> Self {
-        let others = process::all().into_iter().filter(|pid| !process::has_variable(*pid, &variable));
+        let others = process::all_pids().filter(|pid| !process::has_variable(*pid, &variable));
         let strangers = others.filter(|pid| !process::is_own_child(*pid)).collect();
         Self { variable, known: BTreeSet::new(), strangers }
     }
@@ -280,8 +322,7 @@ impl Own {
 fn in_loader(process: &mut Followed, info: &sys::CallInfo) -> bool {
     if process.in_loader {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)).unwrap_or_default();
-        let is_dlock = maps.lines().next().is_some_and(|line| !line.contains("/every_fault-"));
-        process.in_loader = !is_dlock
+        process.in_loader = process.is_before
             || maps.lines().any(|line| {
                 let mut words = line.split_ascii_whitespace();
                 let range = words.next().and_then(|range| range.split_once('-'));

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::enumeration::process;
 use crate::oracle::Case;
 use crate::point::{Census, Point};
-use crate::process;
 use crate::scene::{self, Seen};
 use crate::shape::Shape;
 use crate::site::Site;
@@ -41,7 +41,7 @@ pub(crate) fn play(arguments: &[String]) -> ExitCode {
     let case = Case { shape, point: Some(&point), seen: &seen, site: &site, usual_files: Some(usual) };
     say(case.complaints().iter().map(|complaint| format!("bad {complaint}")));
     say(site.log().iter().map(|line| format!("fact {line}")));
-    for who in ["run", "next", "holder", "script"] {
+    for who in ["run", "next", "holder", "script", "shell"] {
         say(site.read(&format!("{who}.err")).lines().map(|line| format!("fact {who} said: {line}")));
     }
     say([format!("fact first {:?}, front {:?}, keeper {:?}", seen.first, seen.front, seen.keeper)]);

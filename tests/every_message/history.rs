@@ -6,6 +6,7 @@ use crate::life::Seen;
 use crate::oracle::Start;
 use crate::servers::relay::fault::{Fault, TTL};
 use crate::shape::Struck;
+use crate::status::words;
 
 /// The statuses with which an observer may give up.
 const DOCUMENTED: [i32; 1] = [69];
@@ -43,11 +44,7 @@ impl Seen {
     /// that nobody leads in the end.
     pub(crate) fn history(&self, found: &mut Vec<String>) {
         let Some(observed) = &self.observed else { return };
-        for line in observed.said.lines() {
-            if !line.starts_with("dlock: ") || line.contains("defect") || line.contains("panicked") {
-                found.push(format!("words: {line:?}"));
-            }
-        }
+        words(&observed.said, found);
         if let Some(code) = observed.gave_up {
             if !DOCUMENTED.contains(&code) || !self.is_out_of_reach() || observed.said.is_empty() {
                 found.push(format!("observer: gave up with {code}; it said {:?}", observed.said.trim()));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::command::Length;
 use crate::history::Observed;
 use crate::oracle;
-use crate::point::Point;
 use crate::scene::{Claimant, Scene};
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::{Strike, TTL, Way};
@@ -190,9 +189,4 @@ fn until(what: impl Fn() -> bool) {
     while !what() && now() < limit {
         sleep(STEP);
     }
-}
-
-/// Lives the life of a point.
-pub(crate) fn live_with(point: &Point) -> Seen {
-    live(point.service, point.shape, Some(point.strike), Claimant::Dlock)
 }

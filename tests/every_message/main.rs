@@ -17,6 +17,8 @@
 
 mod command;
 mod crowd;
+#[path = "../enumeration/mod.rs"]
+mod enumeration;
 mod history;
 mod life;
 mod oracle;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-use crate::command::OWN;
+use crate::enumeration::command::OWN;
 use crate::history::{Observed, Shown};
 use crate::life::{self, Ended, Seen};
 use crate::scene::Claimant;

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::command::{self, Length};
+use crate::enumeration::command::note;
 use crate::history::{self, Observed};
 use crate::life::{TTL_OF_OTHERS, WAIT, WORK, end};
 use crate::script;
@@ -164,7 +165,7 @@ impl Scene {
         }
         sleep(BEFORE_EVENT);
         if !claim.has_ended() {
-            command::note(self.past.root(), &format!("event {}", now().as_micros()));
+            note(self.past.root(), &format!("event {}", now().as_micros()));
             claim.signal(signal);
         }
     }

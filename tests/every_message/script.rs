@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::command::{self, Length, note, variable};
+use crate::command::{self, Length};
+use crate::enumeration::command::{note, variable};
 use crate::life::WORK;
 use crate::servers::relay::fault::TTL;
 use crate::shape::{Event, Shape, Verb};

@@ -1,6 +1,7 @@
 //! The shapes of lives into which faults are put.
 
-use crate::command::OWN;
+use crate::enumeration::Normal;
+use crate::enumeration::command::OWN;
 use crate::servers::relay::fault::{Fault, Way};
 use crate::servers::{Kind, Need};
 
@@ -43,13 +44,6 @@ pub(crate) enum Struck {
     Claim,
     /// Those of who is shown the leaders.
     Observer,
-}
-
-/// How a life without faults ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Normal {
-    Exit(i32),
-    Signal(i32),
 }
 
 /// One shape.

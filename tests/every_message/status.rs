@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::command::OWN;
+use crate::enumeration::Normal;
+use crate::enumeration::command::OWN;
 use crate::life::{Ended, Seen};
 use crate::oracle::{REFUSED, has_left};
 use crate::servers::relay::fault::TTL;
-use crate::shape::{Company, Event, Normal, Verb};
+use crate::shape::{Company, Event, Verb};
 
 /// The statuses that the manual has for dlock's own endings here.
 const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
@@ -15,7 +16,7 @@ const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
 const STOPPED_BY: [i32; 2] = [libc::SIGTERM, libc::SIGKILL];
 
 /// What dlock says itself.
-fn words(said: &str, found: &mut Vec<String>) {
+pub(crate) fn words(said: &str, found: &mut Vec<String>) {
     for line in said.lines() {
         if !line.starts_with("dlock: ") || line.contains("defect") || line.contains("panicked") {
             found.push(format!("words: {line:?}"));

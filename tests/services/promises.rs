@@ -7,7 +7,6 @@ use rustix::process::Signal;
 use crate::hostile;
 use crate::servers::free_port;
 use crate::site;
-use crate::support::bounds::slack;
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::test_env::Holder;
@@ -17,8 +16,6 @@ use crate::support::{TestEnv, process, quiet, within};
 
 /// A lease that a service grants and that outlasts a machine that stands still for a second.
 const TTL: Duration = Duration::from_secs(6);
-/// What leaves of a lease as much as can be to its renewal.
-const SHORT: [&str; 4] = ["--ttl", "3s", "--grace", "0"];
 
 /// Lets the command end; that the service was doubted meanwhile may have been said.
 #[track_caller]
@@ -98,29 +95,6 @@ fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
 }
 
 #[test]
-fn a_long_freeze_of_the_service_ends_the_tree_before_it_can_give_the_lock_away() {
-    let _alone = quiet::measuring();
-    let site = site::start();
-    let env = TestEnv::on(site.part());
-    let (tree, words) = Tree::words(&env, "tree");
-    let holder = env.start(env.run(["--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
-    let members = tree.await_grown(&env);
-    let (overlap, words) = Overlap::words(&env, &members);
-    let waiter = env.start(env.run(["-q", "--name", "x", "--ttl", &words_of(TTL), "--"]).args(words));
-    env.await_waiters("x", 1);
-    let frozen = Instant::now();
-    site.freeze();
-    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    // The last renewal was sent before the freeze.
-    within(frozen.elapsed(), TTL);
-    site.thaw();
-    holder.finish().lost_its_lease("x");
-    assert_eq!(waiter.finish().code(), Some(0));
-    overlap.assert_none(&env);
-    env.await_no_process();
-}
-
-#[test]
 fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
     let site = site::start();
     let env = TestEnv::on(site.part());
@@ -144,58 +118,6 @@ fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
     if site.kind().has_queue() {
         assert_eq!(env.read("order"), "0\n1\n2\n");
     }
-}
-
-#[test]
-fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
-    // Both beside each other, since they mostly wait.
-    let both = [false, true].map(|keeper| {
-        let env = TestEnv::new();
-        let (tree, words) = Tree::words(&env, "tree");
-        let holder = env.start(env.run(["--name", "x"]).args(SHORT).arg("--").args(words));
-        let members = tree.await_grown(&env);
-        let (overlap, words) = Overlap::words(&env, &members);
-        let stopped = if keeper { holder.keeper() } else { holder.pid() };
-        process::signal(stopped, Signal::STOP);
-        until_true("a stopped process", || is_stopped(stopped));
-        let waiter = env.start(env.run(["-q", "--name", "x"]).args(SHORT).arg("--").args(words));
-        (keeper, env, members, overlap, stopped, holder, waiter)
-    });
-    let_pass(Duration::from_secs(9));
-    for (keeper, env, members, overlap, stopped, holder, waiter) in both {
-        if keeper {
-            // The front ended the tree, and the waiter ran after it.
-            holder.finish().failed(76, &["the command was stopped"]);
-        } else {
-            // The keeper guards alone.
-            assert!(members.iter().all(|p| is_alive(p.pid)), "a stopped front ended the tree");
-            process::signal(stopped, Signal::CONT);
-            holder.signal(Signal::KILL);
-            holder.finish();
-        }
-        assert_eq!(waiter.finish().code(), Some(0));
-        overlap.assert_none(&env);
-        env.await_no_process();
-    }
-}
-
-#[test]
-fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
-    let (front, keeper) = (holder.running.pid(), holder.running.keeper());
-    for pid in [front, keeper] {
-        process::signal(pid, Signal::STOP);
-        until_true("a stopped process", || is_stopped(pid));
-    }
-    for pid in [keeper, front] {
-        process::signal(pid, Signal::KILL);
-    }
-    let command = holder.command();
-    until_true("the command's death with its keeper", || !is_alive(command));
-    let most =
-        Duration::from_secs(3) + site::kind().facts.abandoned_bound + slack().max(Duration::from_secs(1));
-    env.finish(&mut env.run(["-q", "-w", &words_of(most), "--name", "x", "--", "true"])).silently(0);
 }
 
 #[test]

@@ -4,9 +4,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::redis_many::env_at;
 use crate::servers::proxy::Proxy;
 use crate::servers::{Server, redis};
+use crate::support::process;
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, within};
 
@@ -181,4 +184,25 @@ fn entry_of_a_newer_form_is_waited_for_and_shown() {
     waiter.await_start();
     assert_eq!(ask(&["EXISTS", &claim]), ":0\r\n");
     waiter.release().silently(0);
+}
+
+/// The keeper stands still until its lease is about to run out, and the command ends meanwhile: it was not stopped.
+#[test]
+fn late_keeper_keeps_status_of_ended_command() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let gate = env.gate("gate");
+    let command = "echo $$ >pid; read _ <gate; exit 7";
+    let run = env.start(&mut env.run(["--name", "x", "--ttl", "6s", "--", "sh", "-c", command]));
+    let command = env.await_line("pid").parse().expect("a pid");
+    await_renewal(&server, 6000);
+    let keeper = run.keeper();
+    process::signal(keeper, Signal::STOP);
+    gate.open();
+    until_true("the command's end", || !process::is_alive(command));
+    // A second before the keeper has to kill, it begins to stop the command.
+    until_true("the end of the lease", || life(&server, "dlock:x") < 1_100);
+    process::signal(keeper, Signal::CONT);
+    let ended = run.finish();
+    assert_eq!(ended.code(), Some(7), "{}", ended.err);
 }

@@ -70,7 +70,7 @@ pub(crate) fn await_taken(pid: i32) {
     });
 }
 
-fn all_pids() -> impl Iterator<Item = i32> {
+pub(crate) fn all_pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").expect("a process table").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -30,13 +30,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// A terminal on which `program` leads the session.
     pub(crate) fn start(env: &TestEnv, program: &str, arguments: &[&str]) -> Self {
-        let ours =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-        grantpt(&ours).expect("a terminal of our own");
-        unlockpt(&ours).expect("an unlocked terminal");
-        let name = ptsname(&ours, Vec::new()).expect("the terminal's name");
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let theirs: OwnedFd = open(&name, flags, Mode::empty()).expect("the terminal's other side");
+        let (ours, theirs) = sides();
         resize(&ours, 24, 80);
         let mut command = Command::new("env");
         command.args(["--default-signal", "setsid", "--ctty", program]).args(arguments);
@@ -46,7 +40,7 @@ impl Terminal {
         command.stdout(theirs.try_clone().expect("a descriptor"));
         command.stderr(theirs);
         let leader = command.spawn().expect("a session on the terminal");
-        let keyboard = File::from(ours);
+        let keyboard = ours;
         let screen = Arc::new(Mutex::new(Vec::new()));
         record(keyboard.try_clone().expect("a descriptor"), screen.clone());
         Self { keyboard, screen, seen: 0, leader }
@@ -170,6 +164,17 @@ impl Terminal {
             (now.as_raw_nonzero().get() == group).then_some(())
         });
     }
+}
+
+/// Creates a terminal: the user's side, and that of the programs.
+pub(crate) fn sides() -> (File, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&ours).expect("a terminal of our own");
+    unlockpt(&ours).expect("an unlocked terminal");
+    let name = ptsname(&ours, Vec::new()).expect("the terminal's name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = open(&name, flags, Mode::empty()).expect("the terminal's other side");
+    (File::from(ours), theirs)
 }
 
 impl Drop for Terminal {

@@ -23,6 +23,7 @@ const SCRIPT: &str = r#"claim=$("$dlock" acquire --endpoint "$locks" "${@:1:$0}"
 eval "$claim"; exec "${@:$0+1}""#;
 
 impl Way {
+    pub(crate) const ALL: [Self; 4] = [Self::Run, Self::Acquire, Self::Elect, Self::Forever];
     /// Those beside `run`.
     pub(crate) const OTHERS: [Self; 3] = [Self::Acquire, Self::Elect, Self::Forever];
 

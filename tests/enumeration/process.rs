@@ -2,20 +2,7 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-/// Sends a signal; the process may be gone already.
-pub(crate) fn signal(pid: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        let _ = kill_process(pid, signal);
-    }
-}
-
-/// The state of `pid` as in /proc/PID/stat; `None` if it is gone.
-pub(crate) fn state(pid: i32) -> Option<char> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    text.rsplit_once(") ")?.1.chars().next()
-}
+pub(crate) use crate::support::process::{all_pids, look, signal};
 
 /// Whether it can still do something: it is there, no zombie, or one that has other threads, and no SIGKILL is on its
 /// way to it.
@@ -60,15 +47,4 @@ pub(crate) fn is_own_child(pid: i32) -> bool {
 pub(crate) fn has_variable(pid: i32, entry: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|b| *b == 0).any(|each| each == entry.as_bytes())
-}
-
-/// Every process that is there.
-pub(crate) fn all() -> Vec<i32> {
-    let pids = fs::read_dir("/proc").expect("a process table").flatten();
-    pids.filter_map(|found| found.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Living processes whose environment has the entry.
-pub(crate) fn with_variable(entry: &str) -> Vec<i32> {
-    all().into_iter().filter(|pid| lives(*pid)).filter(|pid| has_variable(*pid, entry)).collect()
 }

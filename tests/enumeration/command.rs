@@ -1,0 +1,131 @@
+//! The protected command: it notes when it begins and ends, and detects itself whether it overlaps with another.
+//!
+//! All members of a command's tree inherit one open file with a flock(2), so the kernel says without any race whether
+//! a member of another tree lives.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::FdFlags;
+
+use super::process;
+use crate::support::witness::now;
+
+/// The status of a command under test that comes to its own end.
+pub(crate) const OWN: i32 = 7;
+
+/// Longer than any point takes.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// Returns the words of the command of `who`, which behaves as `manner` says.
+pub(crate) fn words(folder: &Path, who: &str, manner: &str) -> Vec<String> {
+    let own = std::env::current_exe().expect("this program");
+    let words = [own.to_str(), Some("command"), folder.to_str(), Some(who), Some(manner)];
+    words.map(|word| word.expect("UTF-8").to_owned()).to_vec()
+}
+
+/// Adds a line to the log of a point.
+pub(crate) fn note(folder: &Path, line: &str) {
+    let log = OpenOptions::new().create(true).append(true).open(folder.join("log"));
+    log.expect("a log").write_all(format!("{line}\n").as_bytes()).expect("a longer log");
+}
+
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+/// Waits for a file `gate.WHO`.
+pub(crate) fn await_gate(folder: &Path, who: &str) {
+    let begun = now();
+    while !folder.join(format!("gate.{who}")).exists() && now() < begun + LONG {
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// This process, as a member of the tree of a command.
+pub(crate) struct Member<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) who: &'a str,
+    mode: String,
+    slot: u32,
+}
+
+impl<'a> Member<'a> {
+    /// Notes this process, before it takes any right.
+    pub(crate) fn begin(folder: &'a Path, who: &'a str) -> Self {
+        let (mode, slot) = (variable("DLOCK_MODE"), variable("DLOCK_SLOT").parse().unwrap_or(0));
+        note(folder, &format!("member {who} {} {slot}", std::process::id()));
+        Self { folder, who, mode, slot }
+    }
+
+    /// Takes the right to run that the mode gives, of which no lock service knows, for the whole tree. Notes an overlap
+    /// and returns nothing if a member of another tree that excludes this one lives.
+    pub(crate) fn alone(&self) -> Option<Vec<File>> {
+        let mut all = vec![self.one("tree".to_owned(), self.mode == "shared" || self.slot > 0)?];
+        if self.slot > 0 {
+            all.push(self.one(format!("tree.{}", self.slot), false)?);
+        }
+        Some(all)
+    }
+
+    fn one(&self, name: String, is_shared: bool) -> Option<File> {
+        let tree = File::options().create(true).append(true).open(self.folder.join(name));
+        let tree = tree.expect("a file to lock");
+        rustix::io::fcntl_setfd(&tree, FdFlags::empty()).expect("inheritable");
+        let [now, in_time] = if is_shared {
+            [FlockOperation::NonBlockingLockShared, FlockOperation::LockShared]
+        } else {
+            [FlockOperation::NonBlockingLockExclusive, FlockOperation::LockExclusive]
+        };
+        if rustix::fs::flock(&tree, now).is_err() {
+            let excludes = |slot| slot == self.slot || slot == 0 || self.slot == 0;
+            let own = std::process::id().cast_signed();
+            let others = members(self.folder).into_iter().filter(|other| other.pid != own);
+            let living: Vec<_> = others
+                .filter(|other| excludes(other.slot) && process::lives(other.pid))
+                .map(|other| format!("{} {}", other.who, process::describe(other.pid)))
+                .collect();
+            if !living.is_empty() {
+                note(self.folder, &format!("overlap {} began beside {}", self.who, living.join(", ")));
+                return None;
+            }
+            // The last member is dying: the kernel closes its files a moment later.
+            rustix::fs::flock(&tree, in_time).expect("it dies");
+        }
+        Some(tree)
+    }
+
+    /// Notes the start of the command.
+    pub(crate) fn start(&self) {
+        let (pid, token) = (std::process::id(), variable("DLOCK_TOKEN"));
+        let Self { who, mode, slot, .. } = self;
+        note(self.folder, &format!("start {who} {} {pid} {token} {slot} {mode}", now().as_micros()));
+    }
+
+    /// Notes the end of the command.
+    pub(crate) fn end(&self) {
+        note(self.folder, &format!("end {} {}", self.who, now().as_micros()));
+    }
+}
+
+/// A process that belonged to a command.
+pub(crate) struct Noted {
+    pub(crate) who: String,
+    pub(crate) pid: i32,
+    slot: u32,
+}
+
+/// Returns every process that belonged to a command.
+pub(crate) fn members(folder: &Path) -> Vec<Noted> {
+    let text = fs::read_to_string(folder.join("log")).unwrap_or_default();
+    let member = |line: &str| {
+        let [who, pid, slot] =
+            line.strip_prefix("member ")?.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        Some(Noted { who: who.to_owned(), pid: pid.parse().ok()?, slot: slot.parse().ok()? })
+    };
+    text.lines().filter_map(member).collect()
+}
