@@ -1,4 +1,4 @@
-//! status, list, watch and the other commands that only look.
+//! `status`, `list`, `watch` and the other commands that only read.
 
 use std::os::unix::process::ExitStatusExt as _;
 
