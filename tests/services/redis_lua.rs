@@ -130,7 +130,7 @@ impl Queue<'_> {
     }
 }
 
-/// Returns the mode for slots, or exclusive and shared in turn at random.
+/// Returns the mode for `slots`, or at random exclusive or shared without them.
 fn mode(random: &mut Random, slots: Option<NonZeroU32>) -> Mode {
     match slots {
         Some(slots) => Mode::Slots(slots),

@@ -68,7 +68,7 @@ fn a_ttl_that_is_cut_is_said_to_whoever_asked_for_one() {
     said.said_one_line(&["the ttl of x is 10s, not 5m"]);
     run(&["--ttl", "5m", "-q"]).silently(0);
     run(&["--ttl", "6s"]).silently(0);
-    // The default address is not a wish of the user.
+    // A default TTL that is cut is not reported: the user did not pass it.
     run(&[]).silently(0);
 }
 

@@ -91,12 +91,12 @@ impl Database {
         self.ask(&format!("UPDATE {prefix}claim SET name = {name} WHERE seq = 0"));
     }
 
-    /// Returns the name of this database's kind.
+    /// Returns the text for this kind of database.
     pub(super) fn either<'a, T: ?Sized>(&self, postgres: &'a T, mysql: &'a T) -> &'a T {
         if matches!(self, Self::Postgres(_)) { postgres } else { mysql }
     }
 
-    /// Returns how often the database was asked for the words of its kind.
+    /// Returns how often the text for this kind of database is in the log of requests.
     fn asked(&self, postgres: &str, mysql: &str) -> usize {
         self.log().matches(self.either(postgres, mysql)).count()
     }
@@ -276,7 +276,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
     database.await_listenings(0, 1, 1);
     holder.let_go();
     next.await_start();
-    // By default the server flushes within half a second a commit that no client waited for.
+    // A commit that the client did not wait for would reach the disk only within half a second.
     database.site().restart();
     assert_eq!(env.status("x")["holders"][0]["token"], next.token().to_string());
     let mut last = env.hold(&long);

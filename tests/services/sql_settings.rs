@@ -17,7 +17,7 @@ pub(super) fn risks(env: &TestEnv) -> Value {
     told["risks"].clone()
 }
 
-/// Checks all kinds of waits. It calls `waiting` while three claims wait and no renewal is due.
+/// Checks all kinds of locks. It calls `waiting` while three claims wait and no renewal is due.
 pub(super) fn assert_all_works(env: &TestEnv, waiting: impl Fn()) {
     let long = ["-q", "--name", "x", "--ttl", "10m"];
     let mut holder = env.held(&long);

@@ -43,7 +43,7 @@ struct Enemy<'a> {
 }
 
 impl Enemy<'_> {
-    /// Ends the stops and freezes that have lasted long enough, and forgets the dlocks that have ended.
+    /// Ends the stops and freezes that have lasted long enough. Forgets the dlocks that run again or have ended.
     fn relent(&mut self, swarm: &[One]) {
         let now = Instant::now();
         if self.frozen_until.take_if(|until| *until <= now).is_some() {

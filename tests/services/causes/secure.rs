@@ -14,7 +14,7 @@ use crate::servers::zookeeper::Setup;
 use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
 use crate::support::until;
 
-/// Creates the server certificates of this process. `ca` signs them all but `authority`, which is an authority itself.
+/// Creates the server certificates of this process. `ca` signs all but `authority` and `by-other`.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
