@@ -159,7 +159,7 @@ fn nanoseconds() -> u64 {
     seconds.expect("after the start of the host") * 1_000_000_000 + rest.expect("not negative")
 }
 
-/// The command of a waiter, with a file, microseconds and an index: stays for so long, then appends the times of its
+/// The command of a waiter, with a file, microseconds and an index: waits for that long, then appends the times of its
 /// start and end.
 fn stamp(words: &[String]) {
     let start = nanoseconds();

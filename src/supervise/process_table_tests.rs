@@ -105,7 +105,7 @@ fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environme
     let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
     let mut table = table();
     for _ in 0..5 {
-        // The kernel takes long for so many words, and reports to the parent before. It does that twice.
+        // With so many words an exec takes long, and the parent is notified earlier. The command executes twice.
         let mut command = Command::new("sh");
         command.args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"]).args(vec![""; 200_000]);
         let carrier = Child::start(command.env("DLOCK_CLAIM", claim));

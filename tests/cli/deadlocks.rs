@@ -39,7 +39,7 @@ level() {
                     code=$?
                 fi
             else
-                # An election is exclusive, and does not want to be told.
+                # An election is always exclusive and takes no option for it.
                 options=("$mode")
                 [ "$way" != elect ] || options=()
                 "$dlock" "$way" -q --endpoint "$locks" "${options[@]}" --name "$name" -- bash "$0" "$who" "$name"

@@ -21,7 +21,7 @@ others() {
         [ "$1$mode" = sharedshared ] && continue
         for member in $pid $(cat "tree.$pid" 2>/dev/null); do
             lives "$member" || continue
-            # A felled one's own look, in a child of it, may outlive it and see the next.
+            # The check of a killed command runs in a child, which may outlive the command and see the next hold.
             grep -qx -e "$pid" -e "$$" felled || echo "$$ ($1) met $member of $pid ($mode)" >>violations
         done
     done
@@ -32,7 +32,7 @@ echo $! >"tree.$$"
 if [ "$1" = exclusive ]; then
     mkdir section 2>/dev/null || {
         owner=$(cat section/owner 2>/dev/null)
-        # Left by somebody who was killed; if he lives, we overlap.
+        # A killed command left it. If its owner is alive, the holds overlap.
         [ -n "$owner" ] && lives "$owner" && echo "$$ is in the section of $owner" >>violations
     }
     echo $$ >section/owner

@@ -325,7 +325,7 @@ fn a_server_that_is_not_there_is_said_with_its_address() {
     within(waited.took, Duration::from_secs(3));
 }
 
-/// The planner takes a table for empty that was empty when it was last vacuumed. Two indexes then look alike to it. It
+/// The planner takes a table for empty if it was empty when it was last vacuumed. Two indexes then look alike to it. It
 /// once read the whole of the index that does not begin with the name, in each statement about one lock.
 #[test]
 fn a_step_does_not_read_the_entries_of_other_locks() {

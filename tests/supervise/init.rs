@@ -117,7 +117,7 @@ fn orphans_are_reaped() {
     let script = r#"
         for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'true &' &); done
         i=0
-        # Not by the status of grep, for which a process that ends under its eyes is an error.
+        # Not by the exit status of grep: a process that ends meanwhile is an error for it.
         while grep -l "^State:.Z" /proc/[0-9]*/status 2>/dev/null >zombies; [ -s zombies ] && [ $i -lt 2000 ]; do
             i=$((i + 1)); sleep 0.01
         done

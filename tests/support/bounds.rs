@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// The time that the whole machine, tests and servers included, may lose: a stolen processor, a flushed disk, other
-/// tests. A broken promise is never kept, or much later than this.
+/// tests. A broken promise takes far longer than this, or for ever.
 const SLACK: Duration = Duration::from_secs(5);
 
 /// Returns whether promises are measured to the letter, on a machine that has nothing else to do. Overlaps are always

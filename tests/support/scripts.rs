@@ -18,7 +18,7 @@ ctypes.CDLL(None).syscall(exit_of_a_thread, 0)
 "#;
 
 /// A tree that tries to escape: other groups, other sessions, double forks, processes that ignore every signal to stop,
-/// one without a first thread. Each member writes a line to `$1`.
+/// one without a first thread. It writes its PID to `$1` when all of it runs.
 const TREE: &str = r#"
 deaf='trap "" TERM HUP INT QUIT; echo up >>"$0"; while :; do sleep 1000; done'
 sleep 1000 &
@@ -41,7 +41,7 @@ for pid in $(cat "$1"); do
     set -- "$1" "$2" ${stat##*) }
     case $3 in
     X | '') ;;
-    # Its other threads live.
+    # A zombie whose other threads are alive.
     Z) [ "${20}" -le 1 ] || echo "alive: $stat" ;;
     *) echo "alive: $stat" ;;
     esac

@@ -218,7 +218,7 @@ impl TestEnv {
         holder
     }
 
-    /// Returns the output of `dlock status --json NAME`.
+    /// Returns the parsed output of `dlock status --json NAME`.
     #[track_caller]
     pub(crate) fn status(&self, name: &str) -> Value {
         let asked = self.finish(&mut self.verb("status", ["--json", name])).silently(0);

@@ -1,4 +1,4 @@
-//! Notices when the machine stands still. A loss of a short lease is then the machine's doing.
+//! Notices when the machine stands still. A short lease that is lost then is not dlock's fault.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
