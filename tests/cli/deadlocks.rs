@@ -189,7 +189,6 @@ impl<'a> Scenario<'a> {
         self.env.read("log").lines().filter(|said| **said == line).count()
     }
 
-    /// Returns the number of refusals.
     fn refused(&self) -> usize {
         let refused =
             |line: &&str| line.starts_with(&format!("r{}p", self.round)) && line.contains(" ended 75 ");

@@ -199,7 +199,6 @@ impl Member {
         self.request.id
     }
 
-    /// Returns the state now.
     pub(crate) async fn state(&self) -> ClaimState {
         let deadline = self.bench.soon();
         self.bench.by(deadline, self.next(None)).await.expect("the first answer is prompt")

@@ -30,7 +30,6 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
     [
         cases_exclusion::CASES,

@@ -81,7 +81,6 @@ pub(crate) trait Fixture: Send + Sync {
         unreachable!("cannot freeze")
     }
 
-    /// Ends a freeze.
     async fn thaw(&self) {
         unreachable!("cannot thaw")
     }

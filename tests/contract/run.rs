@@ -11,7 +11,6 @@ use crate::fixture::{Need, Opening};
 use crate::fixtures::Subject;
 use crate::memory::Mutation;
 
-/// The outcome of a case.
 pub(crate) enum Outcome {
     Passed,
     Skipped(String),

@@ -47,7 +47,6 @@ impl Relay {
         self.port
     }
 
-    /// Cuts all connections.
     pub(crate) fn cut_everybody(&self) {
         self.cut.lock().expect("not poisoned").everybody = true;
     }

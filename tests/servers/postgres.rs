@@ -103,7 +103,6 @@ fn template() -> &'static Path {
     })
 }
 
-/// A running server.
 pub(crate) struct Postgres {
     server: Server,
 }

@@ -56,7 +56,6 @@ fn remove_after_us(folder: &Path) {
     std::mem::forget(child.stdin.take());
 }
 
-/// A server that runs.
 pub(crate) struct Server {
     folder: PathBuf,
     port: u16,
@@ -187,7 +186,6 @@ impl Server {
         fs::read_dir(tasks).expect("threads").flatten().all(stopped)
     }
 
-    /// Ends a freeze.
     pub(crate) fn thaw(&self) {
         kill_process(self.pid(), Signal::CONT).expect("continues");
     }

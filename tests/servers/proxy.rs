@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// The behaviour of the relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Conduct {
     /// Passes everything on.
@@ -98,7 +97,6 @@ impl Proxy {
         self.state.changed.notify_all();
     }
 
-    /// Returns the present behaviour.
     pub(crate) fn conduct(&self) -> Conduct {
         *self.state.conduct.lock().expect("not poisoned")
     }

@@ -69,7 +69,6 @@ pub(crate) struct Order {
     pub(crate) clients: usize,
 }
 
-/// A kind of service.
 pub(crate) struct Kind {
     /// The name in `DLOCK_TEST_REQUIRE`.
     pub(crate) name: &'static str,
@@ -77,7 +76,6 @@ pub(crate) struct Kind {
     pub(crate) backend: &'static str,
     /// Returns the reason if this machine does not have it.
     pub(crate) missing: fn() -> Option<String>,
-    /// Starts one.
     pub(crate) start: fn(&Order) -> Arc<dyn Site>,
     /// Starts three servers that are one service, if the kind has that. One of them may fall silent.
     pub(crate) cluster: Option<fn() -> Arc<dyn Site>>,
@@ -102,7 +100,6 @@ pub(crate) struct Kind {
 pub(crate) struct Facts {
     /// The needs that it does not meet, with the reasons.
     pub(crate) lacks: &'static [(Need, &'static str)],
-    /// The longest TTL.
     pub(crate) max_ttl: Option<Duration>,
     /// The time after its TTL for which a claim without renewals may stay.
     pub(crate) abandoned_bound: Duration,
@@ -221,7 +218,6 @@ pub(crate) trait Site: Send + Sync {
         self.servers().iter().for_each(Server::freeze);
     }
 
-    /// Ends a freeze.
     fn thaw(&self) {
         self.servers().iter().for_each(Server::thaw);
     }

@@ -94,7 +94,6 @@ pub(crate) struct Setup {
     pub(crate) secure: bool,
 }
 
-/// Starts a server on `port`.
 pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
     let folder = shared_folder("zookeeper");
     let mut text = format!(

@@ -60,7 +60,6 @@ impl Raw {
         (i32::from_be_bytes(reply[12..16].try_into().expect("four")), reply[16..].to_vec())
     }
 
-    /// Returns the children of `path`.
     pub(crate) fn children(&mut self, path: &str) -> Vec<String> {
         let (error, body) = self.ask(GET_CHILDREN, &[string(path), vec![0]].concat());
         if error != 0 {
@@ -97,7 +96,6 @@ impl Raw {
         (error == 0).then(|| String::from_utf8(body[4..].to_vec()).expect("UTF-8"))
     }
 
-    /// Removes the node at `path`.
     pub(crate) fn delete(&mut self, path: &str) {
         let (error, _) = self.ask(DELETE, &[string(path), (-1i32).to_be_bytes().to_vec()].concat());
         assert_eq!(error, 0, "{path} is removed");

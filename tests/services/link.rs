@@ -52,7 +52,6 @@ impl Link {
         ip(&["link", "set", &format!("{}o", self.namespace), "down"]).expect("it could be made");
     }
 
-    /// Mends the link.
     pub(crate) fn mend(&self) {
         ip(&["link", "set", &format!("{}o", self.namespace), "up"]).expect("it could be made");
     }

@@ -130,8 +130,9 @@ fn await_last_value(own: &TestEnv, observer: &Running) {
     );
 }
 
-/// Returns the link to cut next and the length of the cut. If chance has caused no loss after so many cuts, the links
-/// are cut in turn for the longest time, so that the leader loses its lease.
+/// Returns the link to cut next and the length of the cut. If chance has brought too few terms in its time, `in_turn`
+/// is the number of cuts so far. Then the links are cut in turn, for longer than a lease, so that the leader loses its
+/// own.
 fn next_cut(random: &mut Random, in_turn: Option<usize>) -> (usize, Duration) {
     match in_turn {
         None => (random.below(2), CUTS[random.below(CUTS.len())]),

@@ -32,8 +32,8 @@ fn doctor(env: &TestEnv) -> String {
     env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()
 }
 
-/// Expects that a waiter learns within a second that the lock is free, also after a renewal, and that a holder soon
-/// learns that its key is gone.
+/// Expects that a waiter learns within a second that the lock is free, also after a renewal. Expects that a holder
+/// learns in 1.5 s that its key is gone.
 #[track_caller]
 fn looks_every_half_second(env: &TestEnv, server: &Server) {
     let ttl = Duration::from_secs(3);

@@ -13,7 +13,6 @@ use crate::support::chance::{Random, rounds, seed};
 
 /// The number of steps on each queue.
 const STEPS: usize = 25;
-/// The number of queues.
 const QUEUES: usize = 150;
 
 /// Returns the Lua files in `folder` and below.

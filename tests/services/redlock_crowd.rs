@@ -9,15 +9,13 @@ use crate::support::chance::rounds;
 use crate::support::running::CROWD;
 use crate::support::{Service, TestEnv};
 
-/// The number of claims.
 const CROWD_SIZE: usize = 40;
 /// The number of rounds; `DLOCK_TEST_ROUNDS` overrides it.
 const ROUNDS: usize = 2;
-/// The length of the leases.
 const TTL: Duration = Duration::from_secs(3);
 
-/// Expects that all of them hold, that no two hold at once, that none waits longer than ten leases, and that each
-/// holder has a greater token than the one before.
+/// Expects that all of them hold, that no two hold one slot at once, and that no round takes ten leases. On each slot,
+/// each holder must have a greater token than the one before.
 fn forty(mode: &[&str]) {
     let (nodes, n) = site::shared_nodes();
     let endpoint =

@@ -51,7 +51,6 @@ impl Database {
         TestEnv::on(self.site().part())
     }
 
-    /// Returns the log of requests.
     fn log(&self) -> String {
         match self {
             Self::Postgres(postgres) => postgres.server().log(),

@@ -28,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// One dlock of the swarm.
 struct One {
     way: Way,
     running: Running,

@@ -33,7 +33,8 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     }
 }
 
-/// Also with a TTL after which a request of its own ends etcd's lease.
+/// The TTL is far longer than the test, so that only the release can free the lock. etcd's lease takes a request of its
+/// own.
 #[test]
 fn a_release_whose_answer_does_not_come_frees_the_lock() {
     let site = site::shared();

@@ -29,7 +29,6 @@ fn restart_with(server: &Server, most: Duration) {
     zookeeper::await_service(server.port());
 }
 
-/// Returns the number of transactions.
 fn transactions(port: u16) -> u64 {
     let said = zookeeper::said(port, *b"srvr").unwrap_or_default();
     let last = said.lines().find_map(|line| line.strip_prefix("Zxid: 0x"));

@@ -79,7 +79,7 @@ fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
         if way == "fg" {
             terminal.type_line("fg");
         } else {
-            // To dlock alone, which passes it on.
+            // SIGCONT to dlock alone, which passes it on.
             process::signal(front, Signal::CONT);
             until_true("a command that goes on", || !has_stopped());
             terminal.type_line("fg");

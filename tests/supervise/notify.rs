@@ -10,7 +10,6 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg,
 use crate::support::wait::LIMIT;
 use crate::support::{Running, TestEnv};
 
-/// A service manager.
 struct Manager {
     socket: OwnedFd,
     address: String,

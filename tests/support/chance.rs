@@ -8,7 +8,6 @@ use std::time::Duration;
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Returns any number.
     pub(crate) fn next(&mut self) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use super::chance::{Random, usual_seed};
 
-/// The choice of points.
 #[derive(Clone, Debug)]
 pub(crate) enum Choice<P> {
     /// So many points of each kind.

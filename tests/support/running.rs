@@ -55,7 +55,6 @@ impl Running {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    /// Waits for its end.
     #[track_caller]
     pub(crate) fn finish(self) -> Finished {
         self.finish_within(LIMIT)
@@ -77,7 +76,6 @@ impl Running {
     }
 }
 
-/// The end of a program.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,

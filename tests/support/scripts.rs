@@ -158,7 +158,6 @@ impl Logger {
         self.signals(env).into_iter().filter(|s| *s == signal).count()
     }
 
-    /// Waits until `signal` has arrived.
     #[track_caller]
     pub(crate) fn await_signal(&self, env: &TestEnv, signal: i32) {
         super::until(&format!("signal {signal} in {}: {:?}", self.log, self.signals(env)), || {

@@ -63,7 +63,6 @@ impl TestEnv {
         self.root.join(name)
     }
 
-    /// Returns the lock directory.
     pub(crate) fn locks(&self) -> PathBuf {
         self.path("locks")
     }
@@ -330,7 +329,6 @@ impl Holder {
         fs::read_to_string(&self.ready).is_ok_and(|text| text.ends_with('\n'))
     }
 
-    /// Waits until the command runs.
     #[track_caller]
     pub(crate) fn await_start(&mut self) {
         let what = format!("the start of a command; its dlock said {:?}", self.running.err_so_far());

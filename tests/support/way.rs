@@ -85,7 +85,7 @@ fn kept_for(pid: i32) -> Vec<process::Process> {
 pub(crate) fn served_by(dlock: i32) -> Option<i32> {
     let line = fs::read(format!("/proc/{dlock}/cmdline")).ok()?;
     let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    // Scripts have the words of `acquire` among their own.
+    // A script has the arguments of `acquire` among its own, so the program's name decides.
     words.next().filter(|word| word.ends_with("dlock"))?;
     words.find(|word| word == "--for-pid")?;
     words.next()?.parse().ok()

@@ -27,11 +27,11 @@ pub(crate) enum Mutation {
     AncestorsUnshown,
     /// C02: entries do not show the other queues in which the search for a cycle continues.
     RelatedUnshown,
-    /// C03: every fifth token is the one before.
+    /// C03: every fifth token repeats the previous one.
     RepeatsToken,
     /// C03: tokens start again after the queue was empty.
     TokensRestartWhenIdle,
-    /// C03: shared claims count on their own.
+    /// C03: shared claims have a token counter of their own.
     TokensPerMode,
     /// C03: a restart forgets the token counter.
     ForgetsTokensOnRestart,
@@ -106,7 +106,6 @@ pub(crate) enum Mutation {
 }
 
 impl Mutation {
-    /// Every mutation.
     pub(crate) const ALL: &[Self] = &[
         Self::SlotsAdmitOneTooMany,
         Self::TellsHoldEarly,

@@ -40,7 +40,6 @@ pub(super) struct Entry {
     pub(super) news: watch::Sender<ClaimState>,
 }
 
-/// The hold of an entry.
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) grant: Grant,

@@ -55,7 +55,6 @@ impl MemoryServer {
         self.frozen.send_replace(true);
     }
 
-    /// Ends a freeze.
     pub(crate) fn thaw(&self) {
         self.frozen.send_replace(false);
     }

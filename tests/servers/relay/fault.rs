@@ -15,7 +15,6 @@ pub(crate) enum Way {
     Answer,
 }
 
-/// The fault of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// The relay drops it and cuts the connection.
