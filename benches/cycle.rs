@@ -27,7 +27,7 @@ fn measure(scratch: &Scratch) {
     let mut times = [const { Vec::new() }; CASES.len()];
     for round in 0..=rounds {
         for turn in 0..CASES.len() {
-            // Another one begins each round, so that none always follows the same.
+            // The rounds begin with different tools, so that none always follows the same one.
             let case = (round + turn) % CASES.len();
             let time = once(scratch, case, round);
             // The first round fills caches.
@@ -51,7 +51,7 @@ fn measure(scratch: &Scratch) {
     }
 }
 
-/// One run, in ms.
+/// Runs one cycle. Returns its time in ms.
 fn once(scratch: &Scratch, case: usize, round: usize) -> f64 {
     let (title, tool, fresh) = CASES[case];
     let name = if fresh { format!("fresh{round}") } else { "same".to_owned() };

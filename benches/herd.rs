@@ -1,6 +1,6 @@
-//! Long lines: 10, 100 and 1,000 waiters behind one holder. All run, in order; what one hand-over costs.
+//! Long queues: 10, 100 and 1,000 waiters behind one holder. All run in order. It prints the cost of one hand-over.
 //!
-//! `WAITERS` sets other numbers, with commas.
+//! `WAITERS` sets other numbers, separated by commas.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod support;

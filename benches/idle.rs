@@ -1,6 +1,6 @@
-//! What one waiter costs while it waits: memory, CPU time, wake-ups.
+//! The cost of one waiter while it waits: memory, CPU time, wake-ups.
 //!
-//! Two waiters run, so that what processes share counts half. `SECONDS` sets how long they are watched (10).
+//! Two waiters run, so that memory shared by processes counts half. `SECONDS` sets how long they are watched (10).
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod support;
@@ -29,7 +29,7 @@ fn measure(scratch: &Scratch) {
             })
             .collect();
         let processes = descendants(waiters[0].id());
-        // In line, but perhaps still on the way to sleep.
+        // Both are in the queue, but they may not sleep yet.
         thread::sleep(Duration::from_secs(1));
         let before = Cost::of(&processes);
         thread::sleep(Duration::from_secs(u64::try_from(seconds).expect("a short time")));
@@ -48,7 +48,7 @@ fn measure(scratch: &Scratch) {
     }
 }
 
-/// `pid` and everything below it.
+/// Returns `pid` and all processes below it.
 fn descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut at = 0;
@@ -60,7 +60,7 @@ fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// What processes have used so far.
+/// The resources that processes have used so far.
 struct Cost {
     /// Proportional set size, KiB.
     pss: u64,
@@ -88,7 +88,7 @@ impl Cost {
     }
 }
 
-/// The number behind `name` in a file of /proc.
+/// Returns the number after `name` in a file of /proc.
 fn field(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).expect("a process");
     let value = text.lines().find_map(|line| line.strip_prefix(name)).expect("the field");

@@ -1,7 +1,7 @@
 //! The import rules, the homes of unsafe code and output, and the size budget, enforced.
 //!
-//! It reads text, not syntax trees: comments and literals are blanked first, and what a file's trailing test
-//! module does is its own affair.
+//! The rules read text, not syntax trees: comments and literals are blanked first, and a file's trailing test module is
+//! not checked.
 
 #[path = "architecture/build.rs"]
 mod build;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use dlock::backend::locator::SERVICES;
 use source::{blank, functions, has_word, tree, words};
 
-/// Which parts a part may name; `backend/*` is any one backend. A part not listed has to be added here.
+/// The parts that each part may name; `backend/*` is any one backend. A new part must be added here.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("docs", &[]),
@@ -56,7 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
 ];
 
-/// Files of `backend/` that are part of the contract, not backends.
+/// The files of `backend/` that are part of the contract, not backends.
 const CONTRACT: &[&str] = &[
     "capability",
     "claim_state",
@@ -74,16 +74,17 @@ const CONTRACT: &[&str] = &[
     "trial",
 ];
 
-/// The one file that names services. Others ask what a service exports, so a new one is a folder and a line there.
+/// The one file that names services. All others use the exports of a service. So a new one is a directory and a line
+/// there.
 const LOCATOR: &str = "backend/locator.rs";
 
-/// The homes of unsafe code; each says why.
+/// The homes of unsafe code. Each states its reason.
 const UNSAFE: &[&str] = &["supervise/sys.rs", "supervise/launch.rs", "fd.rs", SOCKET, "main.rs"];
 
-/// Where the options of connections are set.
+/// The file that sets the options of connections.
 const SOCKET: &str = "net/socket.rs";
 
-/// The one file that touches standard error: whatever else did could wait for whoever reads it.
+/// The one file that touches standard error: any other code that did could block on its reader.
 const WRITER: &str = "output/writer.rs";
 
 /// The home of unsafe code among the tests.
@@ -147,7 +148,7 @@ fn complaints_in(folder: &str, check: fn(&str, &str) -> Vec<String>) -> Vec<Stri
     found
 }
 
-/// The paths of all sources in `folder`, relative to it, with their texts.
+/// Returns the paths of all sources in `folder`, relative to it, with their texts.
 fn texts_in(folder: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files = Vec::new();
@@ -171,12 +172,12 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Everything that is wrong with the file at `path`, relative to `src`.
+/// Returns all complaints about the file at `path`, relative to `src`.
 fn complaints(path: &str, text: &str) -> Vec<String> {
     let code = blank(without_tests(text));
     let part = part_of_file(path);
     let mut found = sizes(path, text);
-    // The compiler asks for the documentation of crate roots.
+    // The compiler demands the documentation of crate roots.
     let root = ["main.rs", "lib.rs"].contains(&path);
     if !text.starts_with("//!") && !root {
         found.push("does not begin with //!".to_owned());
@@ -213,8 +214,9 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// The services that `text` names: as a module, or by a literal that is a name given to `--backend`. `code` is the same
-/// without comments and literals. A file of `backend/` can name modules without `backend::` before them, and says of which feature each is.
+/// Returns the services that `text` names: as a module, or by a literal that is a name for `--backend`. `code` is the
+/// same text without comments and literals. A file of `backend/` can name modules without `backend::` before them, and
+/// states the feature of each.
 fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend");
     let folders = fs::read_dir(folder).expect("readable").flatten().filter(|entry| entry.path().is_dir());
@@ -233,7 +235,7 @@ fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
     modules.chain(names).map(|service| format!("names the service {service} outside its folder")).collect()
 }
 
-/// Files and functions that are too long; test modules, being mostly tables, may be.
+/// Returns the files and functions that are too long. Test modules may be, since they are mostly tables.
 fn sizes(path: &str, text: &str) -> Vec<String> {
     if is_tests(path) {
         return Vec::new();
@@ -252,7 +254,7 @@ fn sizes(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Whether the file is a test module: tables, whose length says nothing.
+/// Returns whether the file is a test module. Test modules are mostly tables, so their length does not matter.
 fn is_tests(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.ends_with("tests.rs") || name.ends_with("testing.rs") || name.starts_with("tests_")
@@ -263,18 +265,18 @@ fn without_tests(text: &str) -> &str {
     begins.iter().find_map(|begin| text.find(begin)).map_or(text, |at| &text[..=at])
 }
 
-/// The part of the program that a file of `src` belongs to.
+/// Returns the part of the program that a file of `src` belongs to.
 fn part_of_file(path: &str) -> String {
     part(&module(path))
 }
 
-/// The module that a file of `src` is.
+/// Returns the module that a file of `src` is.
 fn module(path: &str) -> Vec<String> {
     let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
     path.split('/').map(str::to_owned).collect()
 }
 
-/// The part that a path below the crate belongs to.
+/// Returns the part that a path below the crate belongs to.
 fn part(path: &[String]) -> String {
     let second = path.get(1).map_or("", String::as_str);
     match path[0].as_str() {
@@ -286,7 +288,7 @@ fn part(path: &[String]) -> String {
     }
 }
 
-/// Whether the folder `of` of `src` has a module of that name.
+/// Returns whether the directory `of` in `src` has a module of that name.
 fn is_module_of(of: &str, name: &str) -> bool {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(of);
     !name.is_empty() && (folder.join(name).is_dir() || folder.join(format!("{name}.rs")).is_file())
@@ -314,7 +316,7 @@ fn bad_imports(path: &str, from: &str, code: &str) -> Vec<String> {
     bad.into_iter().map(|to| format!("{from} may not name {to}")).collect()
 }
 
-/// Every path below the crate that the code names, by `crate::`, `dlock::` or `super::`.
+/// Returns every path below the crate that the code names, by `crate::`, `dlock::` or `super::`.
 fn paths(file: &str, code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for root in ["crate", "dlock", "super"] {
@@ -361,13 +363,14 @@ fn writes_to(code: &str, macros: &[&str], streams: &[&str]) -> bool {
     prints || streams
 }
 
-/// Whether the code writes to standard error, or asks the system for it. What a child gets is not meant.
+/// Returns whether the code writes to standard error, or asks the system for it. The standard error of a child does not
+/// count.
 fn touches_standard_error(code: &str) -> bool {
     writes_to(code, &["eprint", "eprintln", "dbg"], &["stderr", "raw_stderr"])
         || ["STDERR_FILENO", "take_stderr"].iter().any(|name| has_word(code, name))
 }
 
-/// Whether the code breaks off inside a `use` of `std::io` or `rustix::stdio`.
+/// Returns whether the code breaks off inside a `use` of `std::io` or `rustix::stdio`.
 fn imported(before: &str) -> bool {
     let statement = before.rsplit(';').next().unwrap_or("");
     words(statement, "use").last().is_some_and(|at| statement[*at..].contains("io::{"))

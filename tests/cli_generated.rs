@@ -1,4 +1,4 @@
-//! The committed completions and manual pages are those that the program generates.
+//! The committed completions and manual pages are the ones that the program generates.
 //!
 //! `DLOCK_REGENERATE=1 cargo test --test cli_generated committed` writes them anew.
 
@@ -42,7 +42,7 @@ fn skipped(shell: &str) {
     eprintln!("skipped: {shell} is not installed");
 }
 
-/// Whether `shell` accepts the script; a shell that is not installed is said and skipped.
+/// Expects that `shell` accepts the script. If the shell is not installed, the check is skipped with a message.
 fn loads(shell: &str, arguments: &[&str], file: &str) {
     let path = folder("completions").join(file);
     match Command::new(shell).args(arguments).arg(&path).output() {
@@ -65,14 +65,15 @@ fn completions_load_in_their_shells() {
     loads("fish", &["-n"], "dlock.fish");
 }
 
-/// Whether `checker` has nothing to say about each page; one that is not installed is said and skipped.
+/// Expects that `checker` reports nothing for each page. If it is not installed, the check is skipped with a message.
 fn accepts_pages(checker: &str, arguments: &[&str]) {
     for page in std::fs::read_dir(folder("man")).expect("readable") {
         let page = page.expect("readable").path();
         match Command::new(checker).env("LC_ALL", "C.UTF-8").args(arguments).arg(&page).output() {
             Ok(output) => {
                 let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-                // A page that is formatted goes to standard output, what is wrong with it to standard error; a lint knows no page.
+                // `man` prints the formatted page to stdout and errors to stderr. `mandoc -T lint` prints errors to
+                // stdout.
                 let said = if checker == "mandoc" {
                     String::from_utf8_lossy(&output.stdout).into_owned()
                 } else {
@@ -88,7 +89,7 @@ fn accepts_pages(checker: &str, arguments: &[&str]) {
 
 #[test]
 fn manual_pages_are_without_fault() {
-    // Long lines in the source, and breaks that clap_mangen writes beside spaces, are of no account to a formatter.
+    // Long source lines and the breaks that clap_mangen writes beside spaces do not matter to a formatter.
     accepts_pages("mandoc", &["-T", "lint", "-W", "error"]);
     accepts_pages("man", &["--warnings", "-Tutf8", "-l"]);
 }

@@ -1,4 +1,4 @@
-//! What the benchmarks share: the two tools, sections that leave stamps, a scratch directory, statistics.
+//! The common parts of the benchmarks: the two tools, sections that leave stamps, a scratch directory, statistics.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 use std::fmt::Write as _;
@@ -12,12 +12,12 @@ use std::{env, process, thread};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long anything may take before the benchmark gives up.
+/// The time after which the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at a line that is being built up.
+/// The pause between two polls of a growing queue.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Runs `measure` under `cargo bench`, or plays a helper's part; does nothing under `cargo test`.
+/// Runs `measure` under `cargo bench`, or plays the part of a child process. Does nothing under `cargo test`.
 pub(crate) fn main(measure: impl FnOnce(&Scratch)) {
     let words: Vec<String> = env::args().collect();
     match words.get(1).map(String::as_str) {
@@ -28,13 +28,12 @@ pub(crate) fn main(measure: impl FnOnce(&Scratch)) {
     }
 }
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub(crate) fn setting(name: &str, default: usize) -> usize {
     env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// A directory of its own on the file system of the build, removed at the end. `BENCH_DIR` chooses another
-/// place.
+/// A directory of its own on the file system of the build, removed at the end. `BENCH_DIR` chooses another place.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -57,7 +56,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What is compared.
+/// A tool in the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tool {
     Flock,
@@ -74,7 +73,7 @@ impl Tool {
         }
     }
 
-    /// Runs `argv` under the lock `name`, without streams. `DLOCK_BIN` chooses another dlock.
+    /// Returns a command that runs `argv` under the lock `name`, without streams. `DLOCK_BIN` chooses another dlock.
     pub(crate) fn command(self, scratch: &Scratch, name: &str, argv: &[&str]) -> Command {
         let locks = self.locks(scratch);
         let mut command = match self {
@@ -91,7 +90,7 @@ impl Tool {
             }
         };
         command.args(argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        // What the user has configured is not measured.
+        // The user's configuration must not influence the measurement.
         command.env("XDG_CONFIG_HOME", scratch.path("no-configuration"));
         command
     }
@@ -102,7 +101,7 @@ impl Tool {
         path
     }
 
-    /// How many wait for the lock `name`, which somebody holds.
+    /// Returns the number of waiters for the lock `name`, which has a holder.
     fn waiting(self, scratch: &Scratch, name: &str) -> usize {
         let locks = self.locks(scratch);
         match self {
@@ -113,7 +112,7 @@ impl Tool {
                 table.lines().filter(|line| line.contains("->") && line.contains(&own)).count()
             }
             Self::Dlock => {
-                // Each waiter has a FIFO of its own; the holder found the line empty and has the one that stays.
+                // Each waiter has a FIFO of its own. The holder found the queue empty and has the permanent one.
                 let own = format!(".{name}.");
                 let files = fs::read_dir(locks).expect("the lock directory").flatten();
                 let names = files.filter_map(|file| file.file_name().into_string().ok());
@@ -124,7 +123,7 @@ impl Tool {
     }
 }
 
-/// Somebody who holds a lock until told to let go.
+/// A process that holds a lock until it is released.
 pub(crate) struct Holder(Child);
 
 impl Holder {
@@ -139,7 +138,7 @@ impl Holder {
         Self(child)
     }
 
-    /// Lets go, and waits until it has ended.
+    /// Releases the lock, and waits until the process has ended.
     pub(crate) fn release(mut self) {
         drop(self.0.stdin.take());
         let status = self.0.wait().expect("the holder's end");
@@ -147,7 +146,7 @@ impl Holder {
     }
 }
 
-/// The holder's command: says that it runs, and ends when nobody is at the other end of standard input.
+/// The holder's command: reports that it runs, and ends at the end of its standard input.
 fn gate() {
     let mut out = std::io::stdout();
     out.write_all(b"held\n").and_then(|()| out.flush()).expect("somebody listens");
@@ -160,8 +159,8 @@ fn nanoseconds() -> u64 {
     seconds.expect("after the start of the host") * 1_000_000_000 + rest.expect("not negative")
 }
 
-/// The command of a waiter, with a file, microseconds and an index: stays for so long, then appends when it
-/// began and ended.
+/// The command of a waiter, with a file, microseconds and an index: waits for that long, then appends the times of its
+/// start and end.
 fn stamp(words: &[String]) {
     let start = nanoseconds();
     let stay = words[1].parse().expect("microseconds");
@@ -178,7 +177,7 @@ struct Section {
     index: usize,
 }
 
-/// What a line of waiters did.
+/// The result of a queue of waiters.
 #[derive(Default)]
 pub(crate) struct Handover {
     pub(crate) ran: usize,
@@ -224,8 +223,8 @@ fn section(line: &str) -> Section {
     Section { start, end, index: usize::try_from(index).expect("an index") }
 }
 
-/// Lets `waiters` queue one after another behind a holder, each in line before the next one starts, then lets
-/// the holder go and waits for all of them. Each stays for `stay`.
+/// Queues `waiters` behind a holder, one after another, then releases the holder and waits for all of them. Each stays
+/// for `stay`.
 pub(crate) fn hand_over(
     tool: Tool,
     scratch: &Scratch,
@@ -254,7 +253,7 @@ pub(crate) fn hand_over(
     Handover::of(&stamps)
 }
 
-/// Returns when `count` wait.
+/// Returns when `count` processes wait.
 pub(crate) fn until_waiting(tool: Tool, scratch: &Scratch, name: &str, count: usize) {
     let began = Instant::now();
     while tool.waiting(scratch, name) < count {
@@ -267,7 +266,7 @@ fn end_of(mut child: Child) -> ExitStatus {
     child.wait().expect("a child's end")
 }
 
-/// The value below which `part` (0 to 1) of the values lie.
+/// Returns the value below which `part` (0 to 1) of the values lie.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -285,7 +284,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// One line of figures: a title, then names with values.
+/// Returns one line of figures: a title, then names with values.
 pub(crate) fn line(title: &str, figures: &[(&str, String)]) -> String {
     let mut text = format!("{title:<24}");
     for (name, value) in figures {

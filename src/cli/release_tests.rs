@@ -1,4 +1,4 @@
-//! Giving back, where the queues stand still.
+//! Releases, on queues that do not change.
 
 use super::*;
 use crate::cli::exit_code::ExitCode;
@@ -46,7 +46,7 @@ async fn what_is_no_claim_of_acquire_is_not_touched() {
     let acquired = of("a", Verb::Acquire);
     let queues = Queues::new(vec![acquired.clone()]);
     assert_eq!(refused(&queues, &settings("0123456789abcdef", &["a"])).await, lost);
-    // On one of its locks only, and a waiter's.
+    // A claim on only one of the named locks, and a waiter's claim.
     assert_eq!(refused(&queues, &settings(&digits(&acquired), &["a", "b"])).await, lost);
     let waiter = acquired.waiters[0].claim.expect("a claim").to_string();
     assert_eq!(refused(&queues, &settings(&waiter, &["a"])).await, lost);

@@ -1,4 +1,4 @@
-//! Queues that stand still, for tests of the commands that look at them.
+//! Queues that do not change, for tests of the commands that read them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::output::{LogFormat, Verbosity};
 
 type Observed = Vec<Result<LockStatus>>;
 
-/// A backend whose queues are given.
+/// A backend with given queues.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "the queues are what it is about")]
 pub(crate) struct Queues {
@@ -39,7 +39,7 @@ impl Queues {
         }
     }
 
-    /// What observers see, one list for each.
+    /// Sets the statuses that observers return, one list for each.
     pub(crate) fn will_observe(&self, mut observations: Vec<Observed>) {
         observations.reverse();
         *self.observations.lock().expect("not poisoned") = observations;
@@ -53,7 +53,7 @@ impl Queues {
         self.published.lock().expect("not poisoned").clone()
     }
 
-    /// From now on no claim is there any more, though it is still shown.
+    /// Makes all claims missing from now on, though they are still shown.
     pub(crate) fn all_left(&self) {
         *self.left.lock().expect("not poisoned") = true;
     }
@@ -134,7 +134,7 @@ impl Backend for Queues {
     }
 }
 
-/// A queue; the entries' pids and the last digits of their claims count from 1.
+/// Creates a queue. The entries' PIDs and the last digits of their claims count from 1.
 pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
     let entry = |n: u8| {
         let mut id = [0; 16];
@@ -173,7 +173,7 @@ pub(crate) fn by() -> Holder {
     }
 }
 
-/// Collects what would go to standard output.
+/// Collects the text for standard output.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) text: String,

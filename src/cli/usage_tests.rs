@@ -1,4 +1,4 @@
-//! What is said to people who write what they are used to.
+//! The hints for users who write the options of other tools.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ fn os(line: &str) -> Vec<OsString> {
     line.split(' ').map(OsString::from).collect()
 }
 
-/// The hint of a command line that does not parse.
+/// Returns the hint of a command line that does not parse.
 fn hint(line: &str) -> String {
     let failure = parse::parse(os(line)).expect_err(line);
     assert_eq!(failure.code, 64);

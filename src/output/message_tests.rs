@@ -1,4 +1,4 @@
-//! Each sentence as people read it.
+//! Each message as users read it.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn service(remark: &str) -> ServicePlace {
     ServicePlace { backend: "file", place: "/l".into(), remark: remark.into() }
 }
 
-/// One of each, with its golden sentence and level.
+/// Returns one of each, with its golden sentence and level.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn golden() -> Vec<(Message, Level, &'static str)> {
     use Message as M;

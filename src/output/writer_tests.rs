@@ -6,13 +6,13 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// A writer to one end, and the other end.
+/// Returns a writer to one end, and the other end.
 fn writer_to((reader, stream): (OwnedFd, OwnedFd)) -> (File, &'static Writer) {
     let stream: &'static OwnedFd = Box::leak(Box::new(stream));
     (File::from(reader), Box::leak(Box::new(Writer::to(stream.as_fd()))))
 }
 
-/// A pipe that holds a page.
+/// Returns a pipe that holds a page.
 fn pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("a small pipe");
@@ -27,12 +27,12 @@ fn count(dropped: u64) -> String {
     format!("dropped {dropped}\n")
 }
 
-/// Says a numbered line of 100 bytes.
+/// Writes a numbered line of 100 bytes.
 fn say(writer: &'static Writer, number: usize) {
     writer.line(format!("{number:<99}\n"), false, count);
 }
 
-/// Has the writing thread wait for the reader of a pipe that has no room any more.
+/// Makes the writing thread wait for the reader of a pipe that has no room any more.
 fn fill(writer: &'static Writer) {
     writer.line("x".repeat(4096), false, count);
     until_empty(writer);
@@ -96,7 +96,7 @@ fn what_is_dropped_is_counted_where_it_was() {
         .chain([format!("dropped {}", 1000 - kept), "failed".into()])
         .collect();
     assert_eq!(lines, wanted);
-    // With room again, lines are taken again.
+    // When there is room again, the writer accepts lines again.
     say(writer, 7);
     until_empty(writer);
     assert_eq!(reader.read(&mut bytes).expect("readable"), 100);

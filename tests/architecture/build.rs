@@ -1,10 +1,10 @@
-//! How dlock is built.
+//! The build of dlock.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the build script of `etcd-client` compiles, in its order.
+/// The files that the build script of `etcd-client` compiles, in its order.
 const PROTO_FILES: [&str; 5] = [
     "api/authpb/auth",
     "api/etcdserverpb/rpc",
@@ -17,7 +17,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("read")
 }
 
-/// The key of an override names the version; one of another version would override nothing, in silence.
+/// The key of an override contains the version. A key with another version overrides nothing, without a warning.
 #[test]
 fn overridden_build_script_has_the_version_of_the_lock_file() {
     let (config, lock) = (read(".cargo/config.toml"), read("Cargo.lock"));
@@ -31,7 +31,7 @@ fn overridden_build_script_has_the_version_of_the_lock_file() {
     );
 }
 
-/// The folder of the sources of `etcd-client`, and its version.
+/// Returns the directory of the sources of `etcd-client`, and its version.
 fn etcd_client() -> (PathBuf, String) {
     let mut cargo = Command::new(env!("CARGO"));
     let output =

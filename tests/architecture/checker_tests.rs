@@ -1,4 +1,4 @@
-//! The rules themselves are tried on sources that break and keep them.
+//! Tests of the rules, on sources that break and keep them.
 
 use super::*;
 

@@ -1,32 +1,32 @@
-//! No circle between the files of one folder.
+//! No circle between the files of one directory.
 //!
-//! Files form a circle if what each of them names leads through the others back to itself. What a module passes on with
-//! `use` counts as its owner's: so a `mod.rs` that declares and re-exports its children belongs to no circle, and one
-//! whose children use what it defines itself does. A folder within the folder is one member. What tests name does not
-//! count, nor do methods, which are called without a path.
+//! Files form a circle if the names in each of them lead through the others back to itself. A name that a module
+//! re-exports with `use` counts as its owner's. So a `mod.rs` that declares and re-exports its children belongs to no
+//! circle. One with a child that uses a definition of the `mod.rs` itself does. A directory within the directory is one
+//! member. Names in tests do not count. Methods do not count either, because they are called without a path.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::source::{blank, tree, words};
 use super::{is_tests, module, paths, without_tests};
 
-/// The names on the way from the crate to a module.
+/// The names on the path from the crate to a module.
 type Module = Vec<String>;
 
-/// The code of one module, and what its `use` declarations bring into it: the name, and the path that it stands for.
+/// The code of one module, and its `use` declarations: each name and the path that it stands for.
 struct Code {
     file: String,
     text: String,
     imports: BTreeMap<String, Module>,
 }
 
-/// All modules; of those that are tests nothing but that they are there.
+/// All modules. Test modules have no code here.
 struct Program(BTreeMap<Module, Option<Code>>);
 
-/// For each member of a folder, the others that it names, and what of them.
+/// For each member of a directory, the other members that it names, and the names that it uses of each.
 type Uses = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
-/// The circles among `files`: paths relative to `src`, and texts.
+/// Returns the circles among `files`: paths relative to `src`, and texts.
 pub(crate) fn circles(files: &[(String, String)]) -> Vec<String> {
     let program = Program::of(files);
     let folders: BTreeSet<&[String]> =
@@ -74,7 +74,7 @@ impl Program {
         found
     }
 
-    /// Every path in `text` to something in this crate, also one that begins with a child of the module.
+    /// Returns every path in `text` to an item in this crate, including those that begin with a child of the module.
     fn paths(&self, of: &Module, file: &str, text: &str) -> Vec<Module> {
         let mut found = paths(file, text);
         let children = self.0.keys().filter(|m| m.len() == of.len() + 1 && m.starts_with(of));
@@ -92,10 +92,10 @@ impl Program {
         found
     }
 
-    /// The module that defines what `path` leads to, and what it is called there; the module itself is called nothing.
+    /// Returns the module that defines the item at `path`, and the item's name there. The module itself has no name.
     fn owner(&self, path: &[String]) -> Option<(Module, Option<String>)> {
         let mut path = path.to_vec();
-        // No name is passed on more often than this.
+        // No name is re-exported more often than this.
         for _ in 0..8 {
             let known = (1..=path.len()).rev().find(|n| self.0.contains_key(&path[..*n]))?;
             let (module, rest) = path.split_at(known);
@@ -110,7 +110,7 @@ impl Program {
         None
     }
 
-    /// What the members of `folder`, itself among them, use of each other.
+    /// Returns the uses among the members of `folder`, including itself.
     fn uses_in(&self, folder: &[String]) -> Uses {
         let member = |module: &Module| {
             let inside = module.starts_with(folder);
@@ -121,7 +121,7 @@ impl Program {
             let Some(by) = member(from) else { continue };
             for path in self.paths(from, &code.file, &code.text) {
                 let Some((to, name)) = self.owner(&path) else { continue };
-                // That of a visibility.
+                // The path in a visibility.
                 let is_parent = name.is_none() && from.starts_with(&to);
                 let Some(used) = member(&to).filter(|used| *used != by) else { continue };
                 if !is_parent && self.0[&to].is_some() {
@@ -134,7 +134,7 @@ impl Program {
     }
 }
 
-/// A sentence for each group of members that lead back to each other: one of the shortest ways round.
+/// Returns a sentence for each group of members that lead back to each other: one of the shortest ways round.
 fn circles_in(folder: &[String], uses: &Uses) -> Vec<String> {
     let mut found = Vec::new();
     let mut done = BTreeSet::new();
@@ -158,7 +158,7 @@ fn circles_in(folder: &[String], uses: &Uses) -> Vec<String> {
     found
 }
 
-/// One of the shortest ways from one member to another, or round to itself, with both ends.
+/// Returns one of the shortest ways from one member to another, or round to itself, with both ends.
 fn way(uses: &Uses, from: &Module, to: &Module) -> Option<Vec<Module>> {
     let mut ways = VecDeque::from([vec![from.clone()]]);
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The English of what users read (README.md, the manual pages, the help), of the decision records and the traps.
+//! The English that users read (README.md, the manual pages, the help), the decision records and the traps.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use dlock::cli::args;
 use crate::records::records;
 use crate::source::has_word;
 
-/// Words that a reader has to translate, and what to write.
+/// Words that a reader has to translate, and the replacements.
 const BANNED: &[(&str, &str)] = &[
     ("whoever", "the noun"),
     ("whom", "the noun"),
@@ -38,7 +38,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("read")
 }
 
-/// The paragraphs of a Markdown text, without headings, tables, and fenced lines.
+/// Returns the paragraphs of a Markdown text, without headings, tables, and fenced lines.
 fn prose(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut paragraphs = vec![String::new()];
@@ -81,7 +81,7 @@ fn complaints(file: &str, paragraphs: &[String]) -> Vec<String> {
     found
 }
 
-/// The texts of the manual pages, but for those of the services, which are taken from the program.
+/// Returns the texts of the manual pages, except those of the services, which come from the program.
 fn pages() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/manual/text");
     let files = fs::read_dir(folder).expect("read").map(|file| file.expect("readable").path());
@@ -90,7 +90,7 @@ fn pages() -> Vec<(String, String)> {
     texts.chain(services).collect()
 }
 
-/// The help of each option.
+/// Returns the help of each option.
 fn help() -> Vec<String> {
     let of = |command: &clap::Command| -> Vec<String> {
         let about = command.get_about().map(ToString::to_string);

@@ -7,7 +7,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs")
 }
 
-/// The names and texts of all records, in the order of their names.
+/// Returns the names and texts of all records, in the order of their names.
 pub(crate) fn records() -> Vec<(String, String)> {
     let files = fs::read_dir(docs().join("adr")).expect("read").map(|file| file.expect("readable").path());
     let name = |path: &Path| path.file_name().expect("named").to_str().expect("UTF-8").to_owned();
@@ -18,7 +18,7 @@ pub(crate) fn records() -> Vec<(String, String)> {
     records
 }
 
-/// The names of the records of which `is_wrong` is true.
+/// Returns the names of the records for which `is_wrong` is true.
 fn wrong(is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
     records().into_iter().filter(|(name, text)| is_wrong(name, text)).map(|(name, _)| name).collect()
 }
@@ -64,7 +64,7 @@ fn names_of_records_are_checked() {
     assert!(!is_record("0001-Title.md", 1) && !is_record("0001-.md", 1) && !is_record("0001.md", 1));
 }
 
-/// Whether `name` is `NNNN-short-title.md` with this number.
+/// Returns whether `name` is `NNNN-short-title.md` with this number.
 fn is_record(name: &str, number: usize) -> bool {
     let title = name.strip_prefix(&format!("{number:04}-")).and_then(|rest| rest.strip_suffix(".md"));
     title.is_some_and(|title| {

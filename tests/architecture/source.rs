@@ -1,6 +1,6 @@
 //! Rust source as text: enough of its grammar to find words, paths and functions.
 
-/// The code with comments and the insides of literals as spaces; lines stay where they are.
+/// Returns the code with spaces in the place of comments and the insides of literals. Lines keep their numbers.
 pub(crate) fn blank(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -59,7 +59,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(2 + hashes + body.find(&end)? + end.len())
 }
 
-/// The length of a character literal; `None` for a lifetime.
+/// Returns the length of a character literal, or `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let inner = &text[1..];
     let first = inner.chars().next()?;
@@ -68,7 +68,7 @@ fn character(text: &str) -> Option<usize> {
     (first == '\\' || close == 0).then_some(1 + least + close + 1)
 }
 
-/// Where `word` stands on its own in the code.
+/// Returns the positions where `word` is a whole word in the code.
 pub(crate) fn words(code: &str, word: &str) -> Vec<usize> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     let alone = |at: &usize| !code[..*at].ends_with(inside) && !code[at + word.len()..].starts_with(inside);
@@ -79,7 +79,7 @@ pub(crate) fn has_word(code: &str, word: &str) -> bool {
     !words(code, word).is_empty()
 }
 
-/// The functions with bodies in blanked code: name and number of lines.
+/// Returns the functions with bodies in blanked code: name and number of lines.
 pub(crate) fn functions(code: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for at in words(code, "fn") {
@@ -93,7 +93,7 @@ pub(crate) fn functions(code: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// Where the body of the function that `code` begins with ends; `None` if it has none.
+/// Returns the end of the body of the function at the start of `code`, or `None` if it has no body.
 fn body(code: &str) -> Option<usize> {
     let (mut braces, mut others) = (0_usize, 0_usize);
     for (at, c) in code.char_indices() {
@@ -114,7 +114,7 @@ fn body(code: &str) -> Option<usize> {
     None
 }
 
-/// Adds the paths of one use tree, `a::{b, c::d}`, to `found`; returns what follows it.
+/// Adds the paths of one use tree, `a::{b, c::d}`, to `found`. Returns the text after it.
 pub(crate) fn tree<'a>(text: &'a str, base: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
     let mut path = base.to_vec();
     let mut rest = text.trim_start();
@@ -129,7 +129,7 @@ pub(crate) fn tree<'a>(text: &'a str, base: &[String], found: &mut Vec<Vec<Strin
                 match inner.chars().next() {
                     Some(',') => inner = inner[1..].trim_start(),
                     Some('}') | None => return inner.get(1..).unwrap_or(""),
-                    // A star, or something that is no use tree.
+                    // A star, or text that is not a use tree.
                     Some(c) => inner = &inner[c.len_utf8()..],
                 }
             }

@@ -1,4 +1,4 @@
-//! Locks that a script takes and gives back: `acquire --for-pid` and `release`.
+//! Locks of a script that acquires and releases them itself: `acquire --for-pid` and `release`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, quiet, within};
 
-/// Twenty lines that take two locks, start what a script starts, and never come to their end.
+/// A script that acquires two locks, starts programs and runs until a test ends it.
 pub(crate) const SCRIPT: &str = r#"
 #!/bin/sh
 export DLOCK_ENDPOINT="$locks"
@@ -34,7 +34,7 @@ wait
 echo "never reached" >>log
 "#;
 
-/// A script in bash with its locks in the test's service.
+/// Returns a command that runs `text` in bash; its locks are in the test's service.
 pub(crate) fn script(env: &TestEnv, text: &str) -> Command {
     let mut command = env.command("bash");
     let prelude = r#"export DLOCK_ENDPOINT="$locks"; dlock() { command "$dlock" "$@"; }"#;
@@ -42,7 +42,7 @@ pub(crate) fn script(env: &TestEnv, text: &str) -> Command {
     command
 }
 
-/// The processes of dlock that keep a lock for `script`: the front and its keeper.
+/// Returns the two dlock processes that hold a lock for `script`: the front and its keeper.
 pub(crate) fn pair(env: &TestEnv) -> (Process, Process) {
     let all = env.processes();
     let keeper = all.iter().find(|process| process.name == "lease-keeper").expect("a keeper").clone();
@@ -50,7 +50,7 @@ pub(crate) fn pair(env: &TestEnv) -> (Process, Process) {
     (front, keeper)
 }
 
-/// Has `shell` run `text`, which acquires `first` and `second`, and kills it when it is ready.
+/// Kills `shell` after it has run `text`, which acquires `first` and `second`. Expects that both locks are freed.
 #[track_caller]
 pub(crate) fn assert_nothing_is_left(shell: &str, text: &str) {
     let _alone = quiet::measuring();
@@ -90,7 +90,7 @@ fn what_is_released_is_free_and_the_script_goes_on() {
     until_true("the end of dlock's processes", || env.processes().iter().all(|p| p.name != "lease-keeper"));
     gate.open();
     assert_eq!(running.finish().code(), Some(5));
-    // Nothing was held any more.
+    // The script had released its locks before.
     let daemon = env.await_line("daemon").parse().expect("a pid");
     assert!(is_alive(daemon), "what was started without the lock is none of its");
 }
@@ -143,7 +143,7 @@ fn subshells_of_another_run_of_the_same_script_are_none_of_its() {
 
 #[test]
 fn what_has_been_killed_and_still_has_its_files_keeps_the_next_one_waiting() {
-    // The kernel takes back the memory, and with it the environment, before the files.
+    // The kernel frees the memory of a dying process, including its environment, before it closes the files.
     const HUGE: &str = "import fcntl, os, sys, time
 file = open(sys.argv[1], 'w')
 fcntl.flock(file, fcntl.LOCK_EX)
@@ -175,7 +175,7 @@ fn a_killed_process_of_dlock_ends_the_script_and_its_tree_at_once() {
         let env = TestEnv::new();
         let (tree, words) = Tree::words(&env, "tree");
         let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
-        // One half is older than the lock, and has no claim in its environment.
+        // Half of the tree is older than the lock and has no claim in its environment.
         let text = format!(
             "sleep 1000 & eval \"$(dlock acquire --name x --for-pid $$)\" || exit; {} & wait",
             words.join(" ")
@@ -211,7 +211,7 @@ fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
     }
     env.finish(&mut env.verb("renew", [&claim[..8], "--name", "y"])).silently(0);
     assert_eq!((env.holders("x"), env.holders("y")), (1, 1));
-    // From elsewhere, by its first digits.
+    // `release` also takes the first digits of the claim, and works from outside the script.
     env.finish(&mut env.verb("release", [&claim[..8], "--name", "y"])).silently(0);
     env.assert_free("y");
     gate.open();
@@ -221,7 +221,7 @@ fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
 
 #[test]
 fn several_names_are_one_claim() {
-    // No step of memcached changes several items.
+    // memcached cannot change several items in one step.
     let Some(env) = Some(TestEnv::new()).filter(|env| env.service().backend != "memcached") else { return };
     let text = "claim=$(dlock acquire --name x --name \"it's\\\\y\" --for-pid $$) || exit; eval \"$claim\"; \
                 echo \"$DLOCK_NAMES\" >names; dlock status \"it's\\\\y\" --exit-code >held; echo $? >>held; \
@@ -308,7 +308,7 @@ fn a_broken_claim_ends_the_script_and_status_shows_it() {
 fn whoever_stops_waiting_leaves_the_queue() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
-    // The one that is started, by a signal that it can take and by one that it cannot; and what it waits for.
+    // The wait ends with a signal that `acquire` can handle, with SIGKILL, and with the process that it waits for.
     for signal in [Signal::TERM, Signal::KILL] {
         let sleeper = env.start(env.command("sleep").arg("1000"));
         let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
@@ -345,7 +345,7 @@ fn a_suspended_wait_joins_the_queue_again() {
     assert_eq!(env.waiters("x"), 0);
     waiter.signal(Signal::CONT);
     env.await_waiters("x", 1);
-    // The same again, but nobody is left to let it go on.
+    // The same again, but the waiter is killed while it is stopped.
     waiter.signal(Signal::TSTP);
     until_true("a stopped wait", || is_stopped(waiter.pid()));
     waiter.signal(Signal::KILL);
@@ -360,14 +360,14 @@ fn a_suspended_wait_joins_the_queue_again() {
 #[test]
 fn a_script_may_take_and_release_again_and_again_and_read_all_that_is_said() {
     let env = TestEnv::new();
-    // Nobody keeps the pipes of the substitutions open.
+    // If a process of dlock kept the pipe of a substitution open, the substitution would not end.
     let text = "for n in 1 2 3 4; do c=$(dlock acquire --name x --for-pid $$ 2>&1) || exit; eval \"$c\"; \
                 echo \"${#DLOCK_HELD}\" >>lengths; dlock release || exit; done; \
                 eval \"$(dlock acquire --name x --for-pid $$)\" || exit; dlock run --name x -- sh -c 'exit 6'";
     assert_eq!(env.finish(&mut script(&env, text)).code(), Some(6));
     let lengths = env.read("lengths");
     let lengths: Vec<usize> = lengths.lines().map(|line| line.parse().expect("a length")).collect();
-    // Pids and numbers of descriptors and files have more or fewer digits.
+    // The lengths vary with the digits of PIDs and of the numbers of descriptors and files.
     assert!(lengths.len() == 4 && lengths[3] < lengths[0] + 40, "{lengths:?}");
     env.await_no_process();
     env.assert_free("x");

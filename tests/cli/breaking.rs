@@ -1,4 +1,4 @@
-//! Ending somebody else's hold.
+//! `dlock break` on the hold of another process.
 
 use rustix::process::Signal;
 
@@ -33,7 +33,7 @@ fn a_claim_that_is_not_there_is_76() {
     let other = "0123456789abcdef0123456789abcdef";
     env.finish(&mut env.verb("break", ["x", "--claim", other, "--yes"])).failed(76, &[]);
     assert_eq!(env.holders("x"), 1);
-    // The claim of an ended hold is never taken for the present one.
+    // `break --claim` with the claim of an ended hold leaves the present hold alone.
     let old = holder.claim().to_owned();
     holder.release().silently(0);
     let holder = env.held(&["--name", "x"]);
@@ -88,7 +88,8 @@ fn without_a_terminal_to_ask_on_breaking_wants_yes() {
 
 #[test]
 fn a_script_that_is_being_ended_may_release_first() {
-    // Longer than a release takes: to wait for its end would be to wait for SIGKILL.
+    // The grace is longer than a release takes. If dlock waited for the release to end, the test would wait until
+    // SIGKILL.
     let text = "eval \"$(dlock acquire --name x --for-pid $$ --grace 10s)\" || exit; \
                 trap 'kill $!; dlock release; echo $? >status; exit 5' TERM; sleep 1000 & echo up >up; wait";
     for broken in [true, false] {
@@ -98,7 +99,7 @@ fn a_script_that_is_being_ended_may_release_first() {
         if broken {
             env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0);
         } else {
-            // As systemd and init do with all that is left.
+            // systemd and init send SIGTERM to every process that is left.
             let (front, keeper) = pair(&env);
             for process in [front, keeper] {
                 process::signal(process.pid, Signal::TERM);

@@ -1,4 +1,4 @@
-//! The process that is started as `acquire`, until the claim is printed.
+//! The process that is started as `acquire`, until it has printed the claim.
 
 use std::process::Stdio;
 
@@ -34,7 +34,7 @@ fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
     env.assert_free("x");
 }
 
-/// What a script is told then has to wait for nobody: the signal has been taken already.
+/// Nothing reads the output of `acquire`. A signal still ends the wait at once.
 #[test]
 fn what_nobody_reads_from_can_be_ended_while_it_waits() {
     let env = TestEnv::new();

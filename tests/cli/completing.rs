@@ -1,4 +1,4 @@
-//! Completions, by Tab in interactive shells.
+//! Completion by Tab in interactive shells.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -6,14 +6,14 @@ use crate::support::TestEnv;
 use crate::support::terminal::Terminal;
 use crate::support::test_env::dlock;
 
-/// What an interactive shell needs to know; its prompt is what [`Terminal`] waits for.
+/// The settings of an interactive shell. [`Terminal`] waits for the prompt that they set.
 struct Shell {
     name: &'static str,
-    /// What starts it, `RC` standing for the file with the settings.
+    /// The command line that starts it; `RC` is replaced by the file with the settings.
     words: &'static [&'static str],
-    /// The file with the settings.
+    /// The name of the file with the settings.
     rc: &'static str,
-    /// Loads completions, and defines some for the program `tool`.
+    /// Commands that load the completions and define some for the program `tool`.
     settings: &'static str,
     generated: &'static str,
 }
@@ -48,7 +48,7 @@ const SHELLS: [Shell; 3] = [
     },
 ];
 
-/// An interactive shell with the completions of dlock, and a program `tool` that says how it was called.
+/// Starts an interactive shell with the completions of dlock and a program `tool` that prints its arguments.
 fn interactive(env: &TestEnv, shell: &Shell) -> Terminal {
     let folder = env.path("bin");
     std::fs::create_dir_all(&folder).expect("made");
@@ -78,11 +78,11 @@ fn completes(shell: &Shell) {
     terminal.expect("(file /");
     terminal.expect(holder.claim());
     terminal.expect_prompt();
-    // The command's own option.
+    // An option of the command that dlock would run.
     terminal.press("dlock run --name=x -- too\t--al\t\n");
     terminal.expect("tool got <--alpha>");
     terminal.expect_prompt();
-    // The claim, which is the only one.
+    // The claim is the only candidate.
     terminal.press("dlock break deploy-prod --yes --claim \t\n");
     terminal.expect_prompt();
     let ended = holder.running.finish();
@@ -104,12 +104,12 @@ fn fish_completes_names_options_claims_and_the_commands_own() {
     completes(&SHELLS[2]);
 }
 
-/// What the shells are answered.
+/// The answers of `dlock __complete`, which the shells call.
 #[test]
 fn what_cannot_be_found_out_is_no_candidate_and_no_error() {
     let env = TestEnv::new();
     let answer = |words: &[&str]| {
-        // Not the directory of this host, where somebody else may hold a lock.
+        // The default directory of this host may contain locks of other users.
         let mut command = env.dlock([&["__complete"], words].concat());
         env.finish(command.env("DLOCK_ENDPOINT", env.locks())).silently(0).text()
     };

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many processes at once.
 
 use crate::support::running::{CROWD, finish_all};
 use crate::support::test_env::release_all;
@@ -13,7 +13,7 @@ fn two_hundred_unprotected_updates_at_once_lose_none() {
     let running: Vec<_> =
         (0..200).map(|_| env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", script]))).collect();
     for one in running {
-        // A service that two hundred ask at once may take its time, even for a release, and that is said.
+        // A service that 200 clients ask at once may be slow, even for a release. dlock reports that on stderr.
         let ended = one.finish_within(CROWD);
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
     }
@@ -58,7 +58,7 @@ fn readers_and_writers_take_turns_in_order_of_arrival() {
     holder.release().silently(0);
     let mut token = 0;
     while !line.is_empty() {
-        // The group at the head: one writer, or all readers before the next writer.
+        // The group at the head of the queue: one writer, or all readers before the next writer.
         let count =
             if line[0].0 == "-x" { 1 } else { line.iter().take_while(|(mode, _)| *mode == "-s").count() };
         let mut head: Vec<_> = line.drain(..count).collect();
@@ -79,7 +79,7 @@ fn readers_and_writers_take_turns_in_order_of_arrival() {
 #[test]
 fn a_writer_is_not_starved_by_readers_that_keep_coming() {
     let env = TestEnv::new();
-    // Two chains of readers that overlap, so that there is never a moment without one.
+    // Two chains of readers that overlap, so that a reader holds the lock at every moment.
     let script = r"
         chain() { until [ -e written ]; do run -q -s --name x -- sh -c 'sleep 0.02'; done; }
         chain & chain & chain &
@@ -94,7 +94,7 @@ fn a_writer_is_not_starved_by_readers_that_keep_coming() {
 fn slots_are_never_taken_by_more_than_their_number() {
     let _load = quiet::loading();
     let env = TestEnv::new();
-    // A folder per slot: made by who gets it, so two in one slot collide.
+    // Each holder creates the directory of its slot. Two holders of one slot collide.
     let script = "mkdir slot-$DLOCK_SLOT || echo collision >>log; sleep 0.01; rmdir slot-$DLOCK_SLOT";
     let running: Vec<_> = (0..40)
         .map(|_| env.start(&mut env.run(["-q", "--name", "x", "--slots", "3", "--", "sh", "-c", script])))

@@ -1,4 +1,4 @@
-//! Passwords, certificates and keys that cannot be used: one line, 64, before anything is connected.
+//! Passwords, certificates and keys that cannot be used: dlock prints one line and exits 64 before it connects.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::TestEnv;
 
-/// A file with these rights in the test's folder.
+/// Writes a file with these permissions in the test's directory.
 fn file(env: &TestEnv, name: &str, text: &str, mode: u32) -> String {
     let path = env.write(name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("own file");
@@ -80,7 +80,7 @@ fn what_is_no_unicode_is_not_printed() {
     unprinted(&[], &[OsStr::new("--endpoint"), odd], "--endpoint");
 }
 
-/// Passwords whose separators are not percent-encoded or that stand elsewhere, by the backend that may have to be named.
+/// Passwords whose separators are not percent-encoded or come in another place, with the backend to name.
 const SEPARATED: [(&str, &str); 14] = [
     ("redis", "redis://u:hun/ter2@127.0.0.1:1"),
     ("redis", "u:hun/ter2@127.0.0.1:1"),
@@ -121,7 +121,7 @@ fn a_password_in_an_address_is_shown_by_nothing() {
     let env = TestEnv::new();
     for (backend, endpoint) in SEPARATED {
         for words in [&["doctor"][..], &["doctor", "--json"], &["list"]] {
-            // Without the backend the bare ones could mean a directory.
+            // If no backend is named, an address without a scheme could mean a directory.
             for backend in [backend, ""] {
                 let mut command = env.dlock(words.iter().copied());
                 let ended = env.finish(command.env("DLOCK_BACKEND", backend).env("DLOCK_ENDPOINT", endpoint));
@@ -140,7 +140,7 @@ fn the_weightier_layer_says_the_password_or_its_file() {
     let config = env.path("config.toml").display().to_string();
     let both = format!("password = 'hunter2'\npassword-file = '{key}'\n");
     let at_top = format!("password = 'hunter2'\n[profile.p]\npassword-file = '{key}'\n");
-    // The flag, the two variables, the file, and what counts with where it is from.
+    // The flag, the two variables, the config file, and the password that wins with the source that it comes from.
     for (given, password, variable, text, option, from) in [
         (flag.as_str(), "", "", "password = 'hunter2'", "password-file", "--password-file"),
         (&flag, "hunter2", "", "", "password-file", "--password-file"),
@@ -172,7 +172,7 @@ fn the_weightier_layer_says_the_password_or_its_file() {
             "{said:?} and not {option} from {from}"
         );
     }
-    // It is read, too.
+    // dlock reads the password file.
     let mut command = env.dlock(["list", "--endpoint", "redis://127.0.0.1:1", "--password-file", "nowhere"]);
     env.finish(command.env("DLOCK_PASSWORD", "hunter2"))
         .failed(64, &["--password-file", "nowhere", "cannot be read"]);
@@ -206,7 +206,7 @@ fn a_flag_that_the_backend_has_no_use_for_is_refused() {
         ("redis", "redis://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
         ("zk", "zk://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
     ] {
-        // Whether the backend is named or the address says it.
+        // The backend is named, or it follows from the address.
         for named in [&["--backend", backend][..], &[]] {
             let mut command = env.dlock(["run", "--try", "--name", "x", "--endpoint", endpoint]);
             let ended = env.finish(command.args(named).args(options).args(["--", "touch", "started"]));
@@ -238,7 +238,7 @@ fn files_for_other_services_need_not_be_readable() {
     env.finish(&mut command).silently(0);
     let mut command = env.run(["--config", &config, "--backend", "file", "--name", "x", "--", "true"]);
     env.finish(&mut command).silently(0);
-    // Those that use them read them, and nothing leads to a directory by mistake.
+    // Backends that use the files read them, and a missing file never leads to a lock directory.
     for words in [&["--backend", "etcd"] as &[&str], &["--endpoint", "redis://127.0.0.1:1"], &[]] {
         let mut command = env.dlock(["run", "--config", &config, "--name", "x"]);
         let ended = env.finish(command.args(words).args(["--", "touch", "started"]));

@@ -1,5 +1,5 @@
-//! Random orders of taking five locks, by runs inside runs, by `acquire` and by `elect`: whoever closes a cycle of waits is
-//! told so at once, and nobody else is.
+//! Random orders to lock five names, by runs inside runs, by `acquire` and by `elect`. The process that closes a cycle
+//! of waits is refused at once, and no other process is refused.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::support::gate::Gate;
 use crate::support::wait::until_or_else;
 use crate::support::{Running, TestEnv, within};
 
-/// How many scenarios belong to an ordinary run of the tests; `DLOCK_TEST_ROUNDS` says otherwise.
+/// The default number of scenarios; `DLOCK_TEST_ROUNDS` overrides it.
 const SCENARIOS: usize = 4;
-/// How many orders a scenario has before everybody leaves.
+/// The number of orders in a scenario before all actors leave.
 const ORDERS: usize = 14;
 const LOCKS: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// How long a cycle may go unnoticed.
+/// The longest time that a cycle may go undetected.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// `$1` is who it is. It obeys what is written to its gate: to take a lock in some way, and to leave the one that it took last.
-/// What comes of it goes to the log.
+/// An actor named `$1`. It obeys the orders that the test writes to its gate: lock a name, or leave the lock taken
+/// last. It writes the outcome to the log.
 const ACTOR: &str = r#"who=$1
 say() { echo "$who $*" >>log; }
 level() {
@@ -39,7 +39,7 @@ level() {
                     code=$?
                 fi
             else
-                # An election is exclusive, and does not want to be told.
+                # An election is always exclusive and takes no option for it.
                 options=("$mode")
                 [ "$way" != elect ] || options=()
                 "$dlock" "$way" -q --endpoint "$locks" "${options[@]}" --name "$name" -- bash "$0" "$who" "$name"
@@ -55,14 +55,14 @@ level
 exit 0
 "#;
 
-/// One who wants a lock, or has it.
+/// An actor that holds a lock or waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     who: usize,
     shared: bool,
 }
 
-/// What is to be expected of an order to take a lock.
+/// The expected outcome of an order to lock a name.
 #[derive(PartialEq, Eq, Debug)]
 enum Expected {
     Held,
@@ -70,24 +70,24 @@ enum Expected {
     Refused,
 }
 
-/// The queues, and who took what in which order.
+/// The queues, and the locks of each actor in the order in which it took them.
 #[derive(Default)]
 struct Model {
     queues: BTreeMap<String, Vec<Entry>>,
     taken: BTreeMap<usize, Vec<String>>,
-    /// For what somebody waits.
+    /// The name that each waiting actor waits for.
     waiting: BTreeMap<usize, String>,
 }
 
 impl Model {
-    /// Whoever stands ahead in the queue of `name` and has to end first.
+    /// Returns the actors ahead of `entry` in the queue of `name` that have to leave first.
     fn blockers(&self, name: &str, entry: Entry) -> Vec<usize> {
         let queue = self.queues.get(name).map_or(&[][..], Vec::as_slice);
         let ahead = queue.iter().take_while(|other| **other != entry);
         ahead.filter(|other| !(entry.shared && other.shared)).map(|other| other.who).collect()
     }
 
-    /// Whom somebody waits for, and whom those wait for.
+    /// Returns the actors that `who` waits for, directly and through others.
     fn waits_for(&self, who: usize) -> Vec<usize> {
         let mut found = Vec::new();
         let mut open = vec![who];
@@ -119,7 +119,7 @@ impl Model {
         Expected::Waits
     }
 
-    /// Leaves the lock taken last; returns its name, and who has it from then on.
+    /// Leaves the lock taken last. Returns its name and its next holders.
     fn leave(&mut self, who: usize) -> (String, Vec<usize>) {
         let name = self.taken.get_mut(&who).and_then(Vec::pop).expect("it has taken one");
         self.queues.get_mut(&name).expect("it is there").retain(|entry| entry.who != who);
@@ -142,14 +142,14 @@ impl Model {
     }
 }
 
-/// One scenario: the actors, and what was ordered so far.
+/// One scenario: the actors and the orders so far.
 struct Scenario<'a> {
     env: &'a TestEnv,
     round: usize,
     actors: Vec<(String, Running, Gate)>,
     model: Model,
     told: Vec<String>,
-    /// How many cycles were closed.
+    /// The number of cycles that were closed.
     cycles: usize,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Scenario<'a> {
         format!("scenario {}: {:?}; {errors:?}; the log:\n{}", self.round, self.told, self.env.read("log"))
     }
 
-    /// Waits until `who` has said `words` for the `n`th time.
+    /// Waits until `who` has logged `words` for the `n`th time.
     #[track_caller]
     fn await_said(&self, who: usize, words: &str, n: usize) {
         until_or_else(
@@ -189,7 +189,6 @@ impl<'a> Scenario<'a> {
         self.env.read("log").lines().filter(|said| **said == line).count()
     }
 
-    /// How often anybody was refused.
     fn refused(&self) -> usize {
         let refused =
             |line: &&str| line.starts_with(&format!("r{}p", self.round)) && line.contains(" ended 75 ");
@@ -235,7 +234,7 @@ impl<'a> Scenario<'a> {
         assert_eq!(self.refused(), self.cycles, "refused without a cycle: {}", self.say());
     }
 
-    /// Who is not waiting.
+    /// Returns the actors that do not wait.
     fn free(&self) -> Vec<usize> {
         (0..self.actors.len()).filter(|who| !self.model.waiting.contains_key(who)).collect()
     }
@@ -263,7 +262,7 @@ impl<'a> Scenario<'a> {
         assert!(self.model.waiting.is_empty(), "somebody waits for ever: {}", self.say());
     }
 
-    /// Everybody goes home.
+    /// Orders all actors to leave their locks and to exit.
     fn end(self) {
         for (_, running, gate) in self.actors {
             gate.write("leave");

@@ -1,4 +1,4 @@
-//! What is so with a lock directory alone.
+//! Properties of a lock directory that other backends do not have.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,16 +9,17 @@ use crate::support::{Running, TestEnv, until};
 /// A uid that no user of this machine has.
 pub(super) const UID: u32 = 54_871;
 
-/// `dlock` as a user that owns nothing here; `None` where this user may not become another.
+/// Returns `dlock` as a user that owns nothing here. Returns `None` if the test's user cannot become another user.
 pub(super) fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
         return None;
     }
-    // The program may lie in a folder that others cannot enter.
+    // Other users may be unable to enter the directory of the program.
     let dlock = env.path("dlock");
     if !dlock.exists() {
-        // By another process: a child that another test forks meanwhile would keep it open for writing.
+        // `cp` copies, in a process of its own. A child forked meanwhile by another test would keep a file of this
+        // process open for writing.
         env.finish(env.command("cp").arg(crate::support::test_env::dlock()).arg(&dlock)).silently(0);
         fs::set_permissions(&dlock, fs::Permissions::from_mode(0o755)).expect("for everybody");
         fs::set_permissions(env.root(), fs::Permissions::from_mode(0o755)).expect("for everybody");
@@ -60,7 +61,7 @@ fn a_default_directory_that_is_a_link_or_belongs_to_another() {
     let words = ["run", "--name", "x", "--", "id", "-u"];
     let Some(mut command) = as_nobody(&env, &words) else { return };
     let _ = fs::remove_dir_all(&default);
-    // Who looks says where run would make it, and does not.
+    // `status` prints where `run` would create the directory, and does not create it.
     let mut status = as_nobody(&env, &["status", "x"]).expect("another user");
     let looked = env.finish(&mut status).silently(0).text();
     assert_eq!(looked, format!("x: free (file {default}, where nobody has locked yet)\n"));
@@ -74,7 +75,7 @@ fn a_default_directory_that_is_a_link_or_belongs_to_another() {
     fs::remove_dir_all(&default).expect("the folder is still there");
     linked.failed(73, &[&default]);
     foreign.failed(73, &[&default]);
-    // Nothing in the way, it is made for this user alone.
+    // If nothing is in the way, dlock creates the directory for this user alone.
     let made = env.finish(&mut command);
     let bits = fs::metadata(&default).map(|m| m.permissions().mode() & 0o777);
     fs::set_permissions(&default, fs::Permissions::from_mode(0o755)).expect("an own folder");
@@ -92,7 +93,7 @@ fn users_share_a_lock_through_a_shared_directory() {
     let locks = env.locks().display().to_string();
     let words = ["run", "--endpoint", &locks, "-n", "--name", "x", "--", "true"];
     let Some(mut command) = as_nobody(&env, &words) else { return };
-    // Whoever makes the file first, the other can lock it too.
+    // Each of the two users can lock the file, no matter which one created it.
     env.finish(&mut command).silently(0);
     let holder = env.held(&["--name", "x"]);
     env.finish(&mut command).failed(75, &["held by"]);
@@ -119,7 +120,7 @@ fn a_removed_lock_file_is_noticed_and_overlaps_nobody() {
 
 #[test]
 fn too_few_descriptors_is_71() {
-    // From too few for the front, over too few for the keeper or the start, to enough.
+    // The limits go from too few for the front, through too few for the keeper or the start, to enough.
     let mut refused = 0;
     for limit in 4..32 {
         let env = TestEnv::new();
@@ -132,7 +133,7 @@ fn too_few_descriptors_is_71() {
         }
         refused += 1;
         let said = finished.failed(71, &[]).err;
-        // As glibc says it, and musl.
+        // The wording of glibc and of musl.
         let reasons = ["too many open files", "no file descriptors available"];
         let told = said.to_lowercase();
         assert!(reasons.iter().any(|reason| told.contains(reason)), "{said}");
@@ -160,7 +161,7 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
         eprintln!("skipped: no mount may be made here: {}", ended.err);
         return;
     }
-    // Either it needs no room, or it says that there is none.
+    // Either dlock needs no room, or it reports that there is none.
     if ended.code() != Some(0) {
         ended.failed(73, &["small"]);
         assert!(!env.exists("started"));
@@ -169,7 +170,7 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
 
 #[test]
 fn a_queue_that_somebody_keeps_shut_is_no_busy_lock() {
-    // As if another dlock had been stopped in the middle of a change of the queue.
+    // `flock` stands for another dlock that was stopped while it changed the queue.
     let env = TestEnv::new();
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     for wait in [&["--wait", "1s"][..], &["--try", "--ttl", "3s"]] {
@@ -209,7 +210,7 @@ fn configuration_variables_are_obeyed_and_flags_win() {
     let mut command = env.run(["--name", "y", "--", "true"]);
     env.finish(command.env("DLOCK_ENDPOINT", &other)).silently(0);
     assert!(env.locks().join("y").exists() && !other.join("y").exists());
-    // Variables that only look like ours change nothing.
+    // Variables that only look like those of dlock change nothing.
     let mut command = env.run(["--name", "z", "--", "true"]);
     command.env("DLOCK_PORT", "tcp://1.2.3.4:5").env("DLOCK_NAME", "w").env("DLOCK_TOKEN", "junk");
     env.finish(command.env("DLOCK_HELD", "{not json")).silently(0);

@@ -1,4 +1,4 @@
-//! Elections: who leads, what it proclaims, and who sees it.
+//! Elections: the leader, its proclamations and the programs that follow them.
 
 use rustix::process::Signal;
 
@@ -7,7 +7,8 @@ use crate::support::process::{self, is_alive};
 use crate::support::wait::until_true;
 use crate::support::{Running, TestEnv, until};
 
-/// Says that it leads, and in which term, and obeys what is written to its gate: what to proclaim, or `end`.
+/// Logs that it leads, and the token of the term. Obeys the orders that the test writes to its gate: proclaim a value,
+/// or `end`.
 const LEADER: &str = r#"echo "$$ $DLOCK_TOKEN" >>"$0.up"
 while read -r order <"$0.gate"; do
     case $order in end) exit "${1:-0}" ;; esac
@@ -27,7 +28,7 @@ impl<'a> Candidate<'a> {
         Self::telling(env, name, &[&["-q"], options].concat(), status)
     }
 
-    /// As [`Candidate::start`], saying how it goes.
+    /// Starts a candidate as [`Candidate::start`] does, but without `-q`.
     fn telling(env: &'a TestEnv, name: &'a str, options: &[&str], status: &str) -> Self {
         let gate = env.gate(&format!("{name}.gate"));
         let mut command = env.verb("elect", ["--name", "x", "--value", name]);
@@ -35,7 +36,7 @@ impl<'a> Candidate<'a> {
         Self { env, name, running: env.start(&mut command), gate }
     }
 
-    /// Waits for its `n`th term; its command's pid, and the term's token.
+    /// Waits for its `n`th term. Returns the PID of its command and the token of the term.
     #[track_caller]
     fn leads(&self, n: usize) -> (i32, u64) {
         let what = || format!("term {n} of {}; it said {:?}", self.name, self.running.err_so_far());
@@ -107,14 +108,14 @@ fn two_who_follow_see_every_change_in_order() {
         let lines = json.out_so_far();
         let whole = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let mut values: Vec<_> = whole.map(|o| o["value"].as_str().unwrap_or("null").to_owned()).collect();
-        // Where nobody is handed the lock, there may be no leader for a moment.
+        // If the backend does not hand over the lock, there may be no leader for a moment.
         let (first, last) = (0, values.len().saturating_sub(1));
         let mut at = 0..;
         values.retain(|value| {
             let is_between = at.next().is_some_and(|at| at > first && at < last);
             !(env.is_redlock() && is_between && value == "null")
         });
-        // The token may come a moment after the leader.
+        // The token may appear a moment after the leader.
         values.dedup();
         values
     };
@@ -157,7 +158,7 @@ fn who_stands_for_ever_stands_again_at_the_end_of_the_queue_until_told_to_end() 
     env.await_waiters("x", 1);
     one.order("end");
     let (_, second) = two.leads(1);
-    // It had a short term, so it pauses; then it stands behind whoever leads.
+    // After a short term the candidate pauses. Then it queues behind the leader.
     env.await_waiters("x", 1);
     two.order("end");
     two.running.finish().silently(0);
@@ -198,8 +199,8 @@ fn a_broken_term_is_over_and_its_candidate_stands_again() {
     let (again, second) = one.leads(2);
     assert!(!is_alive(command) && again != command && second > first);
     assert!(one.running.err_so_far().contains("broken"), "{}", one.running.err_so_far());
-    // A pause is a wait: what ends a wait ends it. A signal that comes
-    // before dlock knows that the command has ended belongs to the term.
+    // A signal that ends a wait also ends a pause. A signal that arrives before dlock knows that the command has ended
+    // belongs to the term.
     one.order("end");
     let ends = || one.running.err_so_far().matches("campaigning again for x").count();
     until_true("the end of the second term", || ends() == 2);
@@ -219,7 +220,7 @@ fn a_later_term_is_guarded_as_the_first_one_was() {
     let another = process::look(second).expect("a command").parent;
     assert_ne!(keeper, another, "each term has a keeper of its own");
     process::signal(another, Signal::KILL);
-    // It may die before the front has heard that the command runs.
+    // The keeper may die before the front knows that the command runs.
     one.running.finish().failed(76, &["lease-keeper of dlock died", "was stopped"]);
     assert!(!is_alive(second));
     env.await_no_process();

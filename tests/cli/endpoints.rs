@@ -80,7 +80,7 @@ fn a_relative_directory_in_the_environment_is_refused() {
         let made = ["new", "started", "there/x", "etcd1:2379"].into_iter().find(|name| env.exists(name));
         assert_eq!(made, None, "{endpoint}");
     }
-    // It is overruled where the directory is said.
+    // `--backend file` decides that the endpoint is a directory.
     let mut command = env.run(["--backend", "file", "--name", "x", "--", "true"]);
     env.finish(command.env("DLOCK_ENDPOINT", "etcd1:2379")).silently(0);
 }

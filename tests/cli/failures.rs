@@ -1,4 +1,4 @@
-//! Each way to fail: one line, one code, nothing left behind.
+//! Each way to fail: dlock prints one line, exits with one status and leaves nothing behind.
 
 use std::time::Duration;
 
@@ -54,7 +54,8 @@ fn the_busy_code_can_be_chosen() {
         let ended = env.finish(&mut env.run(["--name", "x", "-n", "-E", &chosen, "--", "true"]));
         ended.failed(code, &["x"]);
     }
-    // A busy lock that is no failure says nothing, so that cron mails nothing; with -v it does.
+    // With `-E 0` a busy lock is no failure. dlock prints nothing, so that cron sends no mail. With `-v` it prints a
+    // line.
     env.finish(&mut env.run(["--name", "x", "-n", "-E", "0", "--", "true"])).silently(0);
     let told = env.finish(&mut env.run(["--name", "x", "-n", "-E", "0", "-v", "--", "true"]));
     assert!(told.code() == Some(0) && told.err.contains("held by"), "{}", told.err);
@@ -133,7 +134,7 @@ fn a_run_that_takes_too_long_is_124() {
     ended.failed(124, &["300ms"]);
     env.assert_free("x");
     env.await_no_process();
-    // The time spent waiting does not count, and an end in time is the command's own.
+    // The time spent waiting does not count. A command that ends in time keeps its exit status.
     env.finish(&mut env.run(["--name", "x", "--max-run", "1h", "--", "sh", "-c", "exit 5"])).silently(5);
 }
 
@@ -160,7 +161,7 @@ fn kinds_do_not_mix() {
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
     three.release().silently(0);
     let exclusive = env.held(&["--name", "x"]);
-    // Where several names are taken, the one that is in the way is named.
+    // If several names are locked, dlock names the one that is in the way.
     for names in [&["--name", "x"][..], &["--name", "a", "--name", "x"], &["--name", "x", "--name", "z"]] {
         let mut command = env.run(names);
         let ended = env.finish(command.args(["--slots", "3", "--", "touch", "started"]));

@@ -1,4 +1,4 @@
-//! Lock files that others plant, remove or make fail.
+//! Lock files that other programs plant, remove or make fail.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn a_planted_fifo_hangs_nobody() {
         env.finish(&mut env.run(["--name", name, "--", "touch", "started"])).failed(73, &["FIFO"]);
     }
     assert!(!env.exists("started"));
-    // A nested run that waits looks for a cycle in every line.
+    // A nested run that waits scans every queue for a cycle.
     let holder = env.held(&["--name", "b"]);
     let script = r#"exec "$dlock" run --endpoint "$locks" --name b -n -- true"#;
     env.finish(&mut env.run(["--name", "a", "--", "sh", "-c", script])).failed(75, &["b"]);
@@ -48,7 +48,7 @@ fn a_removed_lock_file_ends_the_command_at_once_and_before_anybody_else_could_kn
     for file in ["x", ".x.queue"] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x", "--grace", "1h"]);
-        // Settled or not.
+        // The removal may come before the hold is settled, or after.
         fs::remove_file(env.locks().join(file)).expect("a lock file");
         let begun = Instant::now();
         until_true("the end of the command", || !is_alive(holder.command()));
@@ -106,7 +106,7 @@ fn without_inotify_the_next_renewal_looks_and_verbosity_says_so() {
 fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
-    // Its record is written; what fails is what it does when its turn has come.
+    // The write of the record succeeds. The later writes, at the waiter's turn, fail.
     let script = r#"exec strace -f -qq -o trace -e trace=pwrite64 -e inject=pwrite64:error=EIO:when=2+ \
         "$dlock" run --endpoint "$locks" --name x --ttl 2s -- /usr/bin/touch started"#;
     let mut sick = env.start(&mut env.bash(script));
@@ -121,7 +121,7 @@ fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
     assert_eq!(ended.code(), Some(73), "{}", ended.err);
     let last = ended.err.lines().last().unwrap_or_default();
     assert!(last.contains(".x.queue") && !last.contains("trying again"), "{}", ended.err);
-    // That it waits, that it has failed for now, and that it has failed.
+    // One line each: dlock waits, it has failed for now, it has failed.
     assert!(ended.err.lines().count() <= 3, "{}", ended.err);
     assert!(!env.exists("started"));
     assert_eq!(behind.release().code(), Some(0));

@@ -1,4 +1,4 @@
-//! status, list, watch and the other commands that only look.
+//! `status`, `list`, `watch` and the other commands that only read.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -228,7 +228,7 @@ fn a_watch_that_nobody_reads_ends_by_the_signal_all_the_same() {
     }
 }
 
-/// Whether the process has a handler for `signal`.
+/// Returns whether the process has a handler for `signal`.
 fn has_handler(pid: i32, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

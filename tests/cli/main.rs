@@ -1,4 +1,4 @@
-//! The command line against the lock directory: options, failures, order, and what people look at.
+//! The command line on a lock directory: options, failures, order and reports.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
@@ -34,7 +34,7 @@ mod usage;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Locks of a test are in its own folder.
+/// The locks of a test are in its own directory.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

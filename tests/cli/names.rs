@@ -1,4 +1,4 @@
-//! Names: odd ones, and several at once.
+//! Unusual names, and several names at once.
 
 use crate::support::TestEnv;
 use crate::support::running::finish_all;
@@ -13,7 +13,7 @@ fn a_path_as_name_is_a_name_and_says_how_to_lock_the_file() {
     assert_eq!(ended.code(), Some(0));
     ended.said_one_line(&[&path, &format!("--endpoint {folder} --name x.lock")]);
     env.finish(&mut env.run(["-q", "--name", &path, "--", "true"])).silently(0);
-    // What it says does lock the file.
+    // The printed command does lock the file.
     let words = ["run", "--endpoint", &folder, "--name", "x.lock", "--", "flock", "-n", &path, "true"];
     env.finish(&mut env.dlock(words)).silently(1);
 }
@@ -67,7 +67,7 @@ fn every_odd_name_is_a_lock_of_its_own() {
         let ended = env.finish(&mut env.run([&option, "--", "sh", "-c", script]));
         assert_eq!(ended.silently(0).text(), name);
     }
-    // All are held at once: no two share anything.
+    // All are held at once: no two names share a lock.
     let holders: Vec<_> = names.iter().map(|name| env.held(&["-n", &format!("--name={name}")])).collect();
     let listed = env.finish(&mut env.verb("list", ["--json"])).silently(0);
     let listed: serde_json::Value = serde_json::from_slice(&listed.out).expect("JSON");
@@ -106,7 +106,7 @@ fn several_names_are_all_or_none() {
 fn a_name_given_twice_does_not_wait_for_itself() {
     let env = TestEnv::new();
     let ended = env.finish(&mut env.run(["-w", "5s", "--name", "a", "--name", "a", "--", "true"]));
-    // Either it counts once, or it is an error of usage.
+    // A repeated name counts once or is a usage error.
     if ended.code() != Some(0) {
         ended.failed(64, &["a"]);
     }

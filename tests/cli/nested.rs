@@ -11,7 +11,7 @@ use crate::support::{TestEnv, within};
 
 const RUN: &str = r#""$dlock" run --endpoint "$locks""#;
 
-/// Runs a script under the lock x, with RUN standing for a dlock in it.
+/// Runs a script under the lock x; `RUN` in it is replaced by a call of dlock.
 #[track_caller]
 fn under_x(env: &TestEnv, options: &[&str], script: &str) -> crate::support::Finished {
     let script = script.replace("RUN", RUN);
@@ -34,7 +34,7 @@ fn a_nested_run_shares_the_hold_and_its_token() {
 fn a_run_that_its_own_ancestor_keeps_waiting_is_refused_at_once() {
     let env = TestEnv::new();
     let begun = Instant::now();
-    // As sudo, su and env -i do.
+    // sudo, su and `env -i` remove the variable, too.
     let ended = under_x(&env, &[], "env -u DLOCK_HELD RUN --name x -- touch started");
     within(begun.elapsed(), Duration::from_secs(2));
     ended.failed(75, &["waiting for x would never end", "--preserve-env=DLOCK_HELD"]);
@@ -78,7 +78,7 @@ fn a_background_nested_run_keeps_the_hold_beyond_its_parent() {
     env.assert_free("x");
 }
 
-/// A nested run whose parent is this test: no member of the tree of the run that it nests under.
+/// Starts a nested run whose parent is this test, so that it is outside the tree of its outer run.
 fn nested_elsewhere(env: &TestEnv) -> crate::support::Running {
     let mut nested = env.run(["--name", "x", "--", "sh", "-c", "echo up >ready; read _ <gate"]);
     let nested = env.start(nested.env("DLOCK_HELD", env.await_line("held")));
@@ -205,7 +205,7 @@ fn a_nested_tree_that_lives_keeps_the_hold_when_its_keeper_is_dead() {
     let (overlap, words) = Overlap::words(&env, &[look(member).expect("the member")]);
     let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
     env.await_waiters("x", 1);
-    // A front that somebody traces is held up where a stopped one would be woken by its keeper's death.
+    // A traced front is held up as a stopped one is. The death of the keeper would wake a stopped one.
     let mut tracer = env.start(env.command("strace").args(["-o", "/dev/null", "-p", &front.to_string()]));
     until_true("a tracer", || tracer.err_so_far().contains("attached") || tracer.has_ended());
     assert!(!tracer.has_ended(), "strace may not trace here: {}", tracer.err_so_far());
@@ -213,7 +213,7 @@ fn a_nested_tree_that_lives_keeps_the_hold_when_its_keeper_is_dead() {
     until_true("a tracer that holds it up", || is_stopped(tracer.pid()));
     process::signal(keeper, Signal::KILL);
     until_true("the end of the keeper", || !is_alive(keeper));
-    // In which the waiter would start.
+    // Time in which the waiter would start.
     let_pass(Duration::from_millis(300));
     assert!(is_alive(member), "the front acted");
     assert!(!env.exists("overlap"), "the waiter started");

@@ -1,4 +1,4 @@
-//! What each lock option does.
+//! The effect of each lock option.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn slots_are_numbered_from_one_and_all_different() {
     slots.sort_unstable();
     assert_eq!(slots, [1, 2, 3]);
     env.finish(&mut env.run(["--name", "x", "--slots", "3", "-n", "--", "true"])).failed(75, &["x"]);
-    // The slot that is given back is the one that the next gets.
+    // The next holder gets the slot that was released.
     let freed = holders.remove(1);
     let slot = freed.slot();
     freed.release().silently(0);
@@ -46,7 +46,7 @@ fn nobody_overtakes_shared_or_exclusive() {
     let holder = env.held(&["--name", "x", "-s"]);
     let mut writer = env.hold(&["--name", "x"]);
     env.await_waiters("x", 1);
-    // A reader behind a waiting writer waits, so that a writer is not starved.
+    // A reader queues behind a waiting writer, so that writers do not starve.
     let mut reader = env.hold(&["--name", "x", "-s"]);
     env.await_waiters("x", 2);
     env.finish(&mut env.run(["--name", "x", "-s", "-n", "--", "true"])).failed(75, &["x"]);
@@ -70,12 +70,12 @@ fn tokens_grow_from_hold_to_hold() {
         last = holder.token();
         holder.release().silently(0);
     }
-    // A killed holder's token is never given again.
+    // The token of a killed holder is never issued again.
     let holder = env.held(&["--name", "x"]);
     let killed = holder.token();
     holder.running.signal(Signal::KILL);
     holder.running.finish();
-    // It may have to wait for the end of the killed one's tree, and say so.
+    // It may have to wait for the tree of the killed holder to end, and report that.
     let next = env.held(&["-q", "--name", "x"]);
     assert!(next.token() > killed && killed > last);
     next.release().silently(0);
@@ -108,7 +108,7 @@ fn hold_at_least_is_cut_short_by_a_signal_and_the_status_stays() {
     }
 }
 
-/// Holds x for an hour at least; the command has exited with 3.
+/// Starts a holder of x with `--hold-at-least 1h` whose command has exited 3.
 pub(crate) fn lingering(env: &TestEnv) -> Running {
     let options = ["-v", "--name", "x", "--hold-at-least", "1h"];
     let running = env.start(env.run(options).args(["--", "sh", "-c", "echo up >ready; exit 3"]));
@@ -139,7 +139,7 @@ fn once_per_skips_after_a_success_only() {
     once("echo done >>log").silently(0);
     once("echo again >>log").silently(0);
     assert_eq!(env.read("log"), "failed\ndone\n");
-    // Another name, and a period that is over, run.
+    // dlock runs the command for another name, and again after the period.
     env.finish(&mut env.run(["--name", "y", "--once-per", "1h", "--", "sh", "-c", "echo y >>log"]))
         .silently(0);
     let_pass(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Newcomers that have a holder make way.
+//! Starters that make a holder stop and take its place.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true, until_within};
 use crate::support::{Running, TestEnv, quiet};
 
-/// Says when two are at work at once, and which one is; ends when it is told to, or when the gate is opened.
+/// Logs when two commands run at once, and which one it is. Ends at SIGTERM or when the gate is opened.
 const ALONE: &str = r#"trap 'rmdir "$0.on"; exit 143' TERM
 mkdir "$0.on" || echo "$1" >>"$0.overlap"
 echo "$1" >>"$0.order"
@@ -107,7 +107,7 @@ fn fifty_starters_replace_one_another_in_turn_and_the_last_one_runs_to_its_end()
     env.assert_free("x");
 }
 
-/// They come at a pace that none of them sets, so that one may come before the last one has started.
+/// The starters arrive at a fixed pace. One may arrive before the previous one has started its command.
 #[test]
 fn fifty_starters_in_ten_seconds_make_way_in_turn_and_the_last_one_runs_to_its_end() {
     const STARTERS: usize = 50;
@@ -148,7 +148,7 @@ fn of_many_at_once_one_remains() {
     let gate = env.gate("one.gate");
     let mut all: Vec<_> = (0..STARTERS).map(|n| replacing(&env, n)).collect();
     let mut ended = vec![false; STARTERS];
-    // Where the order of arrival settles only in time, so does this.
+    // If the order of arrival settles late, so does this.
     let left = until_within(
         CROWD,
         || format!("the end of all but one; {} said {}", env.status("x"), started(&env)),
@@ -166,7 +166,8 @@ fn of_many_at_once_one_remains() {
         let one = one.finish_within(CROWD);
         match (outcome(&env, n).as_str(), one.code()) {
             ("ran", code) => assert_eq!((n, code), (left, Some(0))),
-            // Who lost its place, with its session on a busy machine, cannot know who came meanwhile; it did not ask at once.
+            // A starter that lost its place with its session on a busy machine cannot know the later starters. It polls
+            // late.
             ("replaced", Some(76)) | ("superseded" | "busy", Some(75)) => {}
             (other, code) => panic!("{n} ended as {other} with {code:?}: {}", one.err),
         }

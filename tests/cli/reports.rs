@@ -32,7 +32,7 @@ fn report(env: &TestEnv) -> Value {
     report
 }
 
-/// Runs with a report and checks the fields that `expected` names.
+/// Runs with `--report` and compares the fields that `expected` has.
 #[track_caller]
 fn reported(env: &TestEnv, words: &[&str], expected: &Value) -> Value {
     let mut command = env.run(["--report", "report"]);
@@ -223,7 +223,7 @@ fn metrics_are_prometheus_text() {
         assert!(value.parse::<f64>().is_ok(), "{line}");
     }
     assert!(samples >= 3 && text.ends_with('\n'), "{text}");
-    // The node exporter reads what ends in .prom only, and must never see half of it.
+    // The node exporter reads only files that end in `.prom`, and must never see half of one.
     let beside = std::fs::read_dir(env.root()).expect("a folder").flatten();
     assert_eq!(beside.filter(|e| e.file_name().to_string_lossy().contains("metrics")).count(), 1);
 }
@@ -256,7 +256,7 @@ fn verbose_tells_each_step_to_the_release() {
     let at: Vec<_> =
         steps.iter().map(|step| err.find(step).unwrap_or_else(|| panic!("{step}: {err}"))).collect();
     assert!(at.is_sorted() && err.contains(" under x; the lock was released\n"), "{err}");
-    // What the outer run holds is the outer run's to release.
+    // The outer run releases its locks; the inner run does not.
     let inner = r#""$dlock" run -v --endpoint "$locks" --name x -- true"#;
     let err = told(env.run(["-q", "--name", "x", "--", "sh", "-c"]).arg(inner));
     assert!(err.contains("running under the enclosing hold of x") && !err.contains("released"), "{err}");

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::support::TestEnv;
 use crate::support::bounds::within;
 
-/// How long the system asks for the address of a host before it says that there is none, in seconds.
+/// The time in seconds after which the system gives up resolving the address of a host.
 const SILENCE: u64 = 40;
 
-/// Hosts without an address, of every kind of service.
+/// Hosts without an address, one for each kind of service.
 const ENDPOINTS: [&str; 6] = [
     "http://none.example:2379",
     "redis://none.example:6379",
@@ -29,7 +29,7 @@ const REFUSING: [&str; 6] = [
     "memcached://127.0.0.1:1",
 ];
 
-/// What runs `sh -c SCRIPT` in a network without an answer to any question.
+/// Runs `sh -c SCRIPT` in a network in which no resolver answers.
 const SILENT: &str = r#"
 import os, socket, subprocess, sys
 silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

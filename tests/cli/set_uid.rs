@@ -1,4 +1,4 @@
-//! What a script starts through a set-uid program, whose memory and environment an unprivileged dlock may not read.
+//! A script that starts a set-uid program. An unprivileged dlock may not read its memory and environment.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,11 +10,11 @@ use crate::support::process::{self, is_alive};
 use crate::support::wait::until_true;
 use crate::support::{Running, TestEnv};
 
-/// Takes a lock and starts the set-uid program in its background, as `sudo` would stand there.
+/// Acquires a lock and starts the set-uid program in the background, in the place of `sudo`.
 const SCRIPT: &str = r#"claim=$(./dlock acquire --endpoint "$locks" --name x --grace 0 --for-pid $$) || exit
     eval "$claim"; ./set-uid 1000 & echo $! >shared/child; wait"#;
 
-/// Starts the script with a /proc that is mounted with `hidepid`; `None` where no test can do that.
+/// Starts the script with a /proc that is mounted with `hidepid`. Returns `None` if the test cannot mount one.
 fn start(env: &TestEnv, hidepid: u32) -> Option<Running> {
     as_nobody(env, &[])?;
     fs::create_dir_all(env.path("shared")).expect("a folder");

@@ -1,4 +1,4 @@
-//! What `acquire` prints, read by the shells that people have.
+//! The output of `acquire`, evaluated by the common shells.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use rustix::process::Signal;
 use crate::acquire::{SCRIPT, assert_nothing_is_left};
 use crate::support::{TestEnv, quiet, within};
 
-/// A name with everything that a shell might read otherwise.
+/// A name with every character that a shell might interpret.
 const NAME: &str = r#"it's "a" \b \\ $HOME `id` !x *"#;
 
-/// The shells, and how each evaluates what a command prints and stops if that failed.
+/// The shells, and how each evaluates the output of a command and stops if it failed.
 const SHELLS: [(&str, &str); 4] = [
     ("dash", r#"eval "$("$dlock" acquire WORDS)" || exit"#),
     ("bash", r#"eval "$("$dlock" acquire WORDS)" || exit"#),
@@ -18,7 +18,7 @@ const SHELLS: [(&str, &str); 4] = [
     ("fish", "$dlock acquire WORDS | source; or exit"),
 ];
 
-/// As [`SCRIPT`], for fish.
+/// The equivalent of [`SCRIPT`] for fish.
 const FISH: &str = r#"
 #!/usr/bin/fish
 set -x DLOCK_ENDPOINT $locks
@@ -41,13 +41,13 @@ sleep 1000
 echo "never reached" >>log
 "#;
 
-/// The words that take `NAME` for the shell itself; `pid` is how it calls that.
+/// Returns the arguments that lock [`NAME`] for the shell itself.
 fn words(shell: &str) -> String {
     let pid = if shell == "fish" { "$fish_pid" } else { "$$" };
     format!(r#"--endpoint "$locks" --name "$name" --for-pid {pid}"#)
 }
 
-/// How `shell` takes the lock.
+/// Returns the command line with which `shell` acquires the lock.
 fn taking(shell: &str, evaluated: &str) -> String {
     evaluated.replace("WORDS", &words(shell))
 }

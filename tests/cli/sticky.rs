@@ -1,4 +1,4 @@
-//! Reports and metrics in a folder where everybody may make files and nobody may touch those of others.
+//! Reports and metrics in a sticky directory: all users may create files, and only the owner may replace one.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use crate::directory::{UID, as_nobody};
 use crate::support::TestEnv;
 
-/// A folder as /tmp is.
+/// Creates a directory with the permissions of /tmp.
 fn for_everybody(env: &TestEnv) {
     fs::create_dir(env.path("tmp")).expect("a folder");
     fs::set_permissions(env.path("tmp"), fs::Permissions::from_mode(0o1777)).expect("for everybody");
@@ -29,7 +29,7 @@ fn a_file_of_another_users_in_a_sticky_folder_is_73_before_the_lock() {
         assert!(!env.exists("tmp/started"));
     }
     assert_eq!(env.read("tmp/r"), "old");
-    // A new one, an own one, and another's in an own folder.
+    // A new file, dlock's own file, and a foreign file in dlock's own directory.
     let words = ["run", "--endpoint", &locks, "--name", "x", "--report", &shown, "--", "true"];
     let mut run = as_nobody(&env, &words).expect("another user");
     fs::remove_file(&path).expect("own file");
@@ -39,7 +39,7 @@ fn a_file_of_another_users_in_a_sticky_folder_is_73_before_the_lock() {
     chown(env.path("tmp"), Some(UID), None).expect("root");
     env.finish(&mut run).silently(0);
     assert_eq!(fs::metadata(&path).expect("there").uid(), UID);
-    // Root may everything.
+    // Root may replace any file.
     chown(env.path("tmp"), Some(UID + 1), None).expect("root");
     env.finish(&mut env.run(["--name", "x", "--report", &shown, "--", "true"])).silently(0);
     assert_eq!(fs::metadata(&path).expect("there").uid(), 0);

@@ -8,7 +8,7 @@ use crate::support::wait::until_true;
 fn subshells_beside_one_that_has_the_lock_are_none_of_its() {
     let env = TestEnv::new();
     let (gate, own_gate) = (env.gate("gate"), env.gate("own.gate"));
-    // A subshell is known to be younger by the clock's tick.
+    // dlock tells the ages of subshells apart only by clock ticks.
     let text = "( me=$BASHPID; eval \"$(dlock acquire --name x --for-pid $me --grace 0)\" || exit; echo up >up; read _ <own.gate ) & \
                 until [ -s up ]; do sleep 0.05; done; sleep 0.05; ( echo up >beside; read _ <gate; echo over >over ) & wait";
     let running = env.start(&mut script(&env, text));

@@ -1,10 +1,10 @@
-//! A default lock directory among sweepers, private mounts and read-only file systems.
+//! A default lock directory with programs that clean up, private mounts and read-only file systems.
 
 use crate::directory::{UID, as_nobody};
 use crate::support::{Finished, TestEnv};
 
-/// Runs `script` where it may mount what it likes: `$user` is the dlock of a user without a home, `$own` root's, `$default` the
-/// user's default directory. `None` where no test can do that.
+/// Runs `script` in a mount namespace. `user` is dlock as a user without a home, `own` is dlock as root, `$default` is
+/// the user's default directory. Returns `None` if the test cannot mount.
 fn among_mounts(env: &TestEnv, script: &str) -> Option<Finished> {
     as_nobody(env, &[])?;
     let dlock = env.path("dlock");
@@ -28,7 +28,7 @@ fn among_mounts(env: &TestEnv, script: &str) -> Option<Finished> {
 #[test]
 fn a_directory_in_use_is_locked_against_systemd_tmpfiles() {
     let env = TestEnv::new();
-    // systemd-tmpfiles passes over a directory that it cannot lock exclusively.
+    // systemd-tmpfiles skips a directory that it cannot lock exclusively.
     let script = r#"user run --name x -- flock -n "$default" true && echo swept
         flock -n "$default" true && echo swept afterwards
         flock "$default" sleep 0.2 & sleep 0.1; user run --name x -- true && echo after the sweeper"#;

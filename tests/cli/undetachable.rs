@@ -1,4 +1,4 @@
-//! `acquire --detach` where only a process can hold a lock.
+//! `acquire --detach` on a backend where only a process can hold a lock.
 
 use crate::support::TestEnv;
 

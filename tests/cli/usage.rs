@@ -1,4 +1,4 @@
-//! Nonsense on the command line is 64, one line, and changes nothing.
+//! Wrong usage: dlock exits 64, prints one line and changes nothing.
 
 use crate::support::TestEnv;
 
@@ -135,7 +135,7 @@ fn unknown_keys_of_the_configuration_are_errors_with_the_nearest_known_one() {
 #[test]
 fn options_end_at_the_first_operand() {
     let env = TestEnv::new();
-    // Without `--`: what follows the command is the command's.
+    // Without `--`, all arguments after the command belong to the command.
     let ended = env.finish(&mut env.run(["--name", "x", "echo", "-n", "--name", "y", "--", "-w"]));
     assert_eq!(ended.silently(0).text(), "--name y -- -w");
     let ended = env.finish(&mut env.run(["--name", "x", "--", "echo", "--help", "--"]));
@@ -213,7 +213,7 @@ fn completions_and_man_pages_are_those_in_the_repository() {
     }
 }
 
-/// The short help is what people use, on one screen; the long one has everything.
+/// The short help has the common options on one screen, the long one has all options.
 #[test]
 fn short_help_shows_a_dozen_options_and_the_long_one_all() {
     let env = TestEnv::new();

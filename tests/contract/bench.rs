@@ -1,4 +1,4 @@
-//! What a case works with: clients, claims and time, all from the fixture.
+//! The tools of a case: clients, claims and time, all from the fixture.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::fixtures::Subject;
 use crate::support::bounds;
 use crate::support::chance::Random;
 
-/// The payload with which a case says that this backend does not offer what it is about.
+/// The panic payload of a case that this backend does not support.
 pub(crate) struct Skip(pub(crate) String);
 
-/// One case's surroundings.
+/// The tools of one case.
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) subject: Subject,
@@ -39,7 +39,7 @@ impl Bench {
         Self { subject, fixture, clock, random, case, next }
     }
 
-    /// The next number of the seeded sequence, below `end`.
+    /// Returns the next number of the seeded sequence, below `end`.
     pub(crate) fn random(&self, end: u64) -> u64 {
         self.random.lock().expect("never poisoned").next() % end
     }
@@ -49,7 +49,7 @@ impl Bench {
         ClaimId::from_bytes(bytes.try_into().expect("sixteen"))
     }
 
-    /// A name that no other case uses.
+    /// Returns a name that no other case uses.
     pub(crate) fn name(&self, suffix: &str) -> LockName {
         name(&format!("{}-{suffix}", self.case))
     }
@@ -58,7 +58,7 @@ impl Bench {
         self.fixture.connect().await
     }
 
-    /// A holder that no other claim has.
+    /// Returns a holder that no other claim has.
     pub(crate) fn holder(&self) -> Holder {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         Holder {
@@ -70,12 +70,12 @@ impl Bench {
         }
     }
 
-    /// A request for `name`, exclusive, with a long ttl.
+    /// Returns a request for `name`, exclusive, with a long TTL.
     pub(crate) fn ask(&self, name: &LockName) -> Request {
         self.ask_all(std::slice::from_ref(name))
     }
 
-    /// As many of `names` as the service can acquire in one step: all, or the first.
+    /// Returns as many of `names` as the service can acquire in one step: all, or the first.
     pub(crate) fn in_one_step<'a>(&self, names: &'a [LockName]) -> &'a [LockName] {
         if self.subject.lacks(Need::AtomicNames).is_none() { names } else { &names[..1] }
     }
@@ -96,17 +96,17 @@ impl Bench {
         Request { mode, ..self.ask(name) }
     }
 
-    /// By when anything is done that waits for no ttl.
+    /// Returns the deadline of a call that waits for no TTL.
     pub(crate) fn soon(&self) -> Moment {
         self.clock.now() + self.fixture.patience() + self.slack()
     }
 
-    /// What a real service, and the machine that it runs on, may lose on the way.
+    /// Returns the time that a real service and its machine may lose on the way.
     pub(crate) fn slack(&self) -> Duration {
         if self.subject.is_paused() { Duration::ZERO } else { bounds::slack() }
     }
 
-    /// The slack beyond the ttl after which an abandoned claim is seen to be gone (C04).
+    /// Returns the time beyond the TTL after which an abandoned claim is gone (C04).
     pub(crate) async fn bound(&self) -> Duration {
         self.fixture.bound().await + self.slack()
     }
@@ -115,7 +115,7 @@ impl Bench {
         self.clock.sleep_until(self.clock.now() + length).await;
     }
 
-    /// The outcome of `work` if it comes by `deadline`.
+    /// Returns the outcome of `work` if it is ready by `deadline`.
     pub(crate) async fn by<T>(&self, deadline: Moment, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -156,25 +156,25 @@ impl Bench {
         self.connect().await.inspect(name, self.soon()).await.expect("inspects")
     }
 
-    /// The claims that hold and wait, in order.
+    /// Returns the claims that hold and wait, in order.
     pub(crate) async fn ids(&self, name: &LockName) -> (Vec<ClaimId>, Vec<ClaimId>) {
         let line = self.line(name).await;
         let ids = |entries: Vec<dlock::lock::Entry>| entries.into_iter().filter_map(|e| e.claim).collect();
         (ids(line.holders), ids(line.waiters))
     }
 
-    /// Those who wait, as they are shown: nobody, where there is no queue.
+    /// Returns the waiters that are shown: none if there is no queue.
     pub(crate) fn shown(&self, waiters: &[ClaimId]) -> Vec<ClaimId> {
         if self.subject.lacks(Need::Queue).is_some() { Vec::new() } else { waiters.to_vec() }
     }
 
-    /// `modes` without those that the service does not have.
+    /// Returns `modes` without those that the service does not have.
     pub(crate) fn offered(&self, modes: &[Mode]) -> Vec<Mode> {
         let lacks_shared = self.subject.lacks(Need::Shared).is_some();
         modes.iter().copied().filter(|mode| *mode != Mode::Shared || !lacks_shared).collect()
     }
 
-    /// Evicts as a new client; where the backend cannot do it to this entry the case is skipped.
+    /// Evicts as a new client. If the backend cannot evict this entry, the case is skipped.
     pub(crate) async fn evict(&self, name: &LockName, id: ClaimId, how: Evict) -> (bool, Holder) {
         let by = self.holder();
         let client = self.connect().await;
@@ -186,7 +186,7 @@ impl Bench {
     }
 }
 
-/// A claim, its client and what it asked for.
+/// A claim, its client and its request.
 pub(crate) struct Member {
     bench: Bench,
     pub(crate) client: Arc<dyn Backend>,
@@ -199,13 +199,12 @@ impl Member {
         self.request.id
     }
 
-    /// The state now.
     pub(crate) async fn state(&self) -> ClaimState {
         let deadline = self.bench.soon();
         self.bench.by(deadline, self.next(None)).await.expect("the first answer is prompt")
     }
 
-    /// The state after `seen`; an error that may pass is none.
+    /// Returns the state after `seen`. A transient error is not a state.
     pub(crate) async fn next(&self, seen: Option<&ClaimState>) -> ClaimState {
         loop {
             match self.claim.changed(seen).await {
@@ -216,7 +215,7 @@ impl Member {
         }
     }
 
-    /// The first state by `deadline` that `wanted` accepts; a panic if another final one comes first.
+    /// Returns the first state by `deadline` that `wanted` accepts. Panics if another final state comes first.
     pub(crate) async fn until<T>(
         &self,
         deadline: Moment,
@@ -268,7 +267,7 @@ impl Member {
         self.lost_by(self.bench.soon()).await.expect("lost soon")
     }
 
-    /// The same while it waits.
+    /// Waits until a waiter is lost. If the service notifies no waiters, it renews first.
     pub(crate) async fn lost_in_the_queue(&self) -> LossReason {
         if !self.bench.fixture.tells_waiters() {
             self.renew().await;
@@ -315,7 +314,7 @@ impl Member {
     }
 }
 
-/// The token of the first name.
+/// Returns the token of the first name.
 pub(crate) fn token(grant: &Grant) -> u64 {
     grant.names[0].token.get()
 }

@@ -7,7 +7,7 @@ use crate::{
     cases_order, cases_process, cases_token, cases_view,
 };
 
-/// One case; its name begins with the clause that it is about.
+/// One case. Its name begins with the clause that it tests.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) run: fn(Bench) -> Boxed<()>,
 }
 
-/// Makes a table of cases from functions and what they need.
+/// Creates a table of cases from functions and their needs.
 macro_rules! cases {
     ($($name:ident [$($need:ident),*]),* $(,)?) => {
         /// The cases of this file.
@@ -30,7 +30,6 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Every case.
 pub(crate) fn all() -> Vec<Case> {
     [
         cases_exclusion::CASES,

@@ -1,4 +1,4 @@
-//! Renewing a claim by its id, by whoever knows it.
+//! Renewals of a claim by its id, from any client that knows the id.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::cases::cases;
 
 cases![c07_a_renewal_by_id_prolongs_that_claim_and_revives_nothing[Leased],];
 
-/// How often a claim is renewed: for longer than its ttl.
+/// The number of renewals: together longer than the TTL.
 const TIMES: u32 = 4;
 
 async fn c07_a_renewal_by_id_prolongs_that_claim_and_revives_nothing(b: Bench) {

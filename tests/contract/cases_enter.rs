@@ -109,7 +109,7 @@ async fn c05_dropped_enter_can_be_repeated(b: Bench) {
     }
 }
 
-/// As one that was on its way when it was dropped, and overtaken.
+/// An eviction overtakes a request to enter whose call was dropped.
 async fn c05_enter_that_comes_after_its_eviction_stays_out(b: Bench) {
     let lock = b.name("a");
     let request = b.ask(&lock);
@@ -134,7 +134,7 @@ async fn c06_first_answer_is_prompt(b: Bench) {
     }
 }
 
-/// `changed` is dropped at random points while ten claims hand over; each still sees its hold.
+/// `changed` is dropped at random points while ten claims hand over. Each still sees its hold.
 async fn c06_dropping_changed_200_times_loses_nothing(b: Bench) {
     let lock = b.name("a");
     let mut dropped = 0;
@@ -260,7 +260,7 @@ async fn c08_success_is_recorded_and_ages(b: Bench) {
     b.sleep(b.fixture.blink()).await;
     let asked = b.clock.now();
     let age = client.last_success(&lock, b.soon()).await.expect("reads").expect("recorded");
-    // Services count in seconds at worst.
+    // Some services count in seconds.
     let slack = Duration::from_secs(1);
     assert!(age + slack >= asked.since(after) && age <= b.clock.now().since(before) + slack, "{age:?}");
     assert_eq!(client.last_success(&b.name("other"), b.soon()).await.expect("reads"), None);
@@ -285,12 +285,12 @@ async fn c08_the_last_success_is_of_the_last_to_acquire_with_slots(b: Bench) {
     the_last_success_is_of_the_last_to_acquire(&b, slots(3)).await;
 }
 
-/// Whoever holds with others may end after one that acquired later.
+/// A claim that holds together with others may end after one that acquired later.
 async fn the_last_success_is_of_the_last_to_acquire(b: &Bench, mode: Mode) {
     let lock = b.name("a");
     let first = b.hold(b.ask_as(&lock, mode)).await;
     let longest = b.hold(b.ask_as(&lock, mode)).await;
-    // Services count in seconds at worst, both when a success is recorded and when they are asked.
+    // Some services count in seconds, both when they record a success and when they report its age.
     let unit = Duration::from_secs(1);
     b.sleep(3 * unit).await;
     let before: Moment = b.clock.now();

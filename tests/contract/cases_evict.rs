@@ -1,4 +1,4 @@
-//! C09: ending somebody's claim.
+//! C09: evicting a claim.
 
 use dlock::backend::Evict;
 use dlock::lock::{ClaimState, LossReason};
@@ -32,7 +32,7 @@ async fn c09_stale_id_leaves_the_new_holder(b: Bench) {
 async fn c09_id_of_another_lock_leaves_everybody(b: Bench) {
     let here = b.hold(b.ask(&b.name("here"))).await;
     let there = b.hold(b.ask(&b.name("there"))).await;
-    // Some listen only once they have held for a moment.
+    // Some claims listen only after they have held for a moment.
     for claim in [&here, &there, &here, &there] {
         claim.still_holds().await;
     }

@@ -1,4 +1,4 @@
-//! C01: who may hold together.
+//! C01: the claims that may hold together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,7 +107,7 @@ async fn c01_slots_exhausted_and_returned(b: Bench) {
     fifth.waits().await;
 }
 
-/// Of those who may hold, the first in the queue need not be the first to notice.
+/// Of two claims that may hold, the second in the queue may notice first.
 async fn c01_slots_are_all_different_whoever_looks_first(b: Bench) {
     let lock = b.name("a");
     let mut members = Vec::new();
@@ -123,7 +123,7 @@ async fn c01_slots_are_all_different_whoever_looks_first(b: Bench) {
     for holder in members {
         holder.leave().await;
     }
-    // Where one waits until the other has looked, it has its slot later.
+    // If the second claim waits until the first has polled, it gets its slot later.
     fourth.held_by(b.clock.now() + b.fixture.blink() * 10).await;
     assert_ne!(third.held().await.names[0].slot, fourth.held().await.names[0].slot);
 }
@@ -140,7 +140,7 @@ async fn c01_freed_slot_number_is_given_again(b: Bench) {
     assert_eq!(d.held().await.names[0].slot, freed);
 }
 
-/// Eight clients in turn under the lock; nobody sees somebody whom its mode excludes.
+/// Eight clients lock in turn. Expects that none meets a claim that its mode excludes.
 async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
     let lock = b.name("a");
     let (readers, writers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -169,7 +169,8 @@ async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
     }
 }
 
-/// Wherever the service keeps its queues, at the same moment they may be told of different claims first.
+/// Claims that enter at the same moment may learn of each other in different orders, wherever the service keeps its
+/// queues.
 async fn c01_claims_that_come_at_once_hold_one_by_one(b: Bench) {
     let mut clients = Vec::new();
     for _ in 0..5 {
@@ -198,7 +199,7 @@ async fn c01_claims_that_come_at_once_hold_one_by_one(b: Bench) {
     }
 }
 
-/// Which of them holds first, as one must soon.
+/// Returns the first of them to hold, as one must soon.
 async fn first_of(b: &Bench, members: &[Member]) -> usize {
     let deadline = b.soon();
     loop {
@@ -304,7 +305,7 @@ fn with_slots(request: Request, n: u32) -> Request {
     Request { mode: slots(n), ..request }
 }
 
-/// Two that hold a first name, which has two slots, and one that waits for it and for `y`.
+/// Creates two holders of `x`, which has two slots, and a waiter for `x` and `y`.
 async fn waits_for_x(b: &Bench, y: &LockName) -> ([Member; 2], Member) {
     let x = b.name("x");
     let on_x = [b.hold(b.ask_as(&x, slots(2))).await, b.hold(b.ask_as(&x, slots(2))).await];
@@ -313,7 +314,7 @@ async fn waits_for_x(b: &Bench, y: &LockName) -> ([Member; 2], Member) {
     (on_x, both)
 }
 
-/// Those who came while it waited for another name get what is left beside it.
+/// Claims that arrive while it waits for another name get the places beside its own.
 async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
     let y = b.name("y");
     let ([on_x, _also_on_x], both) = waits_for_x(&b, &y).await;
@@ -330,7 +331,7 @@ async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
     third.held().await;
 }
 
-/// One that waits for another name has its place here, and is in nobody's way to the others.
+/// A claim that waits for another name has one place here. Other claims get the rest.
 async fn c01_several_names_with_slots_wait_with_one_place_on_each(b: Bench) {
     let y = b.name("y");
     let ([on_x, _also_on_x], both) = waits_for_x(&b, &y).await;

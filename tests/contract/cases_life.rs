@@ -82,12 +82,12 @@ async fn c04_severed_holder_learns_by_its_next_renewal(b: Bench) {
     b.fixture.sever(a.id(), &lock).await;
     a.renew().await;
     a.lost().await;
-    // Where the kernel still knows the process, the next one waits until it has left.
+    // If the kernel still has the lock of the process, the next claim waits until that one has left.
     a.leave().await;
     b.hold(b.ask(&lock)).await;
 }
 
-/// Whether nobody is said to have ended it. Where there are no sessions, that an entry was removed is all that can be told.
+/// Returns whether the reason names no other client. Without sessions, a removal is all that can be reported.
 fn is_unexplained(reason: &LossReason) -> bool {
     matches!(reason, LossReason::SessionEnded | LossReason::Evicted(None))
 }
@@ -113,8 +113,8 @@ async fn c04_severed_waiter_is_out_of_the_queue(b: Bench) {
     next.held().await;
 }
 
-/// Renews so many times, every third of the ttl. False if the machine stood still for longer than the lease, which is
-/// rightly lost then.
+/// Renews so many times, at every third of the TTL. Returns false if the machine stood still for longer than the lease,
+/// so that the loss is right.
 async fn keeps(b: &Bench, member: &Member, times: u32) -> bool {
     let mut proof = member.renew().await;
     for _ in 0..times {
@@ -189,7 +189,7 @@ async fn c07_expiry_is_not_early(b: Bench) {
     assert_eq!(next.held_by(early).await, None, "the lease has not run out");
 }
 
-/// A renewal on its way to a slow service counts from when it was sent.
+/// A renewal counts from the moment when it was sent, even if the service is slow.
 async fn c07_renew_counts_from_its_beginning(b: Bench) {
     let a = b.hold(b.ask(&b.name("a"))).await;
     b.fixture.freeze().await;
@@ -216,7 +216,7 @@ async fn c07_renew_is_never_later_than_its_beginning(b: Bench) {
     }
 }
 
-/// The outcome of `work`, and when it certainly had begun: the end of its first poll.
+/// Returns the outcome of `work` and a moment when it had certainly begun: the end of its first poll.
 async fn first_poll<T>(b: &Bench, work: impl Future<Output = T>) -> (Moment, T) {
     let mut work = pin!(work);
     let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
@@ -227,7 +227,7 @@ async fn first_poll<T>(b: &Bench, work: impl Future<Output = T>) -> (Moment, T) 
     }
 }
 
-/// A hold given while nobody renewed lasts only what is left of the ttl.
+/// A hold that is granted without a renewal lasts only for the rest of the TTL.
 async fn c07_grant_counts_from_the_last_proof(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
@@ -281,7 +281,7 @@ async fn skewed(b: Bench, skew: Skew) {
     let client = b.fixture.connect_skewed(skew).await;
     let begin = b.clock.now();
     let request = b.brief(b.ask(&lock));
-    // Its deadlines are on its own clock, so none is given.
+    // It measures deadlines by its own wrong clock, so it gets none.
     let claim = client.enter(&request, Moment::NEVER).await.expect("enters");
     let length = claim.ttl().expect("leased");
     let next = b.enter(b.ask(&lock)).await;

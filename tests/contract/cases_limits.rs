@@ -18,7 +18,7 @@ cases![
     c15_kind_is_free_again_after_the_last[],
 ];
 
-/// What each verb that takes a deadline answers to one `after` from now; fails if one is late.
+/// Returns the answer of each verb to a deadline that is `after` from now. Fails if one is late.
 async fn every_verb(b: &Bench, after: std::time::Duration) -> Vec<(&'static str, Result<(), Error>)> {
     let lock = b.name("a");
     let a = b.hold(b.ask(&lock)).await;
@@ -54,7 +54,7 @@ async fn c11_frozen_service_every_verb_is_back_by_its_deadline(b: Bench) {
     }
 }
 
-/// Whether it still succeeds is the backend's affair; if not, it says so in the one way.
+/// The backend may still succeed. If it fails, its error has one of two kinds.
 async fn c11_deadline_that_is_past_is_an_answer_at_once(b: Bench) {
     for (verb, answer) in every_verb(&b, std::time::Duration::ZERO).await {
         if let Err(error) = answer {

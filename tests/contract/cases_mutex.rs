@@ -1,4 +1,4 @@
-//! What a mutex does, once for each way to ask for one.
+//! The rules of a mutex, once for each way to request one.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -26,7 +26,7 @@ cases![
     c08_mutex_try_leaves_nothing_as_exclusive_against_shared[Shared],
 ];
 
-/// A way to ask so that two claims exclude each other.
+/// A request for which two claims exclude each other.
 #[derive(Clone, Copy)]
 enum Way {
     Exclusive,
@@ -35,7 +35,7 @@ enum Way {
     AgainstShared,
 }
 
-/// A lock under which every two claims exclude each other.
+/// A lock on which every two claims exclude each other.
 struct Mutex {
     b: Bench,
     lock: LockName,
@@ -55,7 +55,7 @@ impl Mutex {
         Self { b: b.clone(), lock, way, _others: others }
     }
 
-    /// The request of the `n`th contender.
+    /// Returns the request of the `n`th contender.
     fn ask(&self, n: usize) -> Request {
         let mode = match self.way {
             Way::Exclusive => Mode::Exclusive,
@@ -116,7 +116,7 @@ async fn in_order(b: Bench, way: Way) {
 async fn try_leaves_nothing(b: Bench, way: Way) {
     let m = Mutex::new(&b, way).await;
     let first = b.hold(m.ask(0)).await;
-    // Not every service has an order of those who hold.
+    // Some services have no order of holders.
     let ids = async || {
         let (mut holders, waiters) = b.ids(&m.lock).await;
         holders.sort_unstable();

@@ -25,7 +25,7 @@ cases![
     c02_nested_waits_without_a_cycle_are_none[],
 ];
 
-/// Modes drawn at random; the queue is drained from the front, compared with the rule at each step.
+/// Modes drawn at random. The queue is drained from the front and compared with the rule at each step.
 async fn c02_ten_of_mixed_modes_hold_in_order(b: Bench) {
     let lock = b.name("a");
     let mut members: Vec<Member> = Vec::new();
@@ -71,13 +71,13 @@ async fn c02_ahead_only_falls_and_ends_with_the_hold(b: Bench) {
     let mut fewest = u32::MAX;
     let mut falls = 0;
     while let ClaimState::Waiting { ahead, .. } = &state {
-        // A look that was answered late may be from between two departures.
+        // A late answer may show the queue between two departures.
         let ahead = ahead.expect("a queue in order knows");
         assert!(ahead <= fewest, "{ahead} after {fewest}");
         falls += u32::from(ahead < fewest);
         fewest = ahead;
         if ahead as usize == before.len() {
-            // Who waits hears of the one that it waits for; of the others it learns then, or when it renews.
+            // A waiter is notified of the claim directly ahead. It learns of the others then, or when it renews.
             if before.len() > 1 {
                 before.remove(0).leave().await;
             }
@@ -90,7 +90,7 @@ async fn c02_ahead_only_falls_and_ends_with_the_hold(b: Bench) {
     }
     assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
     assert_eq!(fewest, 1);
-    // Two at a time, if it hears of them together.
+    // Two departures at a time, if it learns of them together.
     assert!((3..=5).contains(&falls), "{falls}");
 }
 
@@ -178,7 +178,7 @@ fn inside(outer: &Member, request: Request) -> Request {
     Request { ancestors, ..request }
 }
 
-/// Asserts that `request` is refused as a deadlock that names what is in `words`, and leaves no entry.
+/// Expects that `request` is refused as a deadlock whose message has `words`, and leaves no entry.
 async fn refused(b: &Bench, request: &Request, words: &[String]) {
     let line = b.ids(&request.names[0]).await;
     let error = b.try_enter(request).await.expect_err("the wait would never end");
@@ -230,7 +230,7 @@ async fn c02_deadlock_closed_by_two_at_once_refuses_one(b: Bench) {
     }
 }
 
-/// Each of three holds a lock and waits inside it for that of the next.
+/// Each of three claims holds a lock and waits inside it for that of the next.
 async fn c02_deadlock_of_three_refuses_the_last(b: Bench) {
     let (x, y, z) = (b.name("x"), b.name("y"), b.name("z"));
     let one = b.hold(b.ask(&x)).await;
@@ -245,7 +245,7 @@ async fn c02_deadlock_of_three_refuses_the_last(b: Bench) {
     second.held().await;
 }
 
-/// A claim waits for the first of its names, and one that runs inside another waits behind it for the second.
+/// A claim on two names waits for the first. A nested claim waits behind it for the second.
 async fn c02_deadlock_through_a_claim_on_two_names(b: Bench) {
     let (x, y, z) = (b.name("x"), b.name("y"), b.name("z"));
     let one = b.hold(b.ask(&x)).await;
@@ -259,7 +259,7 @@ async fn c02_deadlock_through_a_claim_on_two_names(b: Bench) {
     both.held().await;
 }
 
-/// The nested claim waits for a waiter that waits for the nested claim's ancestor.
+/// The nested claim waits for a waiter. The waiter waits for the nested claim's ancestor.
 async fn c02_deadlock_through_a_waiter_ahead(b: Bench) {
     let lock = b.name("a");
     let outer = b.hold(b.ask_as(&lock, Mode::Shared)).await;

@@ -11,7 +11,7 @@ cases![
 ];
 
 impl Bench {
-    /// By when the claim of a process that is killed now is gone.
+    /// Returns the moment by which the claim of a process that is killed now is gone.
     async fn gone(&self, leased: bool) -> dlock::lock::Moment {
         let ttl = if leased { self.fixture.short_ttl() } else { std::time::Duration::ZERO };
         self.clock.now() + ttl + self.bound().await + self.fixture.patience()

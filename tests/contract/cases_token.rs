@@ -17,7 +17,7 @@ cases![
     c03_restart_while_waiting_changes_nothing[Queue, Restart],
 ];
 
-/// Has `member` hold and leave; its token, which is greater than `last`.
+/// Lets `member` hold and leave. Returns its token, which must be greater than `last`.
 async fn pass(member: &Member, last: u64) -> u64 {
     let number = token(&member.held().await);
     assert!(number > last, "{number} after {last}");
@@ -31,7 +31,7 @@ async fn c03_tokens_rise_over_200_hand_overs(b: Bench) {
     let mut last = 0;
     let mut holder = b.enter_with(&clients[0], b.ask(&lock)).await;
     for n in 0..200 {
-        // Where there is no queue, whoever comes before it holds may overtake it.
+        // Without a queue, a claim that arrives before this one holds may overtake it.
         holder.held().await;
         let next = b.enter_with(&clients[n % 2], b.ask(&lock)).await;
         last = pass(&holder, last).await;

@@ -1,4 +1,4 @@
-//! C10, C14: what is shown, and byte for byte.
+//! C10, C14: the view of a queue, and texts byte for byte.
 
 use dlock::backend::Observer;
 use dlock::lock::{Holder, LockStatus, Mode};
@@ -86,7 +86,7 @@ async fn c10_list_is_sorted_and_keeps_to_the_prefix(b: Bench) {
     assert_eq!(client.list(b.name("p/").as_str(), b.soon()).await.expect("lists").len(), 2);
 }
 
-/// The next line that the observer shows and `wanted` accepts.
+/// Returns the next status that the observer reports and `wanted` accepts.
 async fn shown(b: &Bench, eye: &mut Box<dyn Observer>, wanted: impl Fn(&LockStatus) -> bool) -> LockStatus {
     let look = async {
         loop {
@@ -118,7 +118,7 @@ async fn c10_observer_sees_each_change(b: Bench) {
     shown(&b, &mut eye, LockStatus::is_empty).await;
 }
 
-/// All names of the table are held at once by claims of their own, so none is another.
+/// All names of the table are held at once by claims of their own, so no two are one lock.
 async fn c14_names_come_back_and_stay_apart(b: Bench) {
     let table = [
         "x".repeat(200),

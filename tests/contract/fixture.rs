@@ -1,4 +1,4 @@
-//! What the suite must be able to do to a service, whichever it is.
+//! The operations of a service under test.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use dlock::lock::{ClaimId, LockName};
 use crate::memory::Mutation;
 pub(crate) use crate::servers::Need;
 
-/// Which way a client's clock is wrong.
+/// The error of a client's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Skew {
     /// Ten minutes behind the server's.
@@ -25,61 +25,62 @@ pub(crate) enum Skew {
 /// A future that a table can hold.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How another process becomes a client of the service at an address.
+/// Connects another process to the service at an address.
 pub(crate) type Remote = Box<dyn Fn(&str) -> Arc<dyn Backend>>;
 
-/// What a case needs of the service that it is given.
+/// The demands of a case on its service.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Opening {
-    /// Only the memory fixture is given mutations.
+    /// Only the memory fixture accepts mutations.
     pub(crate) mutation: Option<Mutation>,
-    /// The service is frozen or restarted: no other case may use it.
+    /// The case freezes or restarts the service: no other case may use it.
     pub(crate) alone: bool,
-    /// What chance decides.
+    /// The seed of random decisions.
     pub(crate) seed: u64,
 }
 
-/// A service under test. Hooks that a fixture lacks are never called: [`Subject::lacks`] says why.
+/// A service under test. If a fixture lacks a hook, it is never called: [`Subject::lacks`] returns the reason.
 ///
 /// [`Subject::lacks`]: crate::fixtures::Subject::lacks
 #[async_trait]
 pub(crate) trait Fixture: Send + Sync {
-    /// The clock by which deadlines are given and time is taken.
+    /// Returns the clock of deadlines and measurements.
     fn clock(&self) -> Clock;
 
-    /// A client that shares nothing with the others.
+    /// Returns a client that shares nothing with the others.
     async fn connect(&self) -> Arc<dyn Backend>;
 
-    /// How long anything may take that waits for no ttl.
+    /// Returns the time limit for a call that waits for no TTL.
     fn patience(&self) -> Duration;
 
-    /// How long one looks on before believing that nothing happens.
+    /// Returns the time of watching after which a case concludes that nothing happens.
     fn blink(&self) -> Duration;
 
-    /// Whether a claim that waits is told that it has been removed; elsewhere it learns that when it renews.
+    /// Returns whether the service notifies a waiter that its entry was removed. If not, the waiter learns of it when
+    /// it renews.
     fn tells_waiters(&self) -> bool {
         true
     }
 
-    /// A ttl that a case can wait out, and that outlasts a machine that stands still for a second.
+    /// Returns a TTL that a case can wait out. A lease of this length survives a machine that stands still for a
+    /// second.
     fn short_ttl(&self) -> Duration;
 
-    /// The slack beyond the ttl after which an abandoned claim is gone (C04).
+    /// Returns the time beyond the TTL after which an abandoned claim is gone (C04).
     async fn bound(&self) -> Duration {
         self.connect().await.capabilities().abandoned_bound
     }
 
-    /// A client whose clock is wrong.
+    /// Returns a client with a wrong clock.
     async fn connect_skewed(&self, skew: Skew) -> Arc<dyn Backend> {
         unreachable!("no client with a clock {skew:?}")
     }
 
-    /// The service accepts and answers nothing, until [`Fixture::thaw`].
+    /// Freezes the service until [`Fixture::thaw`]: it accepts connections and answers nothing.
     async fn freeze(&self) {
         unreachable!("cannot freeze")
     }
 
-    /// Ends a freeze.
     async fn thaw(&self) {
         unreachable!("cannot thaw")
     }
@@ -89,17 +90,17 @@ pub(crate) trait Fixture: Send + Sync {
         unreachable!("cannot restart")
     }
 
-    /// Makes what carries this claim at the service vanish.
+    /// Removes the object that carries this claim at the service.
     async fn sever(&self, claim: ClaimId, name: &LockName) {
         unreachable!("cannot sever {claim} on {name}")
     }
 
-    /// Has a client vanish without goodbye.
+    /// Makes a client vanish without closing its session.
     async fn abandon(&self, client: Arc<dyn Backend>, claim: Arc<dyn Claim>) {
         unreachable!("cannot abandon {claim:?} of {client:?}")
     }
 
-    /// Where another process finds this service.
+    /// Returns the address for another process.
     fn address(&self) -> String {
         unreachable!("not reachable from another process")
     }

@@ -1,11 +1,11 @@
-//! The contract of `dlock::backend`, one suite against every backend.
+//! The contract of `dlock::backend`: one suite for every backend.
 //!
-//! A trial is a fixture × a case: `memory::c07_renew_never_revives_expired`. A case that a fixture cannot
-//! run is ignored, with the reason. `DLOCK_TEST_REQUIRE=file,...` makes a fixture that is not available a
-//! failure; `DLOCK_TEST_SEED` repeats a run.
+//! A trial is a fixture × a case: `memory::c07_renew_never_revives_expired`. If a fixture cannot run a case, the trial
+//! is ignored, with the reason. `DLOCK_TEST_REQUIRE=file,...` makes a fixture that is not available a failure;
+//! `DLOCK_TEST_SEED` repeats a run.
 //!
-//! The cases run again with a relay before the service (`redis_relayed::…`), which loses, delays or keeps back one message
-//! of each client: a sample of them, or all with `DLOCK_TEST_EVERY_MESSAGE=all`.
+//! The cases run again with a relay before the service (`redis_relayed::…`). The relay loses, delays or keeps back one
+//! message of each client. An ordinary run takes a sample of the cases, `DLOCK_TEST_EVERY_MESSAGE=all` takes all.
 
 mod bench;
 mod cases;
@@ -30,7 +30,7 @@ mod run;
 mod servers;
 mod taker;
 
-/// What other tests use as well.
+/// Modules that other tests use as well.
 #[path = "../support"]
 mod support {
     pub(crate) mod bounds;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// How many trials run at once for each processor: they sleep for nearly all of their time.
+/// The number of trials at once for each processor. They sleep for nearly all of their time.
 const AT_ONCE: usize = 8;
 
 fn seed() -> u64 {
@@ -82,10 +82,10 @@ fn seed() -> u64 {
     given.unwrap_or_else(|| since.as_secs() ^ u64::from(since.subsec_nanos()))
 }
 
-/// How many cases with a relay belong to an ordinary run, for each service.
+/// The number of cases with a relay in an ordinary run, for each service.
 const SAMPLE: usize = 10;
 
-/// The cases that are run with a relay: other ones for each seed.
+/// Returns the cases that run with a relay; they depend on the seed.
 fn relayed_cases(seed: u64) -> Vec<Case> {
     let suits = |case: &Case| case.needs.iter().all(|need| Subject::suits_a_relay(*need));
     let mut cases: Vec<Case> = cases::all().into_iter().filter(suits).collect();
@@ -98,7 +98,7 @@ fn relayed_cases(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// What `DLOCK_TEST_REQUIRE` names for other tests.
+/// The names in `DLOCK_TEST_REQUIRE` that belong to other tests.
 const FOREIGN: [&str; 6] = ["curator", "etcdctl", "kazoo", "pottery", "pymemcache", "redis-py"];
 
 fn required() -> Vec<String> {
@@ -106,7 +106,7 @@ fn required() -> Vec<String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// A requirement that no fixture has the name of is not met.
+/// Returns a failing trial for each requirement that is no fixture's name.
 fn unknown_requirements() -> Vec<Trial> {
     let known = |name: &str| Subject::named(name).is_some() || FOREIGN.contains(&name);
     let unknown = required().into_iter().filter(|name| !known(name));

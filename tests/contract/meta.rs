@@ -13,7 +13,7 @@ use crate::run::{Outcome, obstacle, run};
 const CONTRACT: &str = include_str!("../../src/backend/mod.rs");
 const MUTATIONS: &str = include_str!("memory/mutation.rs");
 
-/// One trial for each rule and each mutation.
+/// Returns one trial for each rule and each mutation.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
         Trial::test("meta::every_clause_has_a_case", || check(&clauses_without(&case_clauses()))),
@@ -37,7 +37,7 @@ fn check(complaints: &[String]) -> Result<(), Failed> {
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
 }
 
-/// The ids of the clauses in the contract's documentation.
+/// Returns the ids of the clauses in the contract's documentation.
 fn clauses() -> BTreeSet<String> {
     let ids = CONTRACT.lines().filter_map(|line| line.strip_prefix("//! - **C")?.get(..2));
     let ids: BTreeSet<String> = ids.map(|digits| format!("c{digits}")).collect();
@@ -53,7 +53,7 @@ fn clause(case: &Case) -> &'static str {
     case.name.split('_').next().expect("a first part")
 }
 
-/// The variants of `Mutation` in its source, each with the clause in its documentation.
+/// Returns the variants of `Mutation` in its source, each with the clause in its documentation.
 fn mutations_with_clauses() -> Vec<(String, String)> {
     let variants = MUTATIONS.lines().skip_while(|l| !l.starts_with("pub(crate) enum")).skip(1);
     let lines: Vec<&str> = variants.take_while(|l| *l != "}").map(str::trim).collect();
@@ -85,13 +85,13 @@ fn unlisted_mutations() -> Vec<String> {
     missing.map(|name| format!("{name} is not in Mutation::ALL")).collect()
 }
 
-/// A case that every fixture ignores tests nothing.
+/// Returns the needs that no fixture meets. A case that every fixture ignores tests nothing.
 fn unmet_needs() -> Vec<String> {
     let unmet = Need::ALL.iter().filter(|need| Subject::all().iter().all(|one| one.lacks(**need).is_some()));
     unmet.map(|need| format!("no fixture meets {need:?}")).collect()
 }
 
-/// Whether what a fixture says that it lacks agrees with its backend's capabilities.
+/// Returns the contradictions between a fixture and its backend's capabilities, and too few cases that can run.
 fn incomplete(subject: Subject) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! A client that does again what failed with an error that may pass, as the contract allows its callers to.
+//! A client that repeats a call after a transient error, as the contract allows its callers to.
 
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use dlock::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer}
 use dlock::clock::Clock;
 use dlock::lock::{ClaimId, ClaimState, Holder, LockName, LockStatus, Moment, Request, Result};
 
-/// Between an error that may pass and the next try.
+/// The pause between a transient error and the next attempt.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A call that was begun.
+/// A call under way.
 type Call<'a, R> = Pin<Box<dyn Future<Output = Result<R>> + Send + 'a>>;
 
 /// A client, or a claim of one.
@@ -24,7 +24,7 @@ pub(crate) struct Persistent<T: ?Sized> {
 }
 
 impl<T: ?Sized> Persistent<T> {
-    /// What `call` says in the end.
+    /// Returns the final outcome of `call`.
     async fn call<'a, R>(&self, deadline: Moment, call: impl Fn() -> Call<'a, R> + Send) -> Result<R> {
         loop {
             let outcome = call().await;
@@ -39,7 +39,7 @@ impl<T: ?Sized> Persistent<T> {
 }
 
 impl Persistent<dyn Backend> {
-    /// Whether the entry is there: one that was and is not may have been removed by a request whose answer was lost.
+    /// Returns whether the entry exists. A request whose answer was lost may have removed it.
     async fn is_there(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let line = self.inspect(name, deadline).await?;
         Ok(line.holders.iter().chain(&line.waiters).any(|entry| entry.claim == Some(id)))

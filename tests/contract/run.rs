@@ -11,7 +11,6 @@ use crate::fixture::{Need, Opening};
 use crate::fixtures::Subject;
 use crate::memory::Mutation;
 
-/// How a case ended.
 pub(crate) enum Outcome {
     Passed,
     Skipped(String),
@@ -22,14 +21,14 @@ thread_local! {
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has panics remembered instead of printed: a case that fails under a mutation is a success.
+/// Stores panics instead of printing them: a case that fails under a mutation is a success.
 pub(crate) fn remember_panics() {
     std::panic::set_hook(Box::new(|info| {
         LAST_PANIC.with_borrow_mut(|last| *last = Some(info.to_string()));
     }));
 }
 
-/// Why this trial cannot run at all.
+/// Returns the reason if this trial cannot run at all.
 pub(crate) fn obstacle(subject: Subject, case: &Case) -> Option<String> {
     let lacking = case.needs.iter().find_map(|need| subject.lacks(*need));
     lacking.map(str::to_owned)

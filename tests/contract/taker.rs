@@ -1,4 +1,4 @@
-//! This binary as a lock taker: a process of its own that can be killed.
+//! This binary as a lock taker: a process of its own that a case can kill.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ const TTL_MS: &str = "DLOCK_CONTRACT_TTL_MS";
 const SEED: &str = "DLOCK_CONTRACT_SEED";
 const COUNT: &str = "DLOCK_CONTRACT_COUNT";
 
-/// How often a counting taker adds one.
+/// The number of times that a counting taker adds one.
 pub(crate) const ROUNDS: u64 = 40;
 
 /// A taker process, killed when dropped.
@@ -28,10 +28,10 @@ pub(crate) struct Taker {
 }
 
 impl Taker {
-    /// Starts a process that enters the queue of `lock` and stays; with `count` it adds to the number in that
-    /// file instead, each time under the lock.
+    /// Starts a process that enters the queue of `lock` and stays. With `count` it adds to the number in that file
+    /// instead, each time under the lock.
     pub(crate) fn start(b: &Bench, lock: &LockName, count: Option<&Path>) -> Self {
-        // It renews nothing. Nobody waits for the lease of one that counts.
+        // A taker does not renew. No case waits for the lease of a counting taker to expire.
         let ttl = if count.is_some() { Duration::from_secs(3600) } else { b.fixture.short_ttl() };
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command
@@ -50,14 +50,14 @@ impl Taker {
         Self { child, out }
     }
 
-    /// The next word that it says; empty if it ended. It bounds its own waits.
+    /// Returns its next word, or an empty text if it has ended. The taker limits its own waits.
     pub(crate) fn says(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).expect("reads");
         line.trim_end().to_owned()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("kills");
         self.child.wait().expect("waits");
@@ -76,7 +76,7 @@ impl Drop for Taker {
     }
 }
 
-/// Whether this process was started as a taker; if so it does its work, and returns only after counting.
+/// If this process was started as a taker, does its work and returns true after counting.
 pub(crate) fn run_if_asked() -> bool {
     let Ok(subject) = std::env::var(SUBJECT) else { return false };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

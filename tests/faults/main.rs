@@ -1,4 +1,4 @@
-//! A swarm of dlocks on one lock, some of which are killed or stopped at any moment.
+//! A swarm of dlocks on one lock. An enemy kills and stops some of them at any moment.
 
 #![allow(clippy::print_stderr, reason = "a seed that is not seen cannot be tried again")]
 
@@ -8,7 +8,7 @@ mod swarm;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Locks of a test are in its own folder.
+/// The locks of a test are in its own directory.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

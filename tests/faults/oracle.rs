@@ -1,13 +1,13 @@
-//! Judges from the processes themselves whether holds overlapped; it does not trust the lock.
+//! Judges from the processes themselves whether holds overlapped. It does not trust the lock.
 //!
-//! Every hold's command writes a line with its pid, token and mode before it does anything, and looks at its
-//! beginning and its end whether anybody of another hold's tree lives.
+//! Each hold's command first writes a line with its PID, token and mode. At its beginning and its end it checks whether
+//! a process of another hold's tree is alive.
 
 use crate::support::{TestEnv, process};
 
-/// The command of each hold. It keeps an exclusion folder and an unprotected counter, and has a child in another
-/// session that is deaf to TERM. `$1` is the mode. What it finds wrong goes to `violations`. The tree of a command
-/// that the enemy felled itself is left alone by dlock, as any daemon, so nobody minds it.
+/// The command of each hold. It keeps an exclusion directory and an unprotected counter, and has a child in another
+/// session that ignores TERM. `$1` is the mode. It writes each violation to `violations`. It ignores the tree of a
+/// command that the enemy killed directly: dlock leaves that tree alone, like any daemon.
 const SECTION: &str = r#"
 echo "$$ ${DLOCK_TOKEN:-0} $1" >>holds
 lives() {
@@ -21,7 +21,7 @@ others() {
         [ "$1$mode" = sharedshared ] && continue
         for member in $pid $(cat "tree.$pid" 2>/dev/null); do
             lives "$member" || continue
-            # A felled one's own look, in a child of it, may outlive it and see the next.
+            # The check of a killed command runs in a child, which may outlive the command and see the next hold.
             grep -qx -e "$pid" -e "$$" felled || echo "$$ ($1) met $member of $pid ($mode)" >>violations
         done
     done
@@ -32,7 +32,7 @@ echo $! >"tree.$$"
 if [ "$1" = exclusive ]; then
     mkdir section 2>/dev/null || {
         owner=$(cat section/owner 2>/dev/null)
-        # Left by somebody who was killed; if he lives, we overlap.
+        # A killed command left it. If its owner is alive, the holds overlap.
         [ -n "$owner" ] && lives "$owner" && echo "$$ is in the section of $owner" >>violations
     }
     echo $$ >section/owner
@@ -51,7 +51,7 @@ wait 2>/dev/null
 exit 0
 "#;
 
-/// Reads what the sections wrote.
+/// Reads the files of the sections.
 pub(crate) struct Oracle<'a> {
     env: &'a TestEnv,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Hold {
 }
 
 impl<'a> Oracle<'a> {
-    /// Lays out what the sections use.
+    /// Creates the files that the sections use.
     pub(crate) fn new(env: &'a TestEnv) -> Self {
         env.write("section.sh", SECTION);
         env.write("counter", "0\n");
@@ -74,12 +74,12 @@ impl<'a> Oracle<'a> {
         Self { env }
     }
 
-    /// The words of a hold's command.
+    /// Returns the words of a hold's command.
     pub(crate) fn words(mode: &str) -> [&str; 5] {
         ["env", "TEST_SECTION=yes", "bash", "section.sh", mode]
     }
 
-    /// The holds so far, in the order in which their commands began.
+    /// Returns the holds so far, in the order in which their commands began.
     pub(crate) fn holds(&self) -> Vec<Hold> {
         let text = self.env.read("holds");
         let hold = |line: &str| {
@@ -93,12 +93,12 @@ impl<'a> Oracle<'a> {
         text.lines().filter_map(hold).collect()
     }
 
-    /// What the commands themselves found wrong.
+    /// Returns the violations that the commands have found.
     pub(crate) fn violations(&self) -> String {
         self.env.read("violations")
     }
 
-    /// Every token is greater than those of all holds that had to end before it.
+    /// Returns the pairs in which a token is not greater than that of a hold that had to end before it.
     pub(crate) fn disorder(&self) -> Vec<(Hold, Hold)> {
         let holds = self.holds();
         let mut wrong = Vec::new();
@@ -119,13 +119,13 @@ impl<'a> Oracle<'a> {
         wrong
     }
 
-    /// Two exclusive commands that live at the same instant.
+    /// Returns two exclusive commands that are alive at the same instant.
     pub(crate) fn overlap(&self) -> Option<(i32, i32)> {
         let holds = self.holds();
         let recent = holds.iter().rev().take(20).filter(|h| h.exclusive).map(|h| h.pid);
         let living: Vec<i32> = recent.filter(|pid| process::is_alive(*pid)).collect();
         let pairs = living.iter().flat_map(|a| living.iter().map(move |b| (*a, *b))).filter(|(a, b)| a < b);
-        // One that lives before and after the look at the other lived with it.
+        // A command that is alive before and after the check of the other was alive together with it.
         pairs.into_iter().find(|(a, b)| [a, b, a].into_iter().all(|pid| process::is_alive(*pid)))
     }
 }

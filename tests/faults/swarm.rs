@@ -15,14 +15,14 @@ use crate::support::wait::until_true;
 use crate::support::way::{Way, served_by};
 use crate::support::{Running, TestEnv};
 
-/// How many dlocks run at any time.
+/// The number of dlocks that run at any time.
 const SWARM: usize = 12;
-/// How long the enemy is at work.
+/// The time in which the enemy works.
 const LENGTH: Duration = Duration::from_secs(8);
-/// How much longer it may take a slow machine.
+/// The additional time for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the enemy does to a process.
+/// The signals that the enemy sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Injection {
     Kill,
@@ -42,7 +42,7 @@ impl Injection {
     }
 }
 
-/// One that locks: dlock, or a wrapper that only looks like it.
+/// A program that locks: dlock, or a wrapper that only looks like it.
 type Locker = fn(&TestEnv, &mut Random) -> (Way, Command);
 
 fn dlock(env: &TestEnv, random: &mut Random) -> (Way, Command) {
@@ -62,15 +62,15 @@ fn dlock(env: &TestEnv, random: &mut Random) -> (Way, Command) {
     (way, way.command(env, &options, &Oracle::words(mode)))
 }
 
-/// Locks as dlock does but does not end its command when it is killed: what `etcdctl lock` does.
+/// Locks as dlock does but does not stop its command when it is killed. `etcdctl lock` behaves like this.
 fn careless(env: &TestEnv, _: &mut Random) -> (Way, Command) {
     let mut command = env.command("flock");
     command.arg("-o").arg(env.locks().join("x")).args(Oracle::words("exclusive"));
     (Way::Run, command)
 }
 
-/// Runs the swarm against the enemy for `length`, and on until `enough` says of the injections that hit that it is; returns
-/// their number.
+/// Runs the swarm against the enemy for `length`, and longer until `enough` accepts the number of injections. Returns
+/// that number.
 fn run_chaos(
     env: &TestEnv,
     random: &mut Random,
@@ -94,7 +94,7 @@ fn run_chaos(
         assert_eq!(oracle.overlap(), None, "both hold exclusively and live");
         std::thread::sleep(Duration::from_millis(u64::try_from(random.below(30)).expect("small")));
     }
-    // Peace: everybody goes on, and all come to their end.
+    // Peace: all processes continue, and all end.
     for process in env.processes() {
         process::signal(process.pid, Signal::CONT);
     }
@@ -107,26 +107,26 @@ fn run_chaos(
     injections
 }
 
-/// Notes for the oracle that the command `pid` is about to be felled; returns the child that it leaves behind.
+/// Notes for the oracle that the enemy will kill the command `pid`. Returns the child that the command leaves behind.
 fn fell(env: &TestEnv, pid: i32) -> Option<i32> {
     let mut felled = OpenOptions::new().append(true).open(env.path("felled")).expect("a list");
     felled.write_all(format!("{pid}\n").as_bytes()).expect("a longer list");
     env.read(&format!("tree.{pid}")).trim().parse().ok()
 }
 
-/// Whom it has hurt so far.
+/// The processes that the enemy has hurt.
 #[derive(Default)]
 struct Enemy {
-    /// Stopped by it and not told to go on since. A process that waits for its turn on a busy machine takes a stop
-    /// later than the next strike, so what it shows of itself does not count.
+    /// The processes that it has stopped and not continued since. On a busy machine a process may take a stop later
+    /// than the next strike, so its visible state does not count.
     stopped: BTreeSet<i32>,
-    /// The scripts of which a process of dlock's was hurt. Without either of the two nobody would end what a script has
-    /// started, and with files the lock is free then.
+    /// The scripts for which a process of dlock was hurt. If both were hurt, no process would stop the script's
+    /// programs, and a lock file would be free.
     scripts: BTreeSet<i32>,
 }
 
 impl Enemy {
-    /// One injection at a random front, keeper or command.
+    /// Injects one fault into a random front, keeper or command.
     fn strike(&mut self, env: &TestEnv, random: &mut Random) -> bool {
         let processes: Vec<Process> = env.processes();
         self.stopped.retain(|pid| processes.iter().any(|p| p.pid == *pid));
@@ -139,7 +139,7 @@ impl Enemy {
         let victim = if injection == Injection::Go {
             random.pick(&self.stopped.iter().copied().collect::<Vec<_>>()).copied()
         } else {
-            // Fronts and keepers outnumber the one command; hit it as often.
+            // Fronts and keepers outnumber the one command. The enemy hits each kind equally often.
             let kinds = ["dlock", "lease-keeper", "bash", "flock"];
             let kind = kinds[random.below(kinds.len())];
             let those: Vec<_> = processes.iter().filter(|p| p.name == kind).map(|p| p.pid).collect();
@@ -150,7 +150,7 @@ impl Enemy {
         {
             return false;
         }
-        // What a script leaves under its claim is ended however the script has ended.
+        // dlock stops the programs that a script leaves under its claim, however the script has ended.
         let is_command = processes.iter().any(|p| p.pid == victim && p.name == "bash")
             && !processes.iter().any(|p| served_by(p.pid) == Some(victim));
         if is_command && matches!(injection, Injection::Kill | Injection::Terminate) {
@@ -176,7 +176,7 @@ fn under_random_kills_and_stops_no_two_trees_overlap() {
     let env = TestEnv::new();
     let oracle = Oracle::new(&env);
     let mut random = Random(seed());
-    // However slow the machine is.
+    // The count does not depend on the speed of the machine.
     let enough = |injections| injections > 50 && oracle.holds().len() > 50;
     let injections = run_chaos(&env, &mut random, dlock, length(LENGTH), &oracle, enough);
     let holds = oracle.holds();
@@ -184,7 +184,7 @@ fn under_random_kills_and_stops_no_two_trees_overlap() {
     let violations = oracle.violations();
     assert_eq!(violations.lines().take(5).collect::<Vec<_>>(), [""; 0]);
     assert_eq!(oracle.disorder().first(), None);
-    // What the enemy's own victims left behind ends by itself.
+    // The processes that the enemy's own victims left behind end by themselves.
     until_true("an empty process table", || env.processes().is_empty());
     env.assert_free("x");
 }
@@ -196,7 +196,7 @@ fn the_same_enemy_finds_a_careless_wrapper_out() {
     let mut random = Random(seed());
     let begun = Instant::now();
     let caught = loop {
-        // Long beside the time that the swarm takes to come to its end.
+        // Long compared with the time that the swarm takes to end.
         let round = Duration::from_secs(2);
         let env_ref = &env;
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -205,7 +205,7 @@ fn the_same_enemy_finds_a_careless_wrapper_out() {
         if ran.is_err() || !oracle.violations().is_empty() {
             break true;
         }
-        // It takes some hundred injections, of which a busy machine strikes few in a minute.
+        // It takes some hundred injections. On a busy machine the enemy strikes only a few in a minute.
         if begun.elapsed() > PATIENCE * 5 {
             break false;
         }

@@ -1,4 +1,4 @@
-//! Ends holds of foreign clients: `dlock break --force`, and what is said without it.
+//! Ends holds of foreign clients: `dlock break --force`, and the refusal without it.
 
 use std::process::Command;
 
@@ -9,11 +9,11 @@ use crate::support::{TestEnv, until};
 /// A lock that foreign clients and dlock share.
 pub(crate) struct Shared<'a> {
     pub(crate) env: &'a TestEnv,
-    /// What dlock calls the lock.
+    /// The name of the lock in dlock.
     pub(crate) name: &'a str,
-    /// `dlock VERB OPTIONS...` on the service that has it.
+    /// Returns `dlock VERB OPTIONS...` on the lock's service.
     pub(crate) verb: &'a dyn Fn(&str, &[&str]) -> Command,
-    /// What the foreign client's entry is called at the service, or how that begins.
+    /// The name of the foreign client's entry at the service, or its beginning.
     pub(crate) key: &'a str,
 }
 
@@ -23,7 +23,7 @@ impl Shared<'_> {
         serde_json::from_slice(&asked.out).expect("JSON from status")
     }
 
-    /// The claim of the only holder, who is foreign.
+    /// Returns the claim of the only holder, which is foreign.
     fn claim(&self) -> String {
         let status = self.status();
         let holders = status["holders"].as_array().expect("a list of holders");
@@ -38,7 +38,8 @@ impl Shared<'_> {
         self.env.finish(&mut (self.verb)("break", &words))
     }
 
-    /// `hold` has a foreign client hold the lock; each way to end that one is tried, the first beside a waiter.
+    /// Tries each way to end the hold of a foreign client, the first one with a waiter. `hold` makes that client hold
+    /// the lock.
     pub(crate) fn every_hold_is_ended(&self, mut hold: impl FnMut()) {
         hold();
         let claim = self.claim();

@@ -1,4 +1,4 @@
-//! etcdctl and dlock in one line: each keeps the other out, and both hold in order of arrival.
+//! etcdctl and dlock in one queue: each excludes the other, and both hold in order of arrival.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ fn etcdctl(env: &TestEnv, words: &[&str]) -> Command {
     command
 }
 
-/// An `etcdctl lock` whose command says its revision and waits at the gate.
+/// Starts an `etcdctl lock` whose command prints its revision and waits at the gate.
 fn lock(env: &TestEnv) -> (Running, Gate) {
     let gate = env.gate("ctl.gate");
     let script = "echo $ETCD_LOCK_REV >ctl.up; read _ <ctl.gate";
@@ -113,7 +113,7 @@ fn candidates_of_an_election_stand_in_the_same_queue() {
     next.release().silently(0);
 }
 
-/// A dlock that campaigns with the value `one`, and whose command proclaims `v1`, says so and waits.
+/// Starts a dlock that campaigns with the value `one`. Its command proclaims `v1`, reports that and waits.
 fn elect(env: &TestEnv) -> (Running, Gate) {
     let gate = env.gate("elect.gate");
     let script =
@@ -138,7 +138,7 @@ fn leaders_of_both_programs_are_seen_with_their_values() {
     campaign.signal(Signal::INT);
     campaign.finish();
     env.await_line("elect.up");
-    // Of changes in quick succession the last is certain.
+    // Of changes in quick succession only the last is certain to appear.
     let shown = || follower.out_so_far();
     until_true("the last value", || shown().starts_with("somebody\n") && shown().ends_with("\nv1\n"));
     let listener = env.start(&mut etcdctl(&env, &["elect", "-l", &key(&env)]));
@@ -152,7 +152,7 @@ fn leaders_of_both_programs_are_seen_with_their_values() {
     }
 }
 
-/// Whether some program of this environment has written `line`.
+/// Returns whether a program of this environment has written `line`.
 fn env_output(env: &TestEnv, line: &str) -> bool {
     let files = std::fs::read_dir(env.root()).expect("readable").filter_map(Result::ok);
     let mut texts = files.filter(|f| f.path().extension().is_some_and(|e| e == "out"));
@@ -190,7 +190,7 @@ fn a_foreign_waiter_is_ended_by_force_and_its_holder_is_not() {
     env.await_waiters("x", 1);
     let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
     env.finish(&mut env.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
-    // What becomes of it is its own affair: etcdctl 3.4 goes on without its key.
+    // The further course of etcdctl does not matter: version 3.4 continues without its key.
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
     holder.release().silently(0);
 }

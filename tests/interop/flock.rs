@@ -1,4 +1,4 @@
-//! Each keeps the other out, holding and waiting, exclusive and shared.
+//! dlock and flock(1) exclude each other, holding and waiting, exclusive and shared.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::support::running::finish_all;
 use crate::support::wait::until_true;
 use crate::support::{Running, TestEnv, process};
 
-/// The file that dlock locks for the name x.
+/// Returns the file that dlock locks for the name x.
 fn file(env: &TestEnv) -> String {
     env.locks().join("x").display().to_string()
 }
@@ -20,7 +20,7 @@ fn flock(env: &TestEnv, words: &[&str]) -> Command {
     command
 }
 
-/// A flock(1) with `options` whose command runs, and the gate that it waits at.
+/// Starts a flock(1) with `options` whose command runs, and returns the gate at which the command waits.
 fn held_by_flock(env: &TestEnv, options: &[&str]) -> (Running, Gate) {
     let gate = env.gate("flock.gate");
     let mut command = flock(env, options);
@@ -30,14 +30,14 @@ fn held_by_flock(env: &TestEnv, options: &[&str]) -> (Running, Gate) {
     (running, gate)
 }
 
-/// A flock(1) that waits: it is blocked in the system call.
+/// Starts a flock(1) that waits: it is blocked in the system call.
 fn waiting_flock(env: &TestEnv, options: &[&str], script: &str) -> Running {
     let mut command = flock(env, options);
     let running = env.start(command.args([&file(env), "sh", "-c", script]));
     until_true("a flock that waits", || {
         let waits = std::fs::read_to_string(format!("/proc/{}/syscall", running.pid())).unwrap_or_default();
         waits.starts_with(&format!("{SYS_FLOCK} ")) || {
-            // Where that may not be read: asleep without a child.
+            // If that file is not readable: asleep without a child.
             process::look(running.pid()).is_some_and(|p| p.name == "flock" && p.state == 'S')
                 && process::children(running.pid()).is_empty()
         }
@@ -175,7 +175,7 @@ fn the_descriptor_style_of_scripts_excludes_and_is_excluded() {
     env.assert_busy("x");
     gate.open();
     env.await_line("off");
-    // Unlocked, though the file is still open.
+    // The lock is released, though the file is still open.
     env.assert_free("x");
     gate.open();
     running.finish().silently(0);
@@ -246,7 +246,7 @@ fn the_tree_of_a_dlock_killed_completely_keeps_flock_out() {
     env.assert_free("x");
 }
 
-/// Only a process that has a flock can let go of it.
+/// Only a process that has a flock can release it.
 #[test]
 fn a_hold_of_flock_cannot_be_taken_away_and_its_process_is_named() {
     let env = TestEnv::new();

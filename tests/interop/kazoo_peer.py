@@ -1,5 +1,5 @@
-# kazoo's recipes: "kazoo_peer.py SERVERS", told what to do as orders.py has it. "KIND NAME PATH" acquires; KIND is lock,
-# read, write or curator (a lock that minds Curator's nodes too).
+# kazoo's recipes: "kazoo_peer.py SERVERS"; the orders are those of orders.py. "KIND NAME PATH" acquires; KIND is lock,
+# read, write or curator (a lock that also respects Curator's nodes).
 
 import sys
 

@@ -19,12 +19,12 @@ mod servers;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Locks of a test are in its own folder.
+/// The locks of a test are in its own directory.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }
 
-/// Says that a client is not here; where `DLOCK_TEST_REQUIRE` names it, that is a failure.
+/// Prints that a client is missing. Fails if `DLOCK_TEST_REQUIRE` names the client.
 fn skip(client: &str, reason: &str) {
     let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
     assert!(required.split(',').all(|name| name.trim() != client), "{client}: {reason}");

@@ -1,4 +1,4 @@
-//! Clients that add and delete the plain key, as users of pymemcache do, and dlock: each keeps the other out.
+//! Clients that add and delete the plain key, as users of pymemcache do, and dlock: each excludes the other.
 
 use crate::both;
 use crate::peer::PeerEnv;
@@ -6,7 +6,8 @@ use crate::place;
 use crate::servers::memcached;
 use crate::support::until;
 
-/// pymemcache, and an environment on the server that all of these share; `None`, said aloud, where either is missing.
+/// Returns pymemcache and an environment on the server that these tests share. If either is missing, prints the reason
+/// and returns `None`.
 fn meeting() -> Option<PeerEnv> {
     PeerEnv::of("pymemcache", "pymemcache", "memcached_peer.py", &memcached::KIND, |_| {
         vec![port().to_string()]

@@ -1,5 +1,5 @@
-# Locks of pymemcache: the key is added to lock and deleted to unlock. "memcached_peer.py PORT WHAT...", as orders.py has
-# it. "wait NAME KEY" adds the key until it is stored, "try NAME KEY" does so once.
+# Locks of pymemcache: adds the key to lock and deletes it to unlock. "memcached_peer.py PORT WHAT..."; the orders are
+# those of orders.py. "wait NAME KEY" adds the key until it is stored, "try NAME KEY" does so once.
 
 import sys
 import time
@@ -10,7 +10,7 @@ from pymemcache.client.base import Client
 
 class Lock:
     def __init__(self, key):
-        # One that several threads share mixes up their answers.
+        # A client shared by several threads mixes up their answers.
         self.client, self.key = Client(("127.0.0.1", int(sys.argv[1]))), key
 
     def add(self):

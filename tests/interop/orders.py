@@ -1,4 +1,4 @@
-# What the clients beside dlock have in common: they do what they are told, line by line, or count under a lock.
+# The common part of the foreign clients: they obey orders line by line, or count under a lock.
 
 import queue
 import sys
@@ -28,8 +28,8 @@ def hold(acquire, how, name, words, told):
         say("failed %s %r" % (name, error))
 
 
-# "HOW NAME WORDS..." has a thread acquire(HOW, WORDS...) a lock and say "held NAME", or "busy NAME" if there is none;
-# "extend NAME" prolongs it and says "extended NAME"; "release NAME" releases it and says "released NAME".
+# "HOW NAME WORDS..." makes a thread acquire(HOW, WORDS...) a lock and print "held NAME", or "busy NAME" without one;
+# "extend NAME" extends it and prints "extended NAME"; "release NAME" releases it and prints "released NAME".
 def obey(acquire):
     told = {}
     for line in sys.stdin:
@@ -41,7 +41,7 @@ def obey(acquire):
         threading.Thread(target=hold, args=(acquire, how, name, words, told[name]), daemon=True).start()
 
 
-# Adds one to the number in the file so often, each time with what lock() returns.
+# Adds one to the number in the file TIMES times, each time under the lock that lock() returns.
 def count(lock, path, times):
     for _ in range(int(times)):
         with lock():

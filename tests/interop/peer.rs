@@ -1,4 +1,4 @@
-//! Programs that hold locks as they are told.
+//! Programs that hold locks and obey orders.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,12 +11,12 @@ use crate::servers::{Kind, Site};
 use crate::support::TestEnv;
 use crate::support::running::finish_all;
 
-/// How long anything may take that has to happen.
+/// The time limit for an event that must happen.
 const SOON: Duration = Duration::from_secs(20);
-/// How long one looks on before believing that nothing happens.
+/// The time of watching after which a test concludes that nothing happens.
 const BLINK: Duration = Duration::from_millis(300);
 
-/// A Python that has `module`, which is `client`; `None`, said aloud, where there is none.
+/// Returns a Python that has `module`, the client's. If there is none, prints the reason and returns `None`.
 pub(crate) fn python_with(client: &str, module: &str) -> Option<String> {
     let python = std::env::var("DLOCK_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found =
@@ -28,7 +28,7 @@ pub(crate) fn python_with(client: &str, module: &str) -> Option<String> {
     Some(python)
 }
 
-/// Has `python` run the peer in `script`.
+/// Returns the words that run the peer in `script` with `python`.
 pub(crate) fn words(python: String, script: &str) -> Vec<String> {
     vec![python, format!("{}/tests/interop/{script}", env!("CARGO_MANIFEST_DIR"))]
 }
@@ -36,13 +36,14 @@ pub(crate) fn words(python: String, script: &str) -> Vec<String> {
 /// A client in Python, and an environment on the service that it uses.
 pub(crate) struct PeerEnv {
     pub(crate) env: TestEnv,
-    /// The client and what it is told of the service.
+    /// The words that start the client, with the address of the service.
     words: Vec<String>,
 }
 
 impl PeerEnv {
-    /// With `client`, which is a Python `module` and the peer in `script`, and a part of the service that all tests share; `tell`
-    /// says what to tell the peer of it. `None`, said aloud, where either is missing.
+    /// Creates one with `client`, a Python `module` with the peer in `script`, and a part of the shared service. `tell`
+    /// returns the peer's arguments for the service. If the client or the service is missing, prints the reason and
+    /// returns `None`.
     pub(crate) fn of(
         client: &str,
         module: &str,
@@ -55,18 +56,18 @@ impl PeerEnv {
         Some(Self { env, words: [words(python, script), tell(place::site(kind))].concat() })
     }
 
-    /// The client, which does as it is told.
+    /// Starts the client, which obeys orders.
     pub(crate) fn peer(&self) -> Peer {
         Peer::start(Command::new(&self.words[0]).args(&self.words[1..]).arg("obey"))
     }
 
-    /// What the lock x is called there.
+    /// Returns the client's name for the lock x.
     pub(crate) fn key(&self) -> String {
         place::key(&self.env)
     }
 
-    /// The client waits until dlock has left, whichever way that holds, and then keeps dlock out. `lives` is what may follow
-    /// the key in what it is told: for how long it takes the lock.
+    /// Expects for each way to hold that the client waits until dlock has left, and then excludes dlock. `lives` may
+    /// follow the key in the order: the lifetime of the lock.
     #[track_caller]
     pub(crate) fn waits_for_dlock(&self, lives: &[&str]) {
         let (env, mut peer, key) = (&self.env, self.peer(), self.key());
@@ -86,8 +87,8 @@ impl PeerEnv {
         }
     }
 
-    /// Counts up to `pairs` times what both sides add: the client adds one to a number in a file so often, and dlock as often
-    /// with a lock each time.
+    /// Counts with both sides up to `pairs` times: the client adds one to the number in a file `times` times, and dlock
+    /// as often, each time under the lock.
     #[track_caller]
     pub(crate) fn count(&self, pairs: u32, times: u32) {
         let (env, key) = (&self.env, self.key());

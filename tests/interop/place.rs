@@ -1,22 +1,23 @@
-//! Where foreign clients and dlock meet.
+//! The service that foreign clients and dlock share.
 
 use crate::servers::{Kind, Order, Site};
 use crate::support::TestEnv;
 
-/// Nobody harms a service here.
+/// These tests do not disturb a service.
 const ORDER: Order = Order { keeps: true, in_all: 1, clients: 0 };
 
-/// The service that all tests share.
+/// Returns the service that all tests share.
 pub(crate) fn site(kind: &Kind) -> &'static dyn Site {
     &**kind.shared(&ORDER)
 }
 
-/// The first of its ports.
+/// Returns the first of its ports.
 pub(crate) fn port(kind: &Kind) -> u16 {
     site(kind).ports()[0]
 }
 
-/// An environment in a part of it that no other test uses; `None`, said aloud, where there is no such service.
+/// Returns an environment in a part of the service that no other test uses. If there is no such service, prints the
+/// reason and returns `None`.
 pub(crate) fn env(kind: &Kind) -> Option<TestEnv> {
     if let Some(reason) = (kind.missing)() {
         crate::skip(kind.name, &reason);
@@ -25,7 +26,7 @@ pub(crate) fn env(kind: &Kind) -> Option<TestEnv> {
     Some(TestEnv::on(site(kind).part()))
 }
 
-/// What clients that know nothing of prefixes call the environment's lock x.
+/// Returns the name of the environment's lock x for clients that do not use prefixes.
 pub(crate) fn key(env: &TestEnv) -> String {
     format!("{}x", env.service().prefix.as_deref().expect("a prefix"))
 }

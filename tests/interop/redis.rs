@@ -1,4 +1,4 @@
-//! redis-py's Lock and dlock on one key: each keeps the other out.
+//! redis-py's Lock and dlock on one key: each excludes the other.
 
 use crate::both;
 use crate::breaking::Shared;
@@ -6,7 +6,8 @@ use crate::peer::PeerEnv;
 use crate::place;
 use crate::servers::redis;
 
-/// redis-py, and an environment on the server that all of these share; `None`, said aloud, where either is missing.
+/// Returns redis-py and an environment on the server that these tests share. If either is missing, prints the reason
+/// and returns `None`.
 fn meeting() -> Option<PeerEnv> {
     PeerEnv::of("redis-py", "redis", "redis_peer.py", &redis::KIND, |_| vec![port().to_string()])
 }
@@ -87,7 +88,7 @@ fn a_hold_of_redis_py_is_ended_by_force() {
     });
 }
 
-/// Clients that count under a hash, such as Redisson.
+/// Some clients, such as Redisson, count in a hash.
 #[test]
 fn a_hold_that_is_no_string_is_ended_by_force() {
     let Some(place) = meeting() else { return };

@@ -1,5 +1,5 @@
-# redis-py's locks: "redis_peer.py PORT WHAT...", as orders.py has it. "wait NAME KEY TIMEOUT" acquires, "try NAME KEY
-# TIMEOUT" does so without waiting; TIMEOUT is in seconds or "none".
+# redis-py's locks: "redis_peer.py PORT WHAT..."; the orders are those of orders.py. "wait NAME KEY TIMEOUT" acquires,
+# "try NAME KEY TIMEOUT" does so without waiting; TIMEOUT is in seconds or "none".
 
 import sys
 

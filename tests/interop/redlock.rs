@@ -1,4 +1,4 @@
-//! Redlock clients and dlock on the same five servers: each keeps the others out.
+//! Redlock clients and dlock on the same five servers: each excludes the others.
 
 use crate::both;
 use crate::breaking::Shared;
@@ -11,7 +11,8 @@ fn nodes() -> &'static [Server] {
     place::site(&redis::REDLOCK).servers()
 }
 
-/// A client of that kind, and an environment on the same servers; `None`, said aloud, where something is missing.
+/// Returns a client of that kind and an environment on the same servers. If one is missing, prints the reason and
+/// returns `None`.
 fn place(kind: &'static str) -> Option<PeerEnv> {
     let (client, module) = if kind == "pottery" { ("pottery", "pottery") } else { ("redis-py", "redis") };
     let ports = || nodes().iter().map(|node| node.port().to_string()).collect::<Vec<_>>();
@@ -87,7 +88,7 @@ with_each! {
     a_counter_shared_with_the_usual_scripts_is_exact: an_unprotected_counter_loses_nothing("scripts"),
 }
 
-/// redis-py's Lock at a minority of the nodes is no lock of a Redlock, and what it took is left alone.
+/// redis-py's Lock on a minority of the nodes is no lock of a Redlock. dlock leaves its keys alone.
 #[test]
 fn single_locks_at_a_minority_are_no_matter() {
     let Some(place) = place("scripts") else { return };

@@ -1,9 +1,9 @@
-# Redlock clients: "redlock_peer.py KIND PORTS WHAT...", as orders.py has it. "wait NAME KEY TIMEOUT" acquires, "try NAME
-# KEY TIMEOUT" does so without waiting; TIMEOUT is in seconds.
+# Redlock clients: "redlock_peer.py KIND PORTS WHAT..."; the orders are those of orders.py. "wait NAME KEY TIMEOUT"
+# acquires, "try NAME KEY TIMEOUT" does so without waiting; TIMEOUT is in seconds.
 #
-# KIND is "pottery", which is pottery's Redlock, or "scripts": what node-redlock and redsync have servers do. They set
-# the key where it is not there, with a random value and a life in milliseconds, at all nodes; they compare the value
-# before they delete the key or prolong its life; and they release everywhere what no majority gave.
+# KIND is "pottery", which is pottery's Redlock, or "scripts": the commands that node-redlock and redsync send. They set
+# the key if it is missing, with a random value and a life in milliseconds, at all nodes. They compare the value before
+# they delete the key or extend its life. If no majority grants the lock, they release it at all nodes.
 
 import random
 import secrets
@@ -62,12 +62,12 @@ class Pottery(Lock):
     def __init__(self, key, timeout):
         from pottery import Redlock
 
-        # It puts its own name before the key.
+        # pottery puts its own name before the key.
         key = key.removeprefix("redlock:")
         self.lock = Redlock(key=key, masters=set(masters), auto_release_time=timeout)
 
     def acquire(self, blocking):
-        # Once, or as long as it takes.
+        # One attempt, or attempts until it holds.
         return self.lock.acquire(blocking=blocking)
 
     def extend(self):

@@ -1,4 +1,4 @@
-//! What starts jobs on hosts: cron, systemd, Ansible, supervisors.
+//! Programs that start jobs on hosts: cron, systemd, Ansible, supervisors.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::page::{RecipeEnv, field, is_installed};
 use crate::support::scripts::Tree;
 use crate::support::wait::until_true;
 
-/// The command of the one job of a crontab, as cron starts it.
+/// Returns the command of the one job in a crontab, as cron starts it.
 fn cron(place: &RecipeEnv, crontab: &str) -> Command {
     let mut command = place.command("/bin/sh");
     command.env_remove("LANG").env("SHELL", "/bin/sh").env("LOGNAME", "ops");
@@ -68,7 +68,7 @@ fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
     assert!(seconds(grace.expect("a grace period")) < seconds(field(&unit, "TimeoutStopSec=")));
     assert_eq!(field(&unit, "KillMode="), "mixed");
 
-    // Stopped: SIGTERM to the main process alone.
+    // systemd stops it: SIGTERM to the main process alone.
     let main = place.start_words(line);
     place.await_up("report", 1);
     main.signal(Signal::TERM);
@@ -79,7 +79,7 @@ fn a_unit_is_accepted_and_stopped_and_runs_once_for_all_hosts() {
     place.env.await_no_process();
     assert_eq!(place.env.holders("report"), 0);
 
-    // On two hosts: the second one waits, and sees that nothing is left to do.
+    // On two hosts: the second one waits, and finds nothing left to do.
     let first = place.start_words(line);
     place.await_up("report", 2);
     let second = place.start_words(line);
@@ -115,7 +115,7 @@ fn a_task_of_ansible_runs_on_two_hosts_at_a_time() {
 fn the_end_of_the_parent_ends_the_command() {
     let place = RecipeEnv::new();
     let recipe = place.recipe("pdeathsig");
-    // Deaf to every ending signal, and in other sessions.
+    // The tree ignores every signal to stop, and some of it is in other sessions.
     let (tree, words) = Tree::words(&place.env, "tree");
     place.runs("worker", &words);
     let parent = place.start_shell(&format!("{recipe} &\nwait"));

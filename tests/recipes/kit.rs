@@ -15,7 +15,7 @@ fn in_checkout(path: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), path].iter().collect()
 }
 
-/// The inputs that have a default, with it.
+/// Returns the inputs that have a default, with the default.
 fn defaults() -> Vec<(String, String)> {
     let (_, inputs) = ACTION.split_once("inputs:\n").expect("inputs");
     let (inputs, _) = inputs.split_once("outputs:\n").expect("outputs");
@@ -32,7 +32,7 @@ fn defaults() -> Vec<(String, String)> {
     found
 }
 
-/// Starts a job with the lock deploy, whose step is `step`.
+/// Starts a job with the lock deploy; its step is `step`.
 fn start_job(place: &RecipeEnv, step: &str, inputs: &[(&str, &str)]) -> Running {
     let step = place.env.write("step.sh", step);
     let action = in_checkout(".github/actions/dlock");

@@ -1,4 +1,5 @@
-//! The recipes of dlock-recipes(7): each is taken from the page, and run as the one whose recipe it is would run and stop it.
+//! The recipes of dlock-recipes(7). Each test takes a recipe from the page, and starts and stops it as its own program
+//! (cron, a runner …) would.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 
@@ -16,7 +17,7 @@ mod servers;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Locks of a test are in its own folder.
+/// The locks of a test are in its own directory.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

@@ -1,4 +1,4 @@
-//! The page, and a place where its recipes can be run.
+//! The page, and an environment for its recipes.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
@@ -14,13 +14,13 @@ use crate::support::{Running, TestEnv, until};
 
 const PAGE: &str = include_str!("../../src/cli/manual/text/recipes.md");
 
-/// What a job does that says that it is up, starts a tree beside it, some of it in other sessions, and goes on until it is ended.
+/// A job that writes its PID, starts a tree, some of it in other sessions, and runs until it is stopped.
 const ENDLESS: &str =
     "sleep 1000 &\nsetsid sleep 1000 &\n(setsid sh -c 'sleep 1000 & wait' &)\necho $$ >>\"$0.up\"\nwait\n";
-/// What a job does that says that it is up, and exits with the status that is written to its gate.
+/// A job that writes its PID, and exits with the status that a test writes to its gate.
 const GATED: &str = "echo $$ >>\"$0.up\"\nread -r status <\"$0.gate\"\nexit \"${status:-0}\"\n";
 
-/// The fenced blocks of the page: name and text.
+/// Returns the fenced blocks of the page: name and text.
 fn blocks() -> Vec<(&'static str, String)> {
     let mut blocks = Vec::new();
     let mut lines = PAGE.lines();
@@ -33,7 +33,7 @@ fn blocks() -> Vec<(&'static str, String)> {
     blocks
 }
 
-/// A folder with a `/usr/local/bin` and a `/srv/example` of its own.
+/// A directory with a `/usr/local/bin` and a `/srv/example` of its own.
 pub(crate) struct RecipeEnv {
     pub(crate) env: TestEnv,
 }
@@ -46,7 +46,7 @@ impl RecipeEnv {
         Self { env }
     }
 
-    /// The recipe `name` as it stands on the page, in this place.
+    /// Returns the recipe `name` of the page, with the paths of this directory.
     pub(crate) fn recipe(&self, name: &str) -> String {
         let found = blocks().into_iter().find(|(block, _)| *block == name);
         let (_, text) = found.unwrap_or_else(|| panic!("no recipe {name} on the page"));
@@ -54,8 +54,8 @@ impl RecipeEnv {
         text.replace("/usr/local/bin", &format!("{root}/bin")).replace("/srv/example", &root)
     }
 
-    /// Makes the program `name`. Another process writes it: what this one has open for writing, its children have for a moment,
-    /// and nobody may run it then.
+    /// Creates the program `name`. Another process writes it: a child of this process would keep an open file for a
+    /// moment, and nothing can execute a file that is open for writing.
     pub(crate) fn program(&self, name: &str, text: &str) -> PathBuf {
         let (written, path) = (self.env.write("program", text), self.env.path(name));
         let mut install = self.command("install");
@@ -67,24 +67,25 @@ impl RecipeEnv {
         self.program(name, &format!("#!/bin/sh\n{text}"));
     }
 
-    /// `/srv/example/NAME` goes on until it is ended.
+    /// Makes `/srv/example/NAME` a job that runs until it is stopped.
     pub(crate) fn endless(&self, name: &str) {
         self.job(name, ENDLESS);
     }
 
-    /// `/srv/example/NAME` waits for the status that it is to exit with.
+    /// Makes `/srv/example/NAME` a job that waits for its exit status.
     pub(crate) fn gated(&self, name: &str) -> crate::support::gate::Gate {
         self.job(name, GATED);
         self.env.gate(&format!("{name}.gate"))
     }
 
-    /// `/srv/example/NAME` runs `words`.
+    /// Makes `/srv/example/NAME` a job that runs `words`.
     pub(crate) fn runs(&self, name: &str, words: &[String]) {
         let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         self.job(name, &format!("exec {}\n", words.join(" ")));
     }
 
-    /// A command without a terminal, in a session of its own, that finds `dlock` and knows the lock service.
+    /// Returns a command without a terminal, in a session of its own. It finds `dlock` and the address of the lock
+    /// service.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.env.command(program);
         let path = std::env::var("PATH").unwrap_or_default();
@@ -93,19 +94,19 @@ impl RecipeEnv {
         command
     }
 
-    /// Starts the words of a recipe that is one simple command.
+    /// Starts a recipe that is one simple command.
     pub(crate) fn start_words(&self, line: &str) -> Running {
         let mut words = line.split_ascii_whitespace();
         let mut command = self.command(words.next().expect("a program"));
         self.env.start(command.args(words))
     }
 
-    /// Starts a recipe as a shell's.
+    /// Starts a recipe as a shell would.
     pub(crate) fn start_shell(&self, text: &str) -> Running {
         self.env.start(self.command("sh").args(["-c", text]))
     }
 
-    /// The pids of the runs of `/srv/example/NAME`, once there were `count`.
+    /// Waits until there are `count` runs of `/srv/example/NAME`. Returns their PIDs.
     #[track_caller]
     pub(crate) fn await_up(&self, name: &str, count: usize) -> Vec<i32> {
         let file = format!("{name}.up");
@@ -116,20 +117,20 @@ impl RecipeEnv {
         })
     }
 
-    /// Nothing is left running, and nobody has or wants the lock.
+    /// Expects that no process is left, and that the lock has no holder and no waiter.
     #[track_caller]
     pub(crate) fn assert_over(&self, lock: &str) {
         self.env.await_no_process();
         self.env.assert_free(lock);
     }
 
-    /// The living processes that have `variable=value` in their environment.
+    /// Returns the living processes that have `variable=value` in their environment.
     pub(crate) fn with(variable: &str, value: &str) -> Vec<Process> {
         process::with_variable(variable, value)
     }
 }
 
-/// What stands behind `key` on the one line of a recipe that begins with it.
+/// Returns the text after `key` on the only line of a recipe that begins with it.
 pub(crate) fn field<'a>(recipe: &'a str, key: &str) -> &'a str {
     let mut found = recipe.lines().filter_map(|line| line.trim_start_matches([' ', '-']).strip_prefix(key));
     let value = found.next().unwrap_or_else(|| panic!("no {key} in {recipe}"));
@@ -137,7 +138,7 @@ pub(crate) fn field<'a>(recipe: &'a str, key: &str) -> &'a str {
     value.trim()
 }
 
-/// Whether it ends within `limit`, which a runner gives it.
+/// Returns whether it ends within `limit`, the time that a runner gives it.
 pub(crate) fn ends_within(running: &mut Running, limit: Duration) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < limit {
@@ -155,7 +156,8 @@ pub(crate) fn signal_group(running: &Running, signal: Signal) {
     rustix::process::kill_process_group(group, signal).expect("a group of this test");
 }
 
-/// Whether a program is there that a test cannot do without; that it is not is said, and a failure where all must be there.
+/// Returns whether a program is installed that a test needs. If it is missing, prints that, or fails if all programs
+/// are required.
 pub(crate) fn is_installed(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     let found = found.is_ok_and(|output| output.status.success());

@@ -1,4 +1,4 @@
-//! README.md: the block that shows dlock at work is what the program prints, but for names, numbers and times.
+//! README.md: the block that shows dlock at work is the program's output, except for names, numbers and times.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::terminal::Terminal;
 
 const README: &str = include_str!("../../README.md");
 
-/// The lines of the block below each command.
+/// Returns the lines below `command` in the block.
 fn shown(command: &str) -> Vec<&'static str> {
     let (_, block) = README.split_once("```console\n").expect("a block");
     let (block, _) = block.split_once("```").expect("its end");
@@ -18,7 +18,7 @@ fn shown(command: &str) -> Vec<&'static str> {
     found
 }
 
-/// The columns of a row that say the same on every host: state, mode, command and label.
+/// Returns the columns of a row that are the same on every host: state, mode, command and label.
 fn columns(row: &str) -> Vec<&str> {
     let words: Vec<&str> = row.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
     [1, 2, 6, 7].map(|at| *words.get(at).unwrap_or_else(|| panic!("no column {at} in {row}"))).to_vec()

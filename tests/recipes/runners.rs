@@ -1,4 +1,4 @@
-//! What runs the jobs of a pipeline, and how it cancels them.
+//! Programs that run the jobs of a pipeline, and their ways to cancel jobs.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -12,12 +12,12 @@ use crate::support::process;
 use crate::support::scripts::Tree;
 use crate::support::{Running, until};
 
-/// The shell of a step that names none.
+/// The shell of a step that does not name one.
 const USUAL_SHELL: &str = "bash -e {0}";
-/// A GitHub runner finds by this variable what a step has left.
+/// A GitHub runner finds the remaining processes of a step by this variable.
 const TRACKING: &str = "RUNNER_TRACKING_ID";
 
-/// Starts a step: the script in a file, the file's name in the place of `{0}`.
+/// Starts a step: the script in a file, whose name replaces `{0}`.
 fn start_step(place: &RecipeEnv, shell: &str, script: &str) -> Running {
     let file = place.env.write("step.sh", script).display().to_string();
     let mut words = shell.split_ascii_whitespace().map(|word| word.replace("{0}", &file));
@@ -25,7 +25,8 @@ fn start_step(place: &RecipeEnv, shell: &str, script: &str) -> Running {
     place.env.start(command.args(words).env(TRACKING, place.env.root()))
 }
 
-/// Cancels it: SIGINT to the first process, 7.5 s, SIGTERM to it, 2.5 s, SIGKILL to all. Returns after which it had ended.
+/// Cancels it: SIGINT to the first process, 7.5 s, SIGTERM to it, 2.5 s, SIGKILL to all. Returns the signal after which
+/// it had ended.
 fn cancel_step(place: &RecipeEnv, step: &mut Running) -> Option<Signal> {
     step.signal(Signal::INT);
     if ends_within(step, Duration::from_millis(7_500)) {
@@ -39,7 +40,7 @@ fn cancel_step(place: &RecipeEnv, step: &mut Running) -> Option<Signal> {
     after
 }
 
-/// The lines below `run: |`.
+/// Returns the lines below `run: |`.
 fn script_of(recipe: &str) -> String {
     let (_, script) = recipe.split_once("run: |\n").expect("a script");
     script.lines().map(str::trim_start).collect::<Vec<_>>().join("\n")
@@ -51,7 +52,7 @@ fn a_cancelled_step_whose_shell_is_dlock_has_its_five_seconds() {
     let recipe = place.recipe("github");
     let (shell, script) = (field(&recipe, "shell:"), script_of(&recipe));
     let build = place.gated("build");
-    // Deaf to every ending signal, and in other sessions.
+    // The tree ignores every signal to stop, and some of it is in other sessions.
     let (tree, words) = Tree::words(&place.env, "tree");
     place.runs("deploy", &words);
     let mut step = start_step(&place, shell, &script);
@@ -158,7 +159,7 @@ fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
     assert!(grace.trim_end_matches('s').parse::<u64>().expect("seconds") < period);
     place.endless("report");
     let server = redis::start_with(&["--maxmemory-policy", "noeviction", "--requirepass", "right"]);
-    // As kubelet mounts a secret: behind two links, readable by all.
+    // kubelet mounts a secret like this: behind two links, readable by all.
     std::fs::create_dir_all(place.env.path("secret/..1")).expect("a folder");
     place.env.write("secret/..1/password", "right\n");
     for (target, name) in [("..1", "secret/..data"), ("..data/password", "secret/password")] {

@@ -1,4 +1,4 @@
-//! Over ssh, with a server of the test's own.
+//! Recipes over ssh, with a server of the test's own.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -15,14 +15,14 @@ struct Server {
 }
 
 impl Server {
-    /// Starts one, and a client in the place's `/usr/local/bin` that takes every host for it; `None`, said aloud, where that
-    /// cannot be.
+    /// Starts one, and puts a client in the directory's `/usr/local/bin` that takes every host for the server. Returns
+    /// `None` with a message if that is impossible.
     fn start(place: &RecipeEnv) -> Option<Self> {
         if !["sshd", "ssh", "ssh-keygen"].into_iter().all(is_installed) {
             return None;
         }
         if rustix::process::geteuid().is_root() {
-            // Where a server that root starts confines its children.
+            // The directory to which a server started by root confines its children.
             std::fs::create_dir_all("/run/sshd").expect("a folder of root's");
         }
         let env = &place.env;
@@ -34,7 +34,7 @@ impl Server {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
-        // What a job finds in its environment.
+        // The environment of a job.
         let dressed = place.command("true");
         let around: Vec<String> = dressed
             .get_envs()
@@ -59,14 +59,14 @@ impl Server {
         let client = format!("#!/bin/sh\nexec /usr/bin/ssh -F {root}/ssh_config \"$@\"\n");
         place.program("bin/ssh", &client);
         let program = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|path| Path::new(path).exists());
-        // It starts itself again by that path.
+        // The server executes itself again by that path.
         let mut server = place.command(program.expect("a server where Debian has it"));
         let running = env.start(server.args(["-D", "-e", "-f"]).arg(config));
         until_true("a server that listens", || running.err_so_far().contains("Server listening"));
         Some(Self { running })
     }
 
-    /// Only the server itself is left of what serves connections.
+    /// Waits until only the server itself is left of its processes.
     fn await_no_connection(&self, place: &RecipeEnv) {
         until_true("the end of the connection", || {
             place

@@ -1,5 +1,5 @@
-// Runs a job as GitHub's runner does: the main script of an action, a step, the action's post script; what one writes to the files of
-// GITHUB_ENV and GITHUB_STATE the later ones find in their environment.
+// Runs a job as GitHub's runner does: the main script of an action, a step, the action's post script. The later ones
+// find in their environment the variables that an earlier one wrote to the files of GITHUB_ENV and GITHUB_STATE.
 'use strict';
 const { spawnSync } = require('node:child_process');
 const { readFileSync, writeFileSync } = require('node:fs');

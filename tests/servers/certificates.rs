@@ -1,10 +1,10 @@
-//! A certificate authority for one test, and what it signed.
+//! A certificate authority for one test, and its certificates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder with `ca.pem`, `server.pem` and `.key` for 127.0.0.1, `client.pem` and `.key`, and `other.pem`, an
-/// authority that signed none of them.
+/// Creates a directory with `ca.pem`, `server.pem` and `.key` for 127.0.0.1, `client.pem` and `.key`, and `other.pem`,
+/// an authority that signed none of them.
 pub(crate) fn folder() -> PathBuf {
     let folder = super::shared_folder("certificates");
     for name in ["ca", "other"] {
@@ -22,7 +22,7 @@ pub(crate) fn folder() -> PathBuf {
     folder
 }
 
-/// A new key for `name`, and what `words` make of it.
+/// Creates a key for `name` and the file that openssl makes from `words`.
 fn request(folder: &Path, name: &str, words: &[&str]) {
     let (key, subject) = (format!("{name}.key"), format!("/CN={name}"));
     let new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];

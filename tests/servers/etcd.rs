@@ -1,4 +1,4 @@
-//! One etcd for tests, and what an enemy does to it.
+//! One etcd for tests, and the faults of one.
 
 mod cluster;
 mod messages;
@@ -19,7 +19,6 @@ use crate::support::Service;
 
 pub(crate) use cluster::Cluster;
 
-/// The service.
 pub(crate) static KIND: Kind = Kind {
     name: "etcd",
     backend: "etcd",
@@ -50,7 +49,7 @@ pub(crate) static KIND: Kind = Kind {
     },
 };
 
-/// Why there is no etcd on this machine.
+/// Returns the reason if this machine has no etcd.
 pub(crate) fn missing() -> Option<String> {
     let there =
         |program: &str| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
@@ -66,20 +65,20 @@ fn etcdctl() -> Command {
     command
 }
 
-/// A server, with what is needed to talk to it.
+/// A server, and the arguments and files that its clients need.
 pub(crate) struct Etcd {
     server: Server,
     secure: Option<PathBuf>,
 }
 
 impl Etcd {
-    /// A server without authentication or encryption.
+    /// Starts a server without authentication or encryption.
     pub(crate) fn start() -> Self {
         Self::with(&[], None)
     }
 
-    /// A server that talks TLS with the certificates of `folder` (see `certificates.rs`) and, if `clients`, only
-    /// to those who show one.
+    /// Starts a server that uses TLS with the certificates of `folder` (see `certificates.rs`). If `clients` is true,
+    /// it demands a client certificate.
     pub(crate) fn secure(folder: PathBuf, clients: bool) -> Self {
         let mut words = encrypting(&folder).to_vec();
         if clients {
@@ -89,7 +88,7 @@ impl Etcd {
         Self::with(&words, Some(folder))
     }
 
-    /// A server with further words on its command line.
+    /// Starts a server with these additional arguments.
     pub(crate) fn with(words: &[String], secure: Option<PathBuf>) -> Self {
         let (port, peer) = (free_port(), free_port());
         let (words, tls) = (words.to_vec(), secure.is_some());
@@ -97,7 +96,7 @@ impl Etcd {
             let scheme = scheme(tls);
             let (client, peer) = (format!("{scheme}://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
             let mut command = dying_with_us("etcd");
-            // The election time-out is also what the shortest lease comes from.
+            // The shortest lease also depends on the election timeout.
             command.args(["--data-dir", "data", "--heartbeat-interval", "50", "--election-timeout", "500"]);
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
             command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
@@ -118,17 +117,17 @@ impl Etcd {
         format!("{}://127.0.0.1:{}", scheme(self.secure.is_some()), self.server.port())
     }
 
-    /// etcdctl, as a client of this server.
+    /// Returns etcdctl as a client of this server.
     pub(crate) fn ctl(&self, words: &[&str]) -> Command {
         ctl(&self.endpoint(), &self.way(), words)
     }
 
-    /// What etcdctl prints.
+    /// Returns the output of etcdctl.
     pub(crate) fn ask(&self, words: &[&str]) -> String {
         asked(self.ctl(words), words)
     }
 
-    /// etcd's own proxy in front of this, with further words on its command line.
+    /// Starts etcd's own proxy in front of this server, with these additional arguments.
     pub(crate) fn grpc_proxy(&self, more: &[&str]) -> Server {
         let port = free_port();
         let own = [format!("--endpoints={}", self.endpoint()), format!("--listen-addr=127.0.0.1:{port}")];
@@ -187,7 +186,7 @@ impl Site for Etcd {
     }
 }
 
-/// Waits until what `question` asks of `server` is answered, which takes a leader.
+/// Waits until `server` answers the request of `question`, which takes a leader.
 fn await_leader(server: &Server, question: impl Fn() -> Command) {
     let begun = Instant::now();
     while !question().output().is_ok_and(|o| o.status.success()) {
@@ -196,13 +195,13 @@ fn await_leader(server: &Server, question: impl Fn() -> Command) {
     }
 }
 
-/// Words with which a server talks TLS with the certificates of `folder`.
+/// Returns the arguments for TLS with the certificates of `folder`.
 fn encrypting(folder: &Path) -> [String; 4] {
     let file = |name: &str| folder.join(name).display().to_string();
     ["--cert-file".to_owned(), file("server.pem"), "--key-file".to_owned(), file("server.key")]
 }
 
-/// Words with which etcdctl comes to a server with the certificates of `folder`.
+/// Returns the arguments of etcdctl for a server with the certificates of `folder`.
 fn certified(folder: &Path) -> Vec<String> {
     let files = [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")];
     files
@@ -211,7 +210,7 @@ fn certified(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Words with which a server signs its tokens, with keys that this makes in `folder`.
+/// Creates keys in `folder`. Returns the arguments with which a server signs its tokens.
 pub(crate) fn signing(folder: &Path) -> [String; 2] {
     for words in
         [&["genrsa", "-out", "jwt.key", "2048"][..], &["rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub"]]
@@ -229,7 +228,7 @@ fn scheme(is_secure: bool) -> &'static str {
     if is_secure { "https" } else { "http" }
 }
 
-/// etcdctl with `words`, as who comes in by the words `way`.
+/// Returns etcdctl with `words` and the login arguments `way`.
 fn ctl(endpoint: &str, way: &[String], words: &[&str]) -> Command {
     let mut command = etcdctl();
     command.args(["--endpoints", endpoint]).args(way).args(words);
@@ -255,7 +254,7 @@ fn lose(endpoints: &str, way: &[String], part: &Service, name: &str, id: &str) {
     asked(ctl(endpoints, way, &words), &words);
 }
 
-/// How many messages of clients the member at `port` has had.
+/// Returns how many client messages the member at `port` has received.
 fn messages(port: u16) -> u64 {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
@@ -268,7 +267,7 @@ fn messages(port: u16) -> u64 {
     all.into_iter().sum()
 }
 
-/// The entries of the lock `name`: the time of the last success stays.
+/// Returns the entries of the lock `name`. The time of the last success is not one of them.
 fn entries(endpoints: &str, way: &[String], name: &str) -> Vec<String> {
     let words = ["get", "--prefix", "--keys-only", &format!("dlock/{name}")];
     let keys = asked(ctl(endpoints, way, &words), &words);

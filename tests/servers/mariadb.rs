@@ -15,7 +15,6 @@ use super::process::{Server, dying_with_us, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Site, number};
 use crate::support::Service;
 
-/// The service.
 pub(crate) static KIND: Kind = Kind {
     name: "mysql",
     backend: "mysql",
@@ -34,10 +33,10 @@ pub(crate) static KIND: Kind = Kind {
     },
     protocol: || Box::<messages::Mysql>::default(),
     facts: Facts {
-        // Holders look twice a second.
+        // Holders poll twice a second.
         news_within: |_| Duration::from_millis(500),
         tells_waiters: false,
-        // Who has just entered the queue may have yet to fall asleep; who is far back sleeps twice.
+        // A waiter that has just entered the queue may not sleep yet. A waiter far back sleeps twice.
         besides: |_| 6.0,
         // Statements: a release, and the end of a sleep.
         hand_over: 18.0,
@@ -48,7 +47,7 @@ pub(crate) static KIND: Kind = Kind {
 /// The database that every server has.
 pub(crate) const DATABASE: &str = "locks";
 
-/// A server, as tests of any service use it.
+/// A server as a [`Site`].
 pub(crate) struct Mysql(pub(crate) Server);
 
 impl Site for Mysql {
@@ -62,23 +61,23 @@ impl Site for Mysql {
 
     fn restart(&self) {
         self.0.down();
-        // A socket that nobody listens on is in the way of nobody but whoever takes it for the server.
+        // A socket without a server would be taken for the server.
         let _ = fs::remove_file(socket(&self.0));
         self.0.up();
         ready(&self.0);
     }
 
-    /// With the connection that carries it.
+    /// Also closes the connection that carries the claim.
     fn lose(&self, part: &Service, _: &str, id: &str) {
         let (prefix, table) = (part.key("dlock_", ""), part.key("dlock_", "claim"));
         let delete = format!("DELETE FROM {DATABASE}.{table} WHERE claim = '{id}'; SELECT ROW_COUNT()");
         assert_ne!(ask(&self.0, &delete).trim(), "0", "{id} was in line");
-        // Who waits for its end is woken by that of its connection.
-        // Its name has a part that is the tables' own.
+        // The end of the connection wakes the waiters behind the claim. The name of the lock contains a hash of the
+        // tables.
         let tables = format!("SELECT LEFT(SHA2(CONCAT('{DATABASE}', CHAR(0), '{prefix}'), 256), 12)");
         let presence = format!("dlock.{}.l.{id}", ask(&self.0, &tables).trim());
         let carrier = ask(&self.0, &format!("SELECT COALESCE(IS_USED_LOCK('{presence}'), 0)"));
-        // A renewal may have found out before, and the connection may be gone.
+        // A renewal may have noticed the loss first and closed the connection.
         let _ = try_ask(&self.0, &format!("KILL {}", carrier.trim()));
     }
 
@@ -89,7 +88,7 @@ impl Site for Mysql {
         assert_eq!(ask(&self.0, &format!("{later}; SELECT ROW_COUNT()")).trim(), "1", "{name} had a success");
     }
 
-    /// Statements, of which a request has several.
+    /// Returns the number of statements. One request takes several.
     fn requests(&self) -> u64 {
         let status =
             "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'";
@@ -102,7 +101,7 @@ impl Site for Mysql {
     }
 }
 
-/// Why there is none on this machine.
+/// Returns the reason if this machine has no MariaDB.
 pub(crate) fn missing() -> Option<String> {
     let lacks = ["mariadbd", "mariadb-install-db", "mariadb"]
         .into_iter()
@@ -110,17 +109,17 @@ pub(crate) fn missing() -> Option<String> {
     lacks.map(|program| format!("{program} is not installed (Debian: mariadb-server)"))
 }
 
-/// A server with one database, which `root` may use without a password, as from the address.
+/// Starts a server with one database. `root` needs no password.
 pub(crate) fn start() -> Server {
     start_with(&[])
 }
 
-/// A server with further options.
+/// Starts a server with these additional options.
 pub(crate) fn start_with(options: &[&str]) -> Server {
     start_in(shared_folder("mariadb"), options)
 }
 
-/// As [`start_with`], in a folder in which files that the options name may lie.
+/// Starts a server as [`start_with`] does, in a directory that may contain files for the options.
 pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
     install(&folder);
     let port = free_port();
@@ -130,7 +129,7 @@ pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
     let places = [place("datadir", "data"), place("socket", "sock"), place("pid-file", "pid")];
     let server = Server::start(folder, port, move || {
         let mut command = dying_with_us("mariadbd");
-        // A starting server clears away what it takes for another's leavings.
+        // A starting server takes another server's temporary files for leftovers and removes them.
         command.env("TMPDIR", &temporary);
         command.args(common()).args(&places);
         command.args([format!("--port={port}"), "--bind-address=127.0.0.1".to_owned()]);
@@ -140,12 +139,12 @@ pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
         command.args(&options);
         command
     });
-    // A node of a cluster answers before it takes changes.
+    // A node of a cluster answers before it accepts changes.
     until_it_does(&server, &format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"));
     server
 }
 
-/// No settings of this machine; root is one that mariadbd wants to be told of.
+/// Options that ignore the settings of this machine. mariadbd runs as root only if it is named.
 fn common() -> Vec<&'static str> {
     let mut words = vec!["--no-defaults"];
     if rustix::process::getuid().is_root() {
@@ -154,7 +153,7 @@ fn common() -> Vec<&'static str> {
     words
 }
 
-/// The tables that the server itself needs.
+/// Creates the tables that the server itself needs.
 fn install(folder: &Path) {
     let mut command = Command::new("mariadb-install-db");
     command.env("TMPDIR", folder);
@@ -165,22 +164,22 @@ fn install(folder: &Path) {
     assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// The address of a server's database for `root`.
+/// Returns the address of a server's database for `root`.
 pub(crate) fn address(server: &Server) -> String {
     address_at(server.port())
 }
 
-/// The same behind a relay.
+/// Returns that address with the port of a relay.
 pub(crate) fn address_at(port: u16) -> String {
     format!("mysql://root@127.0.0.1:{port}/{DATABASE}")
 }
 
-/// The server's socket.
+/// Returns the path of the server's socket.
 pub(crate) fn socket(server: &Server) -> PathBuf {
     server.folder().join("sock")
 }
 
-/// The server's own client, with `root`'s rights.
+/// Returns the server's own client, with the rights of `root`.
 pub(crate) fn client(server: &Server) -> Command {
     let mut command = Command::new("mariadb");
     command.args(["--no-defaults", "--user=root", "--batch", "--raw", "--skip-column-names"]);
@@ -188,7 +187,7 @@ pub(crate) fn client(server: &Server) -> Command {
     command
 }
 
-/// What the server answers to `statements`, a line a row and a tab between the columns.
+/// Returns the answer of the server to `statements`: one row on each line, columns separated by tabs.
 #[track_caller]
 pub(crate) fn ask(server: &Server, statements: &str) -> String {
     match try_ask(server, statements) {
@@ -197,7 +196,7 @@ pub(crate) fn ask(server: &Server, statements: &str) -> String {
     }
 }
 
-/// As [`ask`], with the server's complaint.
+/// Does the same as [`ask`], but returns the error of the server.
 pub(crate) fn try_ask(server: &Server, statements: &str) -> Result<String, String> {
     let output = client(server).args(["--execute", statements]).output().expect("mariadb runs");
     if !output.status.success() {
@@ -206,7 +205,7 @@ pub(crate) fn try_ask(server: &Server, statements: &str) -> Result<String, Strin
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Has the row of the lock `name` locked for `length`.
+/// Locks the row of the lock `name` for `length`.
 pub(crate) fn occupy(server: &Server, prefix: &str, name: &str, length: Duration) {
     let row = format!("SELECT 1 FROM {DATABASE}.{prefix}lock WHERE name = '{name}' FOR UPDATE");
     let answer =
@@ -214,7 +213,7 @@ pub(crate) fn occupy(server: &Server, prefix: &str, name: &str, length: Duration
     assert!(answer.starts_with("1\n"), "{name} has a row: {answer}");
 }
 
-/// Waits until the server answers: it listens before it has looked through its log.
+/// Waits until the server answers. It listens before it has replayed its log.
 pub(crate) fn ready(server: &Server) {
     until_it_does(server, "SELECT 1");
 }

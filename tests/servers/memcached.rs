@@ -15,7 +15,6 @@ use super::process::{Server, dying_with_us, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Need, Site, number};
 use crate::support::Service;
 
-/// The service.
 pub(crate) static KIND: Kind = Kind {
     name: "memcached",
     backend: "memcached",
@@ -27,7 +26,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}/")), ..whole },
     client: |part, clock| {
         let mut config = MemcachedConfig::parse(&site::options(part)).expect("valid");
-        // Names that no key can be are tried as well.
+        // The cases also use names that cannot be keys.
         config.prefix = Prefix::Escaped(part.prefix.clone().unwrap_or_default());
         with_context(Arc::new(with_clock(config, clock)))
     },
@@ -44,7 +43,7 @@ pub(crate) static KIND: Kind = Kind {
     },
 };
 
-/// A server, as tests of any service use it.
+/// A server as a [`Site`].
 struct Memcached(Server);
 
 impl Site for Memcached {
@@ -56,7 +55,7 @@ impl Site for Memcached {
         std::slice::from_ref(&self.0)
     }
 
-    /// It is up again without what it knew.
+    /// Starts it again. It loses its data.
     fn restart(&self) {
         self.0.restart();
     }
@@ -97,22 +96,21 @@ impl Site for Memcached {
     }
 }
 
-/// Why there is none on this machine.
+/// Returns the reason if this machine has no memcached.
 pub(crate) fn missing() -> Option<String> {
     let found = Command::new("memcached").arg("--version").output().is_ok();
     (!found).then(|| "memcached is not installed (Debian: memcached)".to_owned())
 }
 
-/// A server.
 pub(crate) fn start() -> Server {
     start_with(&[])
 }
 
-/// A server with further options.
+/// Starts a server with these additional options.
 pub(crate) fn start_with(options: &[&str]) -> Server {
     let port = free_port();
     let mut words = vec!["-l".to_owned(), "127.0.0.1".to_owned(), "-p".to_owned(), port.to_string()];
-    // As root it wants to know as whom it is to run; a process that becomes somebody else is not ended with its parent any more.
+    // As root it demands the name of its user. A process that changes its user is no longer killed with its parent.
     words.extend(["-U", "0", "-u", "root"].iter().chain(options).map(|word| (*word).to_owned()));
     Server::start(shared_folder("memcached"), port, move || {
         let mut command = dying_with_us("memcached");
@@ -121,12 +119,12 @@ pub(crate) fn start_with(options: &[&str]) -> Server {
     })
 }
 
-/// The address of a server.
+/// Returns the address of a server.
 pub(crate) fn address(server: &Server) -> String {
     format!("memcached://127.0.0.1:{}", server.port())
 }
 
-/// What the server at `port` answers to `request`, which is whole lines.
+/// Returns the answer of the server at `port` to `request`, which consists of whole lines.
 #[track_caller]
 pub(crate) fn raw(port: u16, request: &[u8]) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
@@ -143,7 +141,7 @@ pub(crate) fn raw(port: u16, request: &[u8]) -> String {
     String::from_utf8(answer).expect("text")
 }
 
-/// The value under `key`, and its version.
+/// Returns the value of `key` and its version.
 pub(crate) fn value(port: u16, key: &str) -> Option<(String, String)> {
     let said = raw(port, format!("gets {key}\r\n").as_bytes());
     let (head, rest) = said.strip_prefix("VALUE ")?.split_once("\r\n")?;

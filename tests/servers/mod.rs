@@ -1,7 +1,8 @@
-//! Real servers for tests: each listens on a free port of the loopback and keeps its data in a temporary folder.
+//! Real servers for tests. Each listens on a free port of the loopback interface and keeps its data in a temporary
+//! directory.
 //!
-//! A server dies with the test process, however that ends, and its folder goes with it. [`Kind`] is what tests know of a
-//! service, which the file of its servers describes.
+//! A server is killed with the test process, however that ends, and its directory is removed. [`Kind`] describes a
+//! service for tests; each is in the file of its servers.
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test crate uses a part of it")]
 

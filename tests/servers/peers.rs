@@ -1,16 +1,16 @@
-//! Relays between the members of an etcd cluster. Each leads to one member and tells who a connection is from, so that
-//! one member can be cut off from the others, both ways, while clients still reach it.
+//! Relays between the members of an etcd cluster. Each leads to one member and knows the sender of a connection. A test
+//! can cut one member off from the others, in both directions, while clients still reach it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What does not pass a relay any more.
+/// The connections that a relay no longer passes.
 #[derive(Default)]
 struct Cut {
     everybody: bool,
-    /// Connections that do not say who they are from: a member that passes a client's word on to the leader.
+    /// Connections without the id of a sender. A member uses one to pass a client's request on to the leader.
     unnamed: bool,
     from: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Relays to the member that listens for its peers on `port`.
+    /// Starts a relay to the member that listens for its peers on `port`.
     pub(crate) fn to(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::free_port())).expect("listens");
         let own = listener.local_addr().expect("bound").port();
@@ -47,13 +47,12 @@ impl Relay {
         self.port
     }
 
-    /// Lets nothing through from or to anybody any more.
     pub(crate) fn cut_everybody(&self) {
         self.cut.lock().expect("not poisoned").everybody = true;
     }
 
-    /// Lets nothing through any more on connections that the member with this id made, and, if that is wanted, on
-    /// those of which nobody knows who made them.
+    /// Cuts the connections from the member with this id. If `unnamed` is true, also cuts those without the id of a
+    /// sender.
     pub(crate) fn cut_from(&self, id: &str, unnamed: bool) {
         let mut cut = self.cut.lock().expect("not poisoned");
         cut.from.push(id.to_owned());
@@ -73,7 +72,7 @@ fn serve(mut client: TcpStream, port: u16, cut: &Arc<Mutex<Cut>>) {
     let text = String::from_utf8_lossy(&head).to_lowercase();
     let from = text.lines().find_map(|line| line.strip_prefix("x-server-from: ")).map(str::to_owned);
     let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
-    // Without these a relay answers later than a member would.
+    // Without this option a relay answers later than a member would.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     hold_up(cut, from.as_deref());
     if server.write_all(&head).is_err() {
@@ -97,7 +96,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, cut: &Mutex<Cut>, who: Option<&s
     let _ = to.shutdown(std::net::Shutdown::Both);
 }
 
-/// For ever, if it is cut: neither side hears of it.
+/// Waits for ever if the connection is cut. It stays open, so neither side notices.
 fn hold_up(cut: &Mutex<Cut>, who: Option<&str>) {
     while cut.lock().expect("not poisoned").covers(who) {
         thread::park();

@@ -16,7 +16,6 @@ use super::process::{Server, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Site};
 use crate::support::Service;
 
-/// The service.
 pub(crate) static KIND: Kind = Kind {
     name: "postgres",
     backend: "postgres",
@@ -36,28 +35,28 @@ pub(crate) static KIND: Kind = Kind {
     },
     protocol: || Box::<messages::Postgres>::default(),
     facts: Facts {
-        // Who has just entered the queue may have yet to ask to be told.
+        // A waiter that has just entered the queue may not listen yet.
         besides: |_| 1.0,
         ..Facts::USUAL
     },
 };
 
-/// How long a server may take to do what it is told.
+/// The time limit for the server to carry out an order.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The folder of its programs; Debian keeps one for each version.
+/// Returns the directory of its programs. Debian keeps one for each version.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let folders = versions.map(|version| version.path().join("bin"));
     folders.filter(|folder| folder.join("initdb").exists()).max()
 }
 
-/// Why there is none on this machine.
+/// Returns the reason if this machine has no PostgreSQL.
 pub(crate) fn missing() -> Option<String> {
     programs().is_none().then(|| "PostgreSQL's server is not installed (Debian: postgresql)".to_owned())
 }
 
-/// `program`, by a user whom it lets start it: root may not.
+/// Returns `program` as a command of another user: PostgreSQL refuses to run as root.
 pub(crate) fn as_somebody(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {
@@ -67,7 +66,7 @@ pub(crate) fn as_somebody(program: &Path) -> Command {
     command
 }
 
-/// Whether `process` is stopped, or no more.
+/// Returns whether `process` is stopped or has ended.
 fn is_stopped(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
@@ -80,7 +79,7 @@ fn done(mut command: Command) -> String {
     text(&output.stdout)
 }
 
-/// A folder that the server's user owns.
+/// Creates a directory that the server's user owns.
 fn own_folder(parent: &Path, name: &str) -> PathBuf {
     let folder = parent.join(name);
     fs::create_dir(&folder).expect("a new folder");
@@ -91,7 +90,7 @@ fn own_folder(parent: &Path, name: &str) -> PathBuf {
     folder
 }
 
-/// The data of a server that was never used, made once for a test process.
+/// Returns the data of an unused server, created once in a test process.
 fn template() -> &'static Path {
     static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -104,17 +103,16 @@ fn template() -> &'static Path {
     })
 }
 
-/// A running server.
 pub(crate) struct Postgres {
     server: Server,
 }
 
-/// A server that does without what only a crash of the host needs.
+/// Starts a server without the protection that only a crash of the host needs.
 pub(crate) fn start() -> Postgres {
     start_with(&[])
 }
 
-/// A server with further settings: `name=value`.
+/// Starts a server with these additional settings: `name=value`.
 pub(crate) fn start_with(settings: &[&str]) -> Postgres {
     let folder = shared_folder("postgres");
     let data = own_folder(&folder, "data");
@@ -124,7 +122,7 @@ pub(crate) fn start_with(settings: &[&str]) -> Postgres {
     start_in(folder, settings)
 }
 
-/// A server with the data in `folder/data`.
+/// Starts a server with the data in `folder/data`.
 pub(crate) fn start_in(folder: PathBuf, settings: &[&str]) -> Postgres {
     let port = free_port();
     let data = folder.join("data");
@@ -162,17 +160,17 @@ impl Postgres {
         self.server.port()
     }
 
-    /// The folder of its data.
+    /// Returns the directory of its data.
     pub(crate) fn data(&self) -> PathBuf {
         self.server.folder().join("data")
     }
 
-    /// The address of the database that every server has, for its superuser.
+    /// Returns the address of the default database, for the superuser.
     pub(crate) fn address(&self) -> String {
         self.address_of("postgres")
     }
 
-    /// The address of a database.
+    /// Returns the address of a database.
     pub(crate) fn address_of(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port())
     }
@@ -185,17 +183,17 @@ impl Postgres {
         command
     }
 
-    /// What the server answers to a statement.
+    /// Returns the answer of the server to a statement.
     pub(crate) fn sql(&self, statement: &str) -> String {
         done(self.psql("postgres", &["-c", statement])).trim_end().to_owned()
     }
 
-    /// Has a script done in `database`.
+    /// Runs a script in `database`.
     pub(crate) fn script(&self, database: &str, path: &Path) {
         done(self.psql(database, &["-f", path.to_str().expect("UTF-8")]));
     }
 
-    /// Waits until it lets somebody in.
+    /// Waits until the server accepts a connection.
     pub(crate) fn await_ready(&self) {
         let begun = Instant::now();
         while !self.psql("postgres", &["-c", "SELECT 1"]).output().expect("starts").status.success() {
@@ -204,7 +202,7 @@ impl Postgres {
         }
     }
 
-    /// Its processes, the first of them first.
+    /// Returns its processes. The first is the parent of the others.
     fn processes(&self) -> Vec<Pid> {
         let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let first: Option<i32> = text.lines().next().and_then(|line| line.trim().parse().ok());
@@ -215,20 +213,20 @@ impl Postgres {
         std::iter::once(first).chain(children).collect()
     }
 
-    /// Up again, with its data.
+    /// Starts it again with its data.
     pub(crate) fn up(&self) {
         self.server.up();
         self.await_ready();
     }
 
-    /// Has the row of the lock `name` locked for `length`.
+    /// Locks the row of the lock `name` for `length`.
     pub(crate) fn occupy(&self, prefix: &str, name: &str, length: Duration) {
         let row = format!("SELECT 'there' FROM {prefix}lock WHERE name = '{name}' FOR UPDATE");
         let answer = self.sql(&format!("BEGIN; {row}; SELECT pg_sleep({}); COMMIT", length.as_secs()));
         assert!(answer.contains("there"), "{name} has a row: {answer}");
     }
 
-    /// A server that follows this one and takes no writes.
+    /// Starts a server that follows this one and takes no writes.
     pub(crate) fn standby(&self) -> Postgres {
         let folder = shared_folder("postgres");
         let data = own_folder(&folder, "data");
@@ -263,13 +261,13 @@ impl Site for Postgres {
 
     fn freeze(&self) {
         self.server.freeze();
-        // The first makes no more of the others now.
+        // The stopped parent starts no more processes.
         let others = self.processes().split_off(1);
         for process in &others {
             // It may have ended just now.
             let _ = kill_process(*process, Signal::STOP);
         }
-        // One that waits for a processor stops only when it gets one.
+        // A process that waits for a processor stops only when it gets one.
         let begun = Instant::now();
         while !others.iter().all(|process| is_stopped(*process)) {
             assert!(begun.elapsed() < LIMIT, "the server does not stop");
@@ -284,10 +282,10 @@ impl Site for Postgres {
         }
     }
 
-    /// SIGKILL to all of it.
+    /// Sends SIGKILL to all of its processes.
     fn down(&self) {
         if !self.server.is_up() {
-            // The pid in its folder may be somebody else's by now.
+            // Another process may have the PID in its directory by now.
             return;
         }
         let processes = self.processes();
@@ -296,7 +294,7 @@ impl Site for Postgres {
         for process in processes.iter().skip(1) {
             let path = format!("/proc/{}", process.as_raw_nonzero());
             while Path::new(&path).exists() {
-                // They go by themselves when the first is gone; this is faster.
+                // They exit by themselves after their parent; this is faster.
                 let _ = kill_process(*process, Signal::KILL);
                 assert!(begun.elapsed() < LIMIT, "{path} stays");
                 std::thread::sleep(Duration::from_millis(2));
@@ -304,7 +302,7 @@ impl Site for Postgres {
         }
     }
 
-    /// What was released in the last half second may be held again: releases are not waited for to reach the disk.
+    /// Releases of the last half second may be undone: they do not wait for the disk.
     fn restart(&self) {
         self.down();
         self.up();
@@ -322,14 +320,14 @@ impl Site for Postgres {
         self.up();
     }
 
-    /// Whoever removes a row by hand tells nobody.
+    /// A row that is removed by hand causes no notification.
     fn lose(&self, part: &Service, _: &str, id: &str) {
         let table = claims(part);
         let gone = self.sql(&format!("DELETE FROM {table} WHERE claim = '{id}' RETURNING 'gone'"));
         assert!(gone.starts_with("gone"), "{id} was there");
     }
 
-    /// Each claim is told by its own connection, which another one's need not be.
+    /// Also notifies each claim over its own channel.
     fn sever(&self, part: &Service, name: &str, id: &str) {
         self.lose(part, name, id);
         let all = format!("SELECT '{id}' AS claim UNION SELECT claim FROM {}", claims(part));
@@ -344,7 +342,8 @@ impl Site for Postgres {
         assert!(self.sql(&later).starts_with("later"), "{name} had a success");
     }
 
-    /// Over connections that are younger than the first call. Its statistics come late.
+    /// Counts only connections that are younger than the first call. PostgreSQL's statistics are updated late, so this
+    /// reads the log.
     fn requests(&self) -> u64 {
         if self.sql("SHOW log_statement") != "all" {
             self.sql("ALTER SYSTEM SET log_statement = 'all'");
@@ -359,14 +358,14 @@ impl Site for Postgres {
     }
 }
 
-/// The table of the claims in `part`.
+/// Returns the table of the claims in `part`.
 fn claims(part: &Service) -> String {
     part.key("dlock_", "claim")
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Those that are stopped do not notice that the first of them is gone.
+        // Stopped processes do not notice the end of their parent.
         self.down();
     }
 }

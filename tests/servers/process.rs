@@ -1,4 +1,4 @@
-//! A server's process and folder.
+//! The process and the directory of a server.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a server may take to listen.
+/// The time limit for a server to listen.
 const START: Duration = Duration::from_secs(60);
 
-/// A port on which nothing listens at the moment. Ports below the ephemeral range, each given once in a process,
-/// so that no outgoing connection takes it before the server does.
+/// Returns a port on which no process listens now. It is below the ephemeral range, so that no outgoing connection
+/// takes it before the server does. Each port is used once in a process.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let base = u64::from(std::process::id()).wrapping_mul(997);
@@ -28,8 +28,8 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// A folder for a server of this process. It goes with the server; if that is left to the end of the process, or
-/// the process is killed, somebody else removes it.
+/// Creates a directory for a server of this process. The server removes it. If this process ends first, another process
+/// removes it.
 pub(crate) fn shared_folder(name: &str) -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -44,7 +44,7 @@ pub(crate) fn shared_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Has `folder` removed when this process has ended, however it ends.
+/// Makes another process remove `folder` after this process has ended, however it ends.
 #[expect(clippy::zombie_processes, reason = "it outlives this process")]
 fn remove_after_us(folder: &Path) {
     // The servers are killed at that moment, and may still write.
@@ -56,7 +56,6 @@ fn remove_after_us(folder: &Path) {
     std::mem::forget(child.stdin.take());
 }
 
-/// A server that runs.
 pub(crate) struct Server {
     folder: PathBuf,
     port: u16,
@@ -64,8 +63,8 @@ pub(crate) struct Server {
     child: Mutex<Option<Child>>,
 }
 
-/// The processes must not die with the test thread that started them: the kernel takes the death of that thread
-/// for the parent's.
+/// Spawns `command` in a thread that never ends. The kernel takes the death of the spawning thread for the parent's,
+/// and the server would die with it.
 fn spawn(command: Command) -> Child {
     type Order = (Command, Sender<std::io::Result<Child>>);
     static NURSERY: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
@@ -73,7 +72,7 @@ fn spawn(command: Command) -> Child {
         let (orders, received) = channel::<Order>();
         std::thread::spawn(move || {
             for (mut command, answer) in received {
-                // Nobody waits only if the test was ended.
+                // The receiver is gone only if the test has ended.
                 let _ = answer.send(command.spawn());
             }
         });
@@ -84,7 +83,7 @@ fn spawn(command: Command) -> Child {
     answered.recv().expect("the nursery lives").expect("the server starts")
 }
 
-/// `program`, as a command that is killed when this process ends.
+/// Returns `program` as a command that is killed when this process ends.
 pub(crate) fn dying_with_us(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", program]);
@@ -92,8 +91,8 @@ pub(crate) fn dying_with_us(program: &str) -> Command {
 }
 
 impl Server {
-    /// Starts what `command` gives, in `folder`, and waits until it listens on `port`. The command is asked for
-    /// again at each restart.
+    /// Starts the command that `command` returns, in `folder`, and waits until it listens on `port`. A restart calls
+    /// `command` again.
     pub(crate) fn start(
         folder: PathBuf,
         port: u16,
@@ -117,7 +116,7 @@ impl Server {
         Pid::from_child(child.as_ref().expect("running"))
     }
 
-    /// The server's own words, for a failure's message.
+    /// Returns the log of the server for the message of a failure.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -134,7 +133,7 @@ impl Server {
         *self.child.lock().expect("not poisoned") = Some(spawn(command));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let begun = Instant::now();
-        // Who listens may be another one, which has taken the port since it was found free.
+        // Another process may have taken the port meanwhile and may be the one that listens.
         while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() || self.has_ended() {
             assert!(!self.has_ended(), "the server ended: {}", self.log());
             assert!(begun.elapsed() < START, "nothing listens on {address}: {}", self.log());
@@ -142,18 +141,18 @@ impl Server {
         }
     }
 
-    /// Whether it is gone, though nobody has taken it down.
+    /// Returns whether it has ended by itself.
     fn has_ended(&self) -> bool {
         let mut child = self.child.lock().expect("not poisoned");
         child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Whether it was started and not taken down.
+    /// Returns whether it was started and not taken down.
     pub(crate) fn is_up(&self) -> bool {
         self.child.lock().expect("not poisoned").is_some()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn down(&self) {
         if let Some(mut child) = self.child.lock().expect("not poisoned").take() {
             child.kill().expect("kills");
@@ -161,13 +160,13 @@ impl Server {
         }
     }
 
-    /// SIGKILL, and starts it again with its data.
+    /// Sends SIGKILL and starts it again with its data.
     pub(crate) fn restart(&self) {
         self.down();
         self.up();
     }
 
-    /// It accepts and answers nothing.
+    /// Freezes it: it accepts connections and answers nothing.
     pub(crate) fn freeze(&self) {
         kill_process(self.pid(), Signal::STOP).expect("stops");
         // A thread that waits for a processor stops only when it gets one.
@@ -187,7 +186,6 @@ impl Server {
         fs::read_dir(tasks).expect("threads").flatten().all(stopped)
     }
 
-    /// Ends a freeze.
     pub(crate) fn thaw(&self) {
         kill_process(self.pid(), Signal::CONT).expect("continues");
     }
@@ -201,7 +199,7 @@ impl Drop for Server {
             eprintln!("the server on port {} ended by itself, {child:?}: {}", self.port, self.log());
         }
         self.down();
-        // What is left behind is in the way of nobody.
+        // Leftovers do not disturb other tests.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

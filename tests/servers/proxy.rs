@@ -1,4 +1,4 @@
-//! A relay between clients and a server that can be told to fail.
+//! A relay between clients and a server. A test can make it fail.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
@@ -6,23 +6,23 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// What the relay does with what comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Conduct {
     /// Passes everything on.
     Pass,
-    /// Keeps connections open and passes nothing on, either way; what comes meanwhile is passed on afterwards.
+    /// Keeps connections open and passes nothing on, in either direction. Bytes that arrive meanwhile are passed on
+    /// afterwards.
     Hole,
-    /// Passes on what clients say, and keeps back what the server answers.
+    /// Passes requests on, and keeps answers back.
     Mute,
-    /// Passes everything on until a client says this, in one piece; is mute from then on.
+    /// Passes everything on until a client sends this text in one piece. From then on it is mute.
     MuteFrom(&'static str),
-    /// Passes everything on until a client says this, in one piece; loses that and closes its connection, and passes everything
-    /// on from then on.
+    /// Passes everything on until a client sends this text in one piece. It drops that piece, closes the connection,
+    /// and passes everything on again.
     LoseOnce(&'static str),
-    /// Passes everything on, and closes a connection over which a client of Redis sends one of these commands.
+    /// Passes everything on. It closes a connection over which a client of Redis sends one of these commands.
     HangUpAt(&'static [&'static str]),
-    /// Closes connections as soon as they are made, and those that there are.
+    /// Closes all connections, and new ones as soon as they are made.
     Refuse,
 }
 
@@ -32,7 +32,7 @@ struct State {
     connections: Mutex<Vec<TcpStream>>,
     /// The connections with a lower number are held up, whatever the others are.
     held_below: Mutex<usize>,
-    /// Those over which clients may still say something.
+    /// The connections over which clients may still send.
     open: Mutex<BTreeSet<usize>>,
 }
 
@@ -43,14 +43,14 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Relays to `port` of the loopback.
+    /// Starts a relay to `port` of the loopback interface.
     pub(crate) fn to(port: u16) -> Self {
         Self::at(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
     }
 
-    /// The same for those who come by the address `own`.
+    /// Starts a relay that listens on the address `own`.
     pub(crate) fn at(own: IpAddr, port: u16) -> Self {
-        // Somebody else may be given a free port before it is used.
+        // Another process may take a free port before this one.
         let listener = loop {
             match TcpListener::bind((own, super::free_port())) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
@@ -74,7 +74,7 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) else {
                     continue;
                 };
-                // Without these a relay answers later than a server would.
+                // Without this option a relay answers later than a server would.
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 shared.open.lock().expect("not poisoned").insert(number);
                 relay(&shared, number, true, &client, &server);
@@ -88,7 +88,7 @@ impl Proxy {
         self.port
     }
 
-    /// Does so from now on.
+    /// Sets the behaviour from now on.
     pub(crate) fn set(&self, conduct: Conduct) {
         *self.state.conduct.lock().expect("not poisoned") = conduct;
         if conduct == Conduct::Refuse {
@@ -97,26 +97,25 @@ impl Proxy {
         self.state.changed.notify_all();
     }
 
-    /// What it does now.
     pub(crate) fn conduct(&self) -> Conduct {
         *self.state.conduct.lock().expect("not poisoned")
     }
 
-    /// How many connections have come.
+    /// Returns the number of connections up to the newest open one.
     pub(crate) fn made(&self) -> usize {
         self.state.open.lock().expect("not poisoned").last().map_or(0, |last| last + 1)
     }
 
-    /// From now on new connections pass, and those that there are stay held up.
+    /// From now on new connections pass, and the present ones stay held up.
     pub(crate) fn leave_behind(&self) {
         *self.state.held_below.lock().expect("not poisoned") = self.made();
         self.set(Conduct::Pass);
     }
 
-    /// What was held up on connections that were left behind is passed on; returns when all of it is.
+    /// Passes on the bytes of the connections that were left behind. Returns after all of them have passed.
     pub(crate) fn let_in(&self) {
         let below = std::mem::take(&mut *self.state.held_below.lock().expect("not poisoned"));
-        // Under the lock under which it is waited for.
+        // A waiting thread checks the condition under this lock, so it cannot miss the notification.
         drop(self.state.conduct.lock().expect("not poisoned"));
         self.state.changed.notify_all();
         while self.state.open.lock().expect("not poisoned").first().is_some_and(|first| *first < below) {
@@ -124,7 +123,7 @@ impl Proxy {
         }
     }
 
-    /// Closes the connections that there are.
+    /// Closes the present connections.
     pub(crate) fn reset(&self) {
         for connection in self.state.connections.lock().expect("not poisoned").drain(..) {
             // It may be closed already.
@@ -141,19 +140,19 @@ impl State {
     }
 }
 
-/// Whether `word` is in `bytes`, as it is or, as in what goes to MySQL, in hexadecimal digits.
+/// Returns whether `word` is in `bytes`, as it is or, as in requests to MySQL, in hexadecimal digits.
 fn says(bytes: &[u8], word: &str) -> bool {
     let digits: String = word.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     [word, &digits].into_iter().any(|text| bytes.windows(text.len()).any(|part| part == text.as_bytes()))
 }
 
-/// Whether `bytes` have a part of a request of Redis that is one of `words`.
+/// Returns whether one part of a Redis request in `bytes` is one of `words`.
 fn has_one_of(bytes: &[u8], words: &[&str]) -> bool {
     let parts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
     parts.into_iter().any(|part| bytes.windows(part.len()).any(|window| window == part.as_bytes()))
 }
 
-/// `upwards` is to the server.
+/// `upwards` means to the server.
 fn relay(state: &Arc<State>, number: usize, upwards: bool, from: &TcpStream, to: &TcpStream) {
     let mut from = from.try_clone().expect("a descriptor");
     let mut to = to.try_clone().expect("a descriptor");

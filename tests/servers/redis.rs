@@ -68,34 +68,34 @@ pub(crate) static REDLOCK: Kind = Kind {
         ],
         max_ttl: Some(MAX_TTL),
         hand_over: 800.0,
-        // No ttl is long; a renewal is a few commands at each node.
+        // All TTLs are short. A renewal takes a few commands at each node.
         besides: |time| (time.as_secs_f64() / (MAX_TTL / 3).as_secs_f64() + 1.0) * 30.0,
         ..KIND.facts
     },
     ..KIND
 };
 
-/// The longest ttl on a Redlock: a node that is younger has no say.
+/// The longest TTL on a Redlock. A younger node does not vote.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
 
-/// Why there is none on this machine.
+/// Returns the reason if this machine has no Redis.
 pub(crate) fn missing() -> Option<String> {
     let found = Command::new("redis-server").arg("--version").output().is_ok();
     (!found).then(|| "redis-server is not installed (Debian: redis-server)".to_owned())
 }
 
-/// A server that keeps everything.
+/// Starts a server that keeps all data.
 pub(crate) fn start() -> Server {
     start_with(&[])
 }
 
-/// A server with further options.
+/// Starts a server with these additional options.
 pub(crate) fn start_with(options: &[&str]) -> Server {
     let port = free_port();
     start_in(shared_folder("redis"), port, &["--port", &port.to_string()], options)
 }
 
-/// A server that listens on `port` as `listening` says.
+/// Starts a server that listens on `port` with the options `listening`.
 pub(crate) fn start_in(folder: PathBuf, port: u16, listening: &[&str], options: &[&str]) -> Server {
     let fixed = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"];
     let all: Vec<String> =
@@ -107,32 +107,32 @@ pub(crate) fn start_in(folder: PathBuf, port: u16, listening: &[&str], options: 
     })
 }
 
-/// The address of a server.
+/// Returns the address of a server.
 pub(crate) fn address(server: &Server) -> String {
     format!("redis://127.0.0.1:{}", server.port())
 }
 
-/// What the server at `port` answers to a command, in its own protocol.
+/// Returns the answer of the server at `port` to a command, in the server's own protocol.
 #[track_caller]
 pub(crate) fn raw(port: u16, words: &[&str]) -> String {
     try_raw(port, words).expect("answers")
 }
 
-/// As [`raw`], of a node to which the keys are only moving.
+/// Does the same as [`raw`] for a node to which the keys are moving.
 #[track_caller]
 pub(crate) fn asking(port: u16, words: &[&str]) -> String {
     let both = said(port, "*1\r\n$6\r\nASKING\r\n", words).expect("answers");
     both.strip_prefix("+OK\r\n").expect("it may be asked").to_owned()
 }
 
-/// As [`raw`], of a server that wants a login first.
+/// Does the same as [`raw`] for a server that demands a login.
 #[track_caller]
 pub(crate) fn raw_after(port: u16, login: &[&str], words: &[&str]) -> String {
     let both = said(port, &request(login), words).expect("answers");
     both.strip_prefix("+OK\r\n").expect("it lets in").to_owned()
 }
 
-/// As [`raw`], of a server that may just be going.
+/// Does the same as [`raw`] for a server that may be stopping.
 pub(crate) fn try_raw(port: u16, words: &[&str]) -> io::Result<String> {
     said(port, "", words)
 }
@@ -158,7 +158,7 @@ fn said(port: u16, before: &str, words: &[&str]) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A command as it is sent.
+/// Returns the bytes of a command.
 fn request(words: &[&str]) -> String {
     let mut text = format!("*{}\r\n", words.len());
     for word in words {
@@ -174,7 +174,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// What keys of a Redlock have before what they are for.
+    /// Returns the part of a key that tells a Redlock from one Redis.
     fn group(&self) -> &'static str {
         if self.nodes.len() > 1 { "redlock:" } else { "" }
     }
@@ -189,7 +189,8 @@ impl Site for Redis {
         &self.nodes
     }
 
-    /// Of several the greatest minority: whatever a restarted node kept, it has no say for a while.
+    /// Of several nodes, restarts the largest minority. A restarted node does not vote for a while, whatever data it
+    /// kept.
     fn restart(&self) {
         for node in &self.nodes[..((self.nodes.len() - 1) / 2).max(1)] {
             node.restart();
@@ -197,7 +198,7 @@ impl Site for Redis {
         }
     }
 
-    /// Of several at the least majority.
+    /// Of several nodes, on the smallest majority.
     fn lose(&self, part: &Service, name: &str, id: &str) {
         let key = part.key("dlock:", name);
         let sides: &[&str] = if self.nodes.len() > 1 { &["redlock:slot1", "redlock:slot2"] } else { &[] };
@@ -213,7 +214,7 @@ impl Site for Redis {
 
     fn postdate(&self, part: &Service, name: &str) {
         let key = format!("{{{}}}:dlock:{}counters", part.key("dlock:", name), self.group());
-        // A minority may not have heard of the release.
+        // The release may have missed a minority.
         let knows = |node: &&Server| raw(node.port(), &["HEXISTS", &key, "success"]) == ":1\r\n";
         let those: Vec<&Server> = self.nodes.iter().filter(knows).collect();
         assert!(those.len() > self.nodes.len() / 2, "{name} had a success");
@@ -246,15 +247,15 @@ impl Site for Redis {
     }
 }
 
-/// How many servers a Redlock of these tests has.
+/// The number of servers of a Redlock.
 const NODES: usize = 5;
 
-/// Independent servers that keep nothing over a restart.
+/// Starts independent servers that lose their data at a restart.
 pub(crate) fn start_nodes() -> Vec<Server> {
     (0..NODES).map(|_| start_with(&["--appendonly", "no", "--databases", "4096"])).collect()
 }
 
-/// The same, old enough to have a say. All that the process will want are started at once, so that they grow old
+/// Returns such servers, old enough to vote. The first call starts all that this process will want, so that they age
 /// together.
 pub(crate) fn old_nodes(order: &Order) -> Vec<Server> {
     static STARTED: OnceLock<Mutex<Vec<Vec<Server>>>> = OnceLock::new();
@@ -267,19 +268,19 @@ pub(crate) fn old_nodes(order: &Order) -> Vec<Server> {
     nodes
 }
 
-/// The endpoints of several servers.
+/// Returns the endpoints of several servers.
 pub(crate) fn addresses(nodes: &[Server]) -> String {
     nodes.iter().map(address).collect::<Vec<_>>().join(",")
 }
 
-/// How long a node has run, in whole seconds, as it says itself.
+/// Returns the uptime that a node reports, in whole seconds.
 pub(crate) fn age(node: &Server) -> Option<Duration> {
     let info = try_raw(node.port(), &["INFO", "server"]).ok()?;
     let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
     uptime.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Waits until a node certainly has run for so long.
+/// Waits until a node has run for at least this long.
 pub(crate) fn await_age(node: &Server, length: Duration) {
     let begun = Instant::now();
     while age(node).is_none_or(|age| age.as_secs() <= length.as_secs()) {
@@ -295,12 +296,12 @@ pub(crate) fn ready(server: &Server) {
     }
 }
 
-/// A sentinel that watches the master at `port` under the name main, and decides alone.
+/// Starts a sentinel that watches the master at `port` under the name main, and decides alone.
 pub(crate) fn start_sentinel(master: u16) -> Server {
     start_sentinel_with(master, "port", &[])
 }
 
-/// The same on a port of another kind, with further lines in its configuration.
+/// Starts one on another kind of port, with these additional lines in its configuration.
 pub(crate) fn start_sentinel_with(master: u16, kind_of_port: &str, lines: &[String]) -> Server {
     let (folder, port) = (shared_folder("sentinel"), free_port());
     let monitor = format!("sentinel monitor main 127.0.0.1 {master} 1");

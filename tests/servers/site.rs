@@ -1,4 +1,5 @@
-//! What tests know of a service, and do to one. Each is described once, in the file of its servers.
+//! The descriptions of services for tests, and the faults that tests cause. Each service is described once, in the file
+//! of its servers.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,37 +13,36 @@ use super::relay::Protocol;
 use super::{KINDS, Server};
 use crate::support::Service;
 
-/// What a test may need of a service.
+/// A property of a service that a test may need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// Claims end by a ttl on the server.
+    /// Claims expire by a TTL on the server.
     Leased,
-    /// Waiters stand in a queue: they hold in order of arrival, know how many are ahead, and are shown.
+    /// Waiters are in a queue: they hold in order of arrival, know how many are ahead, and are shown.
     Queue,
     /// Claims can hold together without slots.
     Shared,
-    /// A claim can be nobody's process's.
+    /// A claim need not belong to a process.
     Detached,
     /// Several names enter in one step.
     AtomicNames,
-    /// It can be made to accept and answer nothing for a while.
+    /// It can be frozen: it accepts connections and answers nothing for a while.
     Freeze,
     /// It can be restarted, and keeps its data.
     Restart,
-    /// What carries a claim can be taken away.
+    /// A test can remove the object that carries a claim.
     Sever,
-    /// A client can vanish without goodbye.
+    /// A client can vanish without closing its session.
     Abandon,
     /// A client's clock can be wrong.
     Skew,
     /// Another process can become a client.
     OtherProcess,
-    /// A request may come after one that another client sent later, also if nobody waits for its answer any more.
+    /// A request may arrive after a later request of another client, even if its client no longer waits for the answer.
     Overtaking,
 }
 
 impl Need {
-    /// Every need.
     pub(crate) const ALL: [Self; 12] = [
         Self::Leased,
         Self::Queue,
@@ -59,71 +59,72 @@ impl Need {
     ];
 }
 
-/// What a test process wants of the services that it starts.
+/// The services that a test process will start.
 pub(crate) struct Order {
-    /// What they confirmed outlasts their end. Otherwise nobody ends them, and they need not take time for that.
+    /// Confirmed data survives a kill. If false, no test kills the service, and it may skip the work for that.
     pub(crate) keeps: bool,
-    /// How many of a kind it wants in all: those that are of use only when they are old grow old together.
+    /// The number of services of a kind. Services that must have an age before they are useful age together.
     pub(crate) in_all: usize,
-    /// How many clients there may be at once, if that is more than usual.
+    /// The number of clients at once, if that is more than usual.
     pub(crate) clients: usize,
 }
 
-/// A kind of service.
 pub(crate) struct Kind {
-    /// As `DLOCK_TEST_REQUIRE` calls it.
+    /// The name in `DLOCK_TEST_REQUIRE`.
     pub(crate) name: &'static str,
-    /// As `--backend` calls it.
+    /// The name for `--backend`.
     pub(crate) backend: &'static str,
-    /// Why there can be none on this machine.
+    /// Returns the reason if this machine does not have it.
     pub(crate) missing: fn() -> Option<String>,
-    /// Starts one.
     pub(crate) start: fn(&Order) -> Arc<dyn Site>,
-    /// Starts three servers that are one service, where there is that; one of them may fall silent.
+    /// Starts three servers that are one service, if the kind has that. One of them may fall silent.
     pub(crate) cluster: Option<fn() -> Arc<dyn Site>>,
-    /// The same, encrypted, and closed to those without a password.
+    /// Starts one with encryption and a password.
     pub(crate) secure: Option<fn() -> Arc<dyn Site>>,
-    /// The address of its servers at these ports of this host. Where it takes several and one port is given, there is
-    /// nobody at the others.
+    /// Returns the address of its servers at these ports of this host. If the kind takes several servers and one port
+    /// is given, no server listens at the others.
     pub(crate) address: fn(&[u16]) -> String,
-    /// Makes of the whole service its `n`th part, which has nothing to do with the others.
+    /// Turns the whole service into its `n`th part. Parts are independent of each other.
     pub(crate) part: fn(Service, u64) -> Service,
-    /// A client of a part, in which any name can be a lock's. One by a clock of its own, where clients have clocks.
+    /// Returns a client of a part, in which every name can be a lock's. It uses the given clock, if clients of the kind
+    /// have clocks.
     pub(crate) client: fn(&Service, Clock) -> Arc<dyn Backend>,
-    /// What its messages are.
+    /// The reader of its messages.
     pub(crate) protocol: Protocol,
-    /// What it promises, and how soon.
+    /// Its promises and time limits.
     pub(crate) facts: Facts,
 }
 
-/// What a service promises, and how soon.
+/// The promises and the time limits of a service.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
-    /// What it does not meet, and why.
+    /// The needs that it does not meet, with the reasons.
     pub(crate) lacks: &'static [(Need, &'static str)],
-    /// The longest ttl.
     pub(crate) max_ttl: Option<Duration>,
-    /// How long after its ttl a claim that nobody renews may stand.
+    /// The time after its TTL for which a claim without renewals may stay.
     pub(crate) abandoned_bound: Duration,
-    /// How long after a loss at the service dlock may hear of it, if it renews at this interval: where that is not
-    /// pushed, at the next renewal.
+    /// The time after which dlock learns of a loss at the service, for this interval of renewals. If the service sends
+    /// no notification, dlock learns of it at the next renewal.
     pub(crate) news_within: fn(Duration) -> Duration,
-    /// Whether a claim that waits is told that it has been removed; elsewhere it learns that when it renews.
+    /// Whether the service notifies a waiter that its entry was removed. If not, the waiter learns of it when it
+    /// renews.
     pub(crate) tells_waiters: bool,
-    /// Whether claims are a session's, which a client keeps by its own clock, and ends when it is dropped.
+    /// Whether claims belong to a session. The client keeps the session by its own clock and ends it when it is
+    /// dropped.
     pub(crate) has_sessions: bool,
-    /// How long anything may take that waits for no ttl.
+    /// The time limit for a call that waits for no TTL.
     pub(crate) patience: Duration,
-    /// How long one looks on before believing that nothing happens.
+    /// The time of watching after which a test concludes that nothing happens.
     pub(crate) blink: Duration,
-    /// The most [`Site::requests`] for one hand-over: a look, a release, and what has to be read and watched between them.
+    /// The most [`Site::requests`] for one hand-over: a poll, a release, and the reads and watches between them.
     pub(crate) hand_over: f64,
-    /// How many requests that belong to no hand-over may come within this time.
+    /// Returns the number of unrelated requests that may arrive within this time.
     pub(crate) besides: fn(Duration) -> f64,
 }
 
 impl Facts {
-    /// Those of a service that meets all needs, tells of losses when it is asked, and whose clients ask for nothing unasked.
+    /// The facts of a service that meets all needs and reports a loss at a renewal, and whose clients send no unrelated
+    /// requests.
     pub(super) const USUAL: Self = Self {
         lacks: &[],
         max_ttl: None,
@@ -153,37 +154,37 @@ impl fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// The one that `DLOCK_TEST_REQUIRE` calls so.
+    /// Returns the kind with this name in `DLOCK_TEST_REQUIRE`.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         KINDS.into_iter().find(|kind| kind.name == name)
     }
 
-    /// Why it does not meet `need`, if it does not.
+    /// Returns the reason if it does not meet `need`.
     pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
         self.facts.lacks.iter().find(|(lacking, _)| *lacking == need).map(|(_, why)| *why)
     }
 
-    /// Whether claims hold in the order of arrival, with rising tokens, and waiters are shown.
+    /// Returns whether claims hold in the order of arrival with rising tokens, and waiters are shown.
     pub(crate) fn has_queue(&self) -> bool {
         self.lacks(Need::Queue).is_none()
     }
 
-    /// Whether a restart changes nothing.
+    /// Returns whether it keeps its data over a restart.
     pub(crate) fn keeps_data(&self) -> bool {
         self.lacks(Need::Restart).is_none()
     }
 
-    /// `wanted`, or as much as there can be of it in a ttl.
+    /// Returns `wanted`, or a TTL a second shorter than the longest one.
     pub(crate) fn ttl(&self, wanted: Duration) -> Duration {
         self.facts.max_ttl.map_or(wanted, |most| wanted.min(most.saturating_sub(Duration::from_secs(1))))
     }
 
-    /// The whole service, with its servers at these ports of this host.
+    /// Returns the whole service with its servers at these ports of this host.
     pub(crate) fn at(&self, ports: &[u16]) -> Service {
         Service { backend: self.backend, endpoint: (self.address)(ports), prefix: None }
     }
 
-    /// The one that all tests of a process share which do nothing to it.
+    /// Returns the service that all tests of a process share if they do not disturb it.
     pub(crate) fn shared(&self, order: &Order) -> &'static Arc<dyn Site> {
         static ALL: [OnceLock<Arc<dyn Site>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
         let at = KINDS.iter().position(|kind| *kind == self).expect("it is listed");
@@ -197,48 +198,48 @@ pub(crate) trait Site: Send + Sync {
 
     fn servers(&self) -> &[Server];
 
-    /// The whole service, with its servers at these ports of this host.
+    /// Returns the whole service with its servers at these ports of this host.
     fn at(&self, ports: &[u16]) -> Service {
         self.kind().at(ports)
     }
 
-    /// What lets a client in.
+    /// Returns the variables that a client needs to log in.
     fn variables(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// What its messages are.
+    /// Returns the reader of its messages.
     fn protocol(&self) -> Protocol {
         self.kind().protocol
     }
 
-    /// All of it accepts and answers nothing, until [`Site::thaw`].
+    /// Freezes all servers until [`Site::thaw`]: they accept connections and answer nothing.
     fn freeze(&self) {
         self.servers().iter().for_each(Server::freeze);
     }
 
-    /// Ends a freeze.
     fn thaw(&self) {
         self.servers().iter().for_each(Server::thaw);
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     fn down(&self) {
         self.servers().iter().for_each(Server::down);
     }
 
-    /// SIGKILL, and up again with its data. Of several servers that need each other no more than may be missing.
+    /// Kills servers and starts them again with their data. If the servers need each other, no more are killed at once
+    /// than may be missing.
     fn restart(&self);
 
-    /// As an administrator does it, where that makes a difference: nothing of what was confirmed is lost.
+    /// Restarts it as an administrator does, if that makes a difference. No confirmed data is lost.
     fn restart_in_order(&self) {
         self.restart();
     }
 
-    /// Takes the claim `id` on the lock `name` in `part` away, behind the back of who has it.
+    /// Removes the claim `id` on the lock `name` in `part` without its client's knowledge.
     fn lose(&self, part: &Service, name: &str, id: &str);
 
-    /// The same with what carries the claim, so that whoever waits for its end hears of it.
+    /// Also removes the object that carries the claim, so that clients that wait for its end are notified.
     fn sever(&self, part: &Service, name: &str, id: &str) {
         self.lose(part, name, id);
     }
@@ -248,11 +249,11 @@ pub(crate) trait Site: Send + Sync {
         unreachable!("{name} in {part:?} is dated by a clock that cannot be set")
     }
 
-    /// How many requests it has had.
+    /// Returns the number of requests so far.
     fn requests(&self) -> u64;
 
-    /// What is left of the lock `name` and may not stay, in the whole service. A counter of tokens may, and what keeps late
-    /// requests out.
+    /// Returns the leftovers of the lock `name` in the whole service that must not stay. A token counter may stay, and
+    /// so may notes that keep late requests out.
     fn remains(&self, name: &str) -> Vec<String>;
 }
 
@@ -261,29 +262,29 @@ impl dyn Site + '_ {
         self.servers().iter().map(Server::port).collect()
     }
 
-    /// All of it.
+    /// Returns the whole service.
     pub(crate) fn whole(&self) -> Service {
         self.at(&self.ports())
     }
 
-    /// A part of it that nobody else uses.
+    /// Returns a part of it for one test alone.
     pub(crate) fn part(&self) -> Service {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         (self.kind().part)(self.whole(), NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// The addresses of these ports of this host, each after `scheme`.
+/// Returns the addresses of these ports of this host, each after `scheme`.
 pub(super) fn addresses(scheme: &str, ports: &[u16]) -> String {
     ports.iter().map(|port| format!("{scheme}127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
 }
 
-/// The number in a server's answer.
+/// Parses the number in a server's answer.
 pub(super) fn number(text: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// What the options of the command line say of `part`.
+/// Returns the command-line options of `part`.
 pub(super) fn options(part: &Service) -> Options {
     Options { endpoints: vec![part.endpoint.clone()], prefix: part.prefix.clone(), ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! A real ZooKeeper, and what can be done to it behind everybody's back.
+//! A real ZooKeeper, and the faults that tests cause.
 
 mod messages;
 
@@ -19,7 +19,6 @@ pub(crate) use super::zookeeper_raw::Raw;
 use super::{Server, free_port, shared_folder};
 use crate::support::Service;
 
-/// The service.
 pub(crate) static KIND: Kind = Kind {
     name: "zk",
     backend: "zk",
@@ -42,11 +41,12 @@ pub(crate) static KIND: Kind = Kind {
         abandoned_bound: TICK.saturating_mul(2),
         news_within: |_| Duration::ZERO,
         has_sessions: true,
-        // A server that has just started takes a connection and forgets it; that is found out after four seconds.
+        // A server that has just started accepts a connection and forgets it. The client notices that after four
+        // seconds.
         patience: Duration::from_secs(6),
         blink: Duration::from_millis(100),
         hand_over: 7.0,
-        // A session that has nothing to say says so to its server every 1.5 s.
+        // The client of an idle session sends a ping every 1.5 s.
         besides: |time| time.as_secs_f64() / 1.5 + 1.0,
         ..Facts::USUAL
     },
@@ -54,10 +54,10 @@ pub(crate) static KIND: Kind = Kind {
 
 const JARS: &str = "/usr/share/java";
 
-/// The server's tick: sessions last two of them at least, and are ended in steps of one.
+/// The server's tick. Sessions last two ticks at least and expire in steps of one.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// Why there can be no server here.
+/// Returns the reason if no server can run here.
 pub(crate) fn missing() -> Option<String> {
     let java = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !java.is_ok_and(|status| status.success()) {
@@ -67,7 +67,7 @@ pub(crate) fn missing() -> Option<String> {
     (!jar.exists()).then(|| format!("there is no {}", jar.display()))
 }
 
-/// The jars in [`JARS`] whose names begin with one of `stems`, as a class path.
+/// Returns the jars in [`JARS`] with names that begin with one of `stems`, as a class path.
 pub(crate) fn class_path(stems: &[&str]) -> String {
     let mut found: Vec<PathBuf> = std::fs::read_dir(JARS)
         .expect("a folder of jars")
@@ -81,20 +81,19 @@ pub(crate) fn class_path(stems: &[&str]) -> String {
     found.iter().map(|path| path.to_str().expect("UTF-8")).collect::<Vec<_>>().join(":")
 }
 
-/// How a server is set up beyond the least.
+/// The additional setup of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Setup {
-    /// Further lines of the configuration file.
+    /// Additional lines of the configuration file.
     pub(crate) lines: Vec<String>,
-    /// Further `-D` options.
+    /// Additional `-D` options.
     pub(crate) properties: Vec<String>,
     /// Its number among the servers of an ensemble.
     pub(crate) id: Option<u32>,
-    /// Instead of a plain port, one with TLS.
+    /// Listens on a port with TLS instead of a plain one.
     pub(crate) secure: bool,
 }
 
-/// Starts a server on `port`.
 pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
     let folder = shared_folder("zookeeper");
     let mut text = format!(
@@ -138,7 +137,7 @@ pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
     server
 }
 
-/// Waits until the server on `port` serves: it takes connections before it does, and forgets them.
+/// Waits until the server on `port` serves. It accepts connections before that, and forgets them.
 pub(crate) fn await_service(port: u16) {
     let begun = std::time::Instant::now();
     loop {
@@ -151,7 +150,7 @@ pub(crate) fn await_service(port: u16) {
     }
 }
 
-/// What the server on `port` says to a word of four letters.
+/// Returns the answer of the server on `port` to a four-letter word.
 pub(crate) fn said(port: u16, word: [u8; 4]) -> std::io::Result<String> {
     let mut text = String::new();
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -161,12 +160,12 @@ pub(crate) fn said(port: u16, word: [u8; 4]) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Starts a server of its own.
+/// Starts a server for this test alone.
 pub(crate) fn start() -> Server {
     start_on(free_port(), &Setup::default())
 }
 
-/// Starts a server with more than the least.
+/// Starts a server with an additional setup.
 pub(crate) fn start_with(setup: &Setup) -> Server {
     start_on(free_port(), setup)
 }
@@ -188,18 +187,18 @@ pub(crate) fn start_ensemble() -> Vec<Server> {
     servers
 }
 
-/// The port of the server that all cases of this process share.
+/// Returns the port of the server that all cases of this process share.
 pub(crate) fn shared_port() -> u16 {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(start).port()
 }
 
-/// The address of the server that all cases of this process share.
+/// Returns the address of the server that all cases of this process share.
 pub(crate) fn endpoint() -> String {
     format!("zk://127.0.0.1:{}", shared_port())
 }
 
-/// Takes the claim of whoever is first in the queue of `name` away: closes its session in its stead.
+/// Removes the first claim in the queue of `name`: closes its session in its client's stead.
 pub(crate) fn lose(name: &str) {
     let name = dlock::lock::LockName::new(name).expect("a name").percent_encoded();
     let queue = format!("/dlock/{name}");
@@ -208,18 +207,17 @@ pub(crate) fn lose(name: &str) {
     end_session_of(shared_port(), &queue, nodes.first().expect("somebody is in the queue"));
 }
 
-/// Ends the session that the node `node` of the queue at the path `queue` belongs to.
+/// Ends the session that owns the node `node` in the queue at the path `queue`.
 fn end_session_of(port: u16, queue: &str, node: &String) {
     let mut raw = Raw::connect(port, 0);
     let owner = raw.owner(&format!("{queue}/{node}")).expect("still there");
-    // The owner, whose connection is closed for this, may come back before the session is.
+    // This closes the owner's connection. The owner may reconnect before the session is closed.
     while raw.children(queue).contains(node) {
-        // As if its owner had.
         Raw::connect(port, owner).close();
     }
 }
 
-/// The path of the queue of the lock `name` in a part of the service, and the node of the claim `id` in it.
+/// Returns the path of the queue of the lock `name` in a part of the service, and the node of the claim `id` in it.
 fn node(port: u16, service: &Service, name: &str, id: &str) -> (String, String) {
     let address = service.endpoint.trim_start_matches("zk://");
     let chroot = address.find('/').map_or("", |at| &address[at..]);
@@ -242,7 +240,7 @@ impl Site for Zk {
         &self.0
     }
 
-    /// Of several one.
+    /// Restarts one of several.
     fn restart(&self) {
         self.0[0].restart();
     }

@@ -1,10 +1,10 @@
-//! What tests ask of a ZooKeeper server themselves.
+//! Requests that tests send to a ZooKeeper server themselves.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// The protocol, as far as it is needed here.
+/// The part of the protocol that tests need.
 ///
 /// Records and operation codes: `zookeeper.jute` and `ZooDefs.java` of Apache ZooKeeper.
 pub(crate) struct Raw {
@@ -19,8 +19,8 @@ const SET_ACL: i32 = 7;
 const CLOSE: i32 = -11;
 
 impl Raw {
-    /// A connection in the session `session`, a new one if that is zero. Closing goes out at once with it, where
-    /// another connection must not come between.
+    /// Connects in the session `session`. If that is zero, it opens a new session. Otherwise it sends the request to
+    /// close in the same write, so that no other connection comes between.
     pub(crate) fn connect(port: u16, session: i64) -> Self {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
@@ -39,7 +39,7 @@ impl Raw {
             bytes.extend(framed(&request(1, CLOSE, &[])));
         }
         raw.stream.write_all(&bytes).expect("writes");
-        // Where the session was closed the server may hang up before it has answered the greeting.
+        // If the session was closed, the server may close the connection before it has answered the greeting.
         let greeted = raw.frame();
         assert!(session != 0 || greeted.is_ok(), "no session: {greeted:?}");
         raw
@@ -53,14 +53,13 @@ impl Raw {
         Ok(body)
     }
 
-    /// The reply to a request: its error and what follows.
+    /// Returns the reply to a request: its error and the rest.
     fn ask(&mut self, code: i32, body: &[u8]) -> (i32, Vec<u8>) {
         self.stream.write_all(&framed(&request(1, code, body))).expect("writes");
         let reply = self.frame().expect("a reply");
         (i32::from_be_bytes(reply[12..16].try_into().expect("four")), reply[16..].to_vec())
     }
 
-    /// The children of `path`.
     pub(crate) fn children(&mut self, path: &str) -> Vec<String> {
         let (error, body) = self.ask(GET_CHILDREN, &[string(path), vec![0]].concat());
         if error != 0 {
@@ -77,16 +76,17 @@ impl Raw {
             .collect()
     }
 
-    /// The session that the node at `path` belongs to.
+    /// Returns the session that owns the node at `path`.
     pub(crate) fn owner(&mut self, path: &str) -> Option<i64> {
         let (error, body) = self.ask(GET_DATA, &[string(path), vec![0]].concat());
-        // The stat stands at the end: five fields of eight bytes, of which the owner is followed by two of four
-        // and one of eight.
+        // The stat is at the end: five fields of eight bytes, of which the owner is followed by two of four and one of
+        // eight.
         let at = body.len().checked_sub(24).filter(|_| error == 0)?;
         Some(i64::from_be_bytes(body[at..at + 8].try_into().expect("eight")))
     }
 
-    /// Makes a node that everybody may use, with `stem` and a number as its path; `None` where there is no folder.
+    /// Creates a node that every client may use; its path is `stem` and a number. Returns `None` if the parent does not
+    /// exist.
     pub(crate) fn create(&mut self, stem: &str) -> Option<String> {
         let (no_data, all, sequential) = (0i32.to_be_bytes(), 31i32.to_be_bytes(), 2i32.to_be_bytes());
         let one = 1i32.to_be_bytes();
@@ -96,13 +96,13 @@ impl Raw {
         (error == 0).then(|| String::from_utf8(body[4..].to_vec()).expect("UTF-8"))
     }
 
-    /// Removes the node at `path`.
     pub(crate) fn delete(&mut self, path: &str) {
         let (error, _) = self.ask(DELETE, &[string(path), (-1i32).to_be_bytes().to_vec()].concat());
         assert_eq!(error, 0, "{path} is removed");
     }
 
-    /// Gives everybody these rights to the node at `path`: of 1 to read, 2 to write, 4 to create below it, 8 to delete there, 16 to do this.
+    /// Gives every client these rights to the node at `path`: 1 read, 2 write, 4 create below it, 8 delete below it, 16
+    /// set rights. They are added up.
     pub(crate) fn allow(&mut self, path: &str, rights: i32) {
         let everybody = [string("world"), string("anyone")].concat();
         let list = [&1i32.to_be_bytes()[..], &rights.to_be_bytes(), &everybody].concat();
@@ -110,7 +110,7 @@ impl Raw {
         assert_eq!(error, 0, "{path} has other rights");
     }
 
-    /// Waits for the server to have closed the session.
+    /// Waits until the server has closed the session.
     pub(super) fn close(&mut self) {
         while self.frame().is_ok() {}
     }
@@ -129,7 +129,7 @@ fn string(text: &str) -> Vec<u8> {
     framed(text.as_bytes())
 }
 
-/// The password of a session: the server draws it from `java.util.Random`, whose seed is the session's id and a
+/// Returns the password of a session. The server draws it from `java.util.Random`, seeded with the session's id and a
 /// constant (`ZooKeeperServer.generatePasswd`).
 fn password(session: i64) -> [u8; 16] {
     const MASK: u64 = (1 << 48) - 1;

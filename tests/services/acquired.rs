@@ -1,4 +1,4 @@
-//! A script that has taken a lock, and the service that takes it away.
+//! A script that holds a lock and a service that takes it away.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
 use crate::support::{Running, TestEnv, process, within};
 
-/// Starts a script that takes `x` with a tree beside it; returns it with the tree's members once that stands.
+/// Starts a script that acquires `x` and has a process tree. Returns it with the members of the tree when they all run.
 fn script(env: &TestEnv, ttl: &str) -> (Running, Vec<process::Process>) {
     let (tree, words) = Tree::words(env, "tree");
     let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();

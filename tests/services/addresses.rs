@@ -1,4 +1,4 @@
-//! A host with two addresses, of which the first is silent.
+//! A host with two addresses. The first one is silent.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
@@ -9,10 +9,10 @@ use crate::site;
 use crate::support::TestEnv;
 use crate::support::wait::until_true;
 
-/// Runs what follows where the file `hosts` says which address a host has.
+/// Runs the rest of the command line with the file `hosts` in the place of /etc/hosts.
 const WITH_HOSTS: &str = r#"mount --bind hosts /etc/hosts && exec "$@""#;
 
-/// A place where the first address of the service's host is silent, and the way to the second.
+/// Returns an environment whose host has a silent first address, and the relay at the second address.
 fn behind_a_silent_address() -> (TestEnv, Proxy, Full) {
     let site = site::shared();
     let mut part = site.part();
@@ -26,7 +26,7 @@ fn behind_a_silent_address() -> (TestEnv, Proxy, Full) {
     (env, way, silent)
 }
 
-/// `dlock run` with these words where the file `hosts` counts.
+/// Returns `dlock run` with these words; the file `hosts` decides the addresses.
 fn run(env: &TestEnv, words: &[&str]) -> Command {
     let run = env.run(words);
     let mut command = env.command("unshare");

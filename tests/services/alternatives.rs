@@ -1,10 +1,10 @@
-//! Servers of which a run uses any one.
+//! Several servers, of which a run uses any one.
 
 use crate::servers::free_port;
 use crate::site;
 use crate::support::{Service, TestEnv};
 
-/// What `doctor` says of these endpoints.
+/// Returns what `doctor` prints for these endpoints.
 fn said_of(service: Service, endpoints: &[&str]) -> String {
     let env = TestEnv::on(Service { endpoint: endpoints.join(","), ..service });
     env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()

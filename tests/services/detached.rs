@@ -1,17 +1,17 @@
-//! Leases without a process: `acquire --detach`, `renew` and `release`, each by a process of its own.
+//! Leases without a process: `acquire --detach`, `renew` and `release` each run in a process of their own.
 
 use std::time::Duration;
 
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Finished, TestEnv};
 
-/// Acquires `x` with these options for nobody's process; what is printed is one variable a line.
+/// Acquires `x` with these options, without a process. The output has one variable on each line.
 fn acquire(env: &TestEnv, ttl: &str, options: &[&str]) -> Finished {
     let words = ["--detach", "--name", "x", "--ttl", ttl, "--format", "env"];
     env.finish(env.verb("acquire", words).args(options))
 }
 
-/// What was printed for `variable`.
+/// Returns the printed value of `variable`.
 fn value(printed: &str, variable: &str) -> String {
     let line = printed.lines().find_map(|line| line.strip_prefix(&format!("{variable}=")));
     line.unwrap_or_else(|| panic!("no {variable} in {printed}")).to_owned()
@@ -30,7 +30,7 @@ fn a_lease_outlives_its_shell_for_one_ttl_from_its_last_renewal() {
     let_pass(Duration::from_millis(2_500));
     renew().silently(0);
     let_pass(Duration::from_millis(2_500));
-    // Longer than the first ttl.
+    // Longer than the first TTL.
     assert_eq!(env.holders("x"), 1);
     until_true("the end of the lease", || env.holders("x") == 0);
     renew().failed(76, &[&claim]);
@@ -41,7 +41,7 @@ fn a_lease_outlives_its_shell_for_one_ttl_from_its_last_renewal() {
 #[test]
 fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
     let env = TestEnv::new();
-    // No step of memcached changes several items.
+    // memcached cannot change several items in one step.
     let is_one = env.service().backend == "memcached";
     let (names, last): (&[&str], _) = if is_one { (&[], "x") } else { (&["--name", "y"], "y") };
     let printed = acquire(&env, "4s", names).silently(0).text();
@@ -92,7 +92,7 @@ fn one_that_has_waited_lasts_for_a_whole_ttl() {
     let words = ["--detach", "-q", "--name", "x", "--ttl", "9s"];
     let waiter = env.start(&mut env.verb("acquire", words));
     env.await_waiters("x", 1);
-    // Not so long that it is renewed while it waits.
+    // Too short for a renewal while it waits.
     let_pass(Duration::from_secs(2));
     holder.release().silently(0);
     waiter.finish().silently(0);

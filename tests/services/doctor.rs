@@ -1,11 +1,11 @@
-//! What `dlock doctor` names of each service.
+//! The findings of `dlock doctor` on each service.
 
 use crate::servers::etcd::Etcd;
 use crate::servers::{mariadb, redis};
 use crate::site;
 use crate::support::{Service, TestEnv};
 
-/// What a password in the clear is told with.
+/// The warning about a password without encryption.
 const OPEN: &str = "the password may be sent without encryption";
 
 fn looked(env: &TestEnv, user: Option<&str>) -> String {
@@ -31,7 +31,7 @@ fn a_lock_is_taken_at_each_server_and_forgotten() {
     assert!(!listed.contains("dlock-doctor"), "{listed}");
 }
 
-/// A service that lets somebody in with the password `right`: where, whom, and the server that was started for it.
+/// Returns a service that admits a user with the password `right`, the user, and the server that was started for it.
 fn admit() -> (Service, &'static str, Option<Etcd>) {
     let (mut service, servers) = (site::part(), site::shared().servers());
     match site::kind().name {
@@ -70,7 +70,7 @@ fn admit() -> (Service, &'static str, Option<Etcd>) {
         }
         _ => {}
     }
-    // Whoever comes from this host is let in as postgres; the password is ready all the same.
+    // The server admits every client of this host as postgres. The password is set as well.
     let user = if site::kind().name == "postgres" { "postgres" } else { "ci" };
     (service, user, None)
 }
@@ -80,7 +80,7 @@ fn a_password_that_goes_over_a_network_in_the_clear_is_named() {
     let (service, user, _server) = admit();
     let text = looked(&TestEnv::on(service.clone()), Some(user));
     assert!(!text.contains(OPEN), "it stays on this host: {text}");
-    // An address of this host that does not look like one.
+    // An address of this host that does not look like a loopback address.
     let endpoint = service.endpoint.replace("127.0.0.1", "0.0.0.0");
     let text = looked(&TestEnv::on(Service { endpoint: endpoint.clone(), ..service.clone() }), Some(user));
     assert!(text.contains(OPEN) && text.contains("0.0.0.0"), "{text}");

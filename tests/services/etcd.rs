@@ -1,4 +1,4 @@
-//! etcd: ways in, servers that fail, claims that others take away.
+//! etcd: logins, servers that fail, claims that other clients remove.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,7 +15,7 @@ use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
 
-/// Whether etcd can be tried here; where it must be, that it cannot is a failure.
+/// Returns whether etcd is installed. Fails if the tests require it and it is missing.
 pub(crate) fn available() -> bool {
     let Some(reason) = etcd::missing() else { return true };
     let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
@@ -59,7 +59,7 @@ fn a_private_authority_and_client_certificates() {
     with(&[("--cacert", "ca.pem"), own[0], own[1]]).silently(0);
     let stranger = with(&[("--cacert", "other.pem"), own[0], own[1]]);
     stranger.failed(77, &["signed by an unknown authority", "--cacert"]);
-    // Why, the server says in its last words, which the end of the connection may overtake.
+    // The server gives the reason in its last message. The end of the connection may overtake that message.
     let unnamed = with(&[("--cacert", "ca.pem")]);
     assert!(matches!(unnamed.code(), Some(77 | 69)), "{}", unnamed.err);
     let broken = with(&[("--cacert", "ca.pem"), ("--cert", "client.key"), ("--key", "client.pem")]);
@@ -94,7 +94,7 @@ fn users_and_passwords() {
         env.finish(&mut command)
     };
     as_ci(&["--name", "x", "--", "true"], "se:cret").silently(0);
-    // Longer than a token lasts: renewals and the release need new ones.
+    // Longer than an authentication token lasts: the renewals and the release need new ones.
     as_ci(&["--name", "x", "--ttl", "6s", "--", "sleep", "6"], "se:cret").silently(0);
     let wrong = as_ci(&["--name", "x", "--", "true"], "sesame").failed(77, &["authentication failed"]);
     assert!(!wrong.err.contains("sesame"));
@@ -116,11 +116,11 @@ fn one_dead_server_of_two_is_passed_over() {
         let finished = env.finish(&mut one(&env)).silently(0);
         within(finished.took, Duration::from_secs(1));
     }
-    // One that accepts and says nothing costs a moment more.
+    // An endpoint that accepts connections and never answers takes a moment longer.
     let hole = Proxy::to(etcd.server().port());
     hole.set(Conduct::Hole);
     let env = env(format!("http://127.0.0.1:{},{}", hole.port(), etcd.endpoint()));
-    // It may say that nobody has answered yet.
+    // dlock may report that no server has answered yet.
     let finished = env.finish(&mut env.run(["--name", "x", "--wait", "20s", "--", "true"]));
     assert_eq!(finished.code(), Some(0), "{}", finished.err);
 }
@@ -136,7 +136,7 @@ fn a_server_that_is_not_there_or_does_not_answer_is_said() {
     let babbler = nonsense.local_addr().expect("bound").port();
     std::thread::spawn(move || {
         for mut client in nonsense.incoming().map_while(Result::ok) {
-            // It may hang up before.
+            // The client may hang up earlier.
             let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
         }
     });

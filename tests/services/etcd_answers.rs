@@ -1,4 +1,4 @@
-//! etcd: answers that come late, that come from one member after the other, or from one that does not know all yet.
+//! etcd: answers that arrive late, answers of several members in turn, and answers of a member that lags behind.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -14,8 +14,8 @@ use crate::support::TestEnv;
 use crate::support::running::CROWD;
 use crate::support::wait::until_true;
 
-/// Relays to `port`, and answers come so much later, as `change` makes them. Returns its own port; it ends with the
-/// process.
+/// Starts a relay to `port` that delays each answer by `late` and passes it through `change`. Returns its port. It ends
+/// with the process.
 fn relay(port: u16, late: Duration, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let own = listener.local_addr().expect("bound").port();
@@ -30,11 +30,11 @@ fn relay(port: u16, late: Duration, change: impl Fn(&mut [u8]) + Clone + Send + 
 
 fn pass(client: TcpStream, server: TcpStream, late: Duration, change: impl Fn(&mut [u8]) + Send + 'static) {
     let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
-    // Without these a relay answers later than a server would.
+    // Without this option a relay answers later than a server would.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (mut from, mut to) = (one_more(&client), one_more(&server));
     thread::spawn(move || {
-        // Whichever hangs up, the other hears of it.
+        // If one side hangs up, the relay closes the other side.
         let _ = std::io::copy(&mut from, &mut to);
         let _ = to.shutdown(Shutdown::Both);
     });
@@ -61,7 +61,7 @@ fn pass(client: TcpStream, server: TcpStream, late: Duration, change: impl Fn(&m
     });
 }
 
-/// The id of the only member as it stands in the header of each answer, behind the number of its field.
+/// Returns the id of the only member as it is in the header of each answer, after the number of its field.
 fn member(etcd: &Etcd) -> Vec<u8> {
     let said = etcd.ask(&["endpoint", "status", "-w", "fields"]);
     let id = said.lines().find_map(|line| line.strip_prefix("\"MemberID\" : ")).expect("an id");
@@ -75,7 +75,7 @@ fn member(etcd: &Etcd) -> Vec<u8> {
     bytes
 }
 
-/// As behind a balancer, which gives each request to another member.
+/// A balancer may send each request to another member.
 #[test]
 fn a_renewal_counts_whichever_members_answer() {
     if !available() {
@@ -88,14 +88,14 @@ fn a_renewal_counts_whichever_members_answer() {
     let other_member = move |answer: &mut [u8]| {
         let found = |answer: &[u8]| answer.windows(member.len()).position(|bytes| bytes == member);
         while let Some(at) = found(answer) {
-            // None that is the last one's, nor the true one.
+            // Neither the previous id nor the true one.
             answer[at + 1] ^= next.fetch_add(1, Ordering::Relaxed) % 100 + 1;
             count.fetch_add(1, Ordering::Relaxed);
         }
     };
     let port = relay(etcd.server().port(), Duration::ZERO, other_member);
     let env = env(format!("http://127.0.0.1:{port}"));
-    // Both renew: their leases would have been over twice.
+    // Both renew. Without renewals their leases would have expired twice.
     let holder = env.start(&mut env.run(["--name", "x", "--ttl", "4s", "--", "sleep", "9"]));
     until_true("a holder", || env.holders("x") == 1);
     let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "4s", "--", "true"]));
@@ -107,7 +107,7 @@ fn a_renewal_counts_whichever_members_answer() {
     assert!(changed > 20, "{changed} answers seemed to be another member's");
 }
 
-/// Later than one server of several may answer at first.
+/// The delay is longer than the time that dlock first gives one server of several.
 #[test]
 fn a_cluster_that_is_slow_to_commit_is_entered_by_several_addresses() {
     if !available() {
@@ -121,7 +121,7 @@ fn a_cluster_that_is_slow_to_commit_is_entered_by_several_addresses() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
 }
 
-/// Where the answer to a request for a lease of five seconds has these five, behind the lease's number.
+/// Returns where the answer to a request for a lease of five seconds has the five, after the lease's number.
 fn seconds(answer: &[u8]) -> Option<usize> {
     let is_behind_a_number = |at: usize| {
         let length = answer[..at].iter().rev().skip(1).take_while(|byte| **byte & 0x80 != 0).count() + 1;
@@ -130,7 +130,8 @@ fn seconds(answer: &[u8]) -> Option<usize> {
     (1..answer.len()).find(|at| answer[at - 1..=*at] == [3 << 3, 5] && is_behind_a_number(at - 1))
 }
 
-/// An etcd whose keep-alives are answered, as often as the number says, as by a leader that does not know the lease.
+/// Starts an etcd behind a relay. The relay answers as many keep-alives as the number says like a leader that does not
+/// know the lease.
 fn forgetful(etcd: &Etcd) -> (TestEnv, Arc<AtomicUsize>) {
     let left = Arc::new(AtomicUsize::new(0));
     let forgets = Arc::clone(&left);
@@ -144,7 +145,7 @@ fn forgetful(etcd: &Etcd) -> (TestEnv, Arc<AtomicUsize>) {
     (env(format!("http://127.0.0.1:{port}")), left)
 }
 
-/// One that was elected a moment ago may not have come to it in its log.
+/// A leader elected a moment ago may not have reached the lease in its log.
 #[test]
 fn a_lease_that_a_leader_does_not_know_is_looked_for() {
     if !available() {

@@ -10,7 +10,7 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, quiet, within};
 
-/// The command of the holder runs, and the queue is as long as before.
+/// Expects that the command of the holder runs and that the queue is as long as before.
 #[track_caller]
 fn unchanged(env: &TestEnv, command: i32, token: u64) {
     until_true("a queue as before", || {
@@ -29,7 +29,7 @@ fn members_that_are_killed_one_at_a_time_change_nothing() {
     let cluster = Cluster::start();
     let leader = cluster.leader(0);
     let (spoken_to, other) = ((leader + 1) % 3, (leader + 2) % 3);
-    // The first address is the one that is used.
+    // dlock uses the first address.
     let env = env(cluster.endpoints([spoken_to, leader, other]));
     let ttl = Duration::from_secs(10);
     let holder = env.held(&["--name", "x", "--ttl", "10s"]);
@@ -54,7 +54,7 @@ fn members_that_are_killed_one_at_a_time_change_nothing() {
         cluster.up(member);
     }
     unchanged(&env, command, first);
-    // Longer than the lease would have lasted without a renewal.
+    // Longer than the lease would last without a renewal.
     let_pass((ttl + ttl / 5).saturating_sub(begun.elapsed()));
     unchanged(&env, command, first);
     let mut token = first;
@@ -72,7 +72,7 @@ fn members_that_are_killed_one_at_a_time_change_nothing() {
     env.assert_free("x");
 }
 
-/// Kills the member that everybody talks to, over TLS and with a password: the leader, or a follower.
+/// Kills the member that all clients use, over TLS and with a password: the leader, or a follower.
 fn killed(leads: bool) {
     let cluster = Cluster::start_secure();
     let leader = cluster.leader(0);
@@ -85,7 +85,7 @@ fn killed(leads: bool) {
     env.await_waiters("x", 1);
     let begun = Instant::now();
     cluster.down(member);
-    // Longer than the leases would have lasted without a renewal.
+    // Longer than the leases would last without a renewal.
     let_pass((ttl + ttl / 5).saturating_sub(begun.elapsed()));
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));
     assert!(is_alive(holder.command()), "the command was stopped");
@@ -131,7 +131,7 @@ fn without_a_majority_the_tree_ends_in_time_and_nobody_starts() {
     let (overlap, words) = Overlap::words(&env, &members);
     let waiter = env.start(env.run(["-q", "--name", "x", "--ttl", "6s", "--"]).args(words));
     env.await_waiters("x", 1);
-    // What is left is the one that dlock speaks to.
+    // The member that dlock uses is left.
     cluster.down(other);
     cluster.down(leader);
     let alone = Instant::now();
@@ -176,7 +176,7 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
         ended.failed(69, &["space exceeded", "defragment"]);
     }
     assert!(!env.exists("started"));
-    // The leases go on.
+    // The leases continue.
     let_pass((ttl + ttl / 2).saturating_sub(full.elapsed()));
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));
     assert!(is_alive(holder.command()), "the command was stopped");

@@ -1,4 +1,4 @@
-//! A member of an etcd cluster that is cut off from the others, with a holder that knows only this one.
+//! A member of an etcd cluster that is cut off from the others. The holder knows only this member.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ fn env_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("cut/".to_owned()) })
 }
 
-/// Cuts off the leader, or a follower. Says whether the member still took the lease for renewed after the cut.
+/// Cuts off the leader, or a follower. Returns whether the member reported the lease as renewed after the cut.
 fn cut_off(leads: bool) -> bool {
     let _alone = quiet::measuring();
     let cluster = Cluster::start_apart();
     let leader = cluster.leader(0);
     let member = if leads { leader } else { (leader + 1) % 3 };
     let others = [(member + 1) % 3, (member + 2) % 3];
-    // A follower tells the leader of its clients' renewals in a way that does not say from whom, and that is cut: what
-    // speaks for the rest is then the leader itself.
+    // A follower passes renewals to the leader on a path that the relays cannot tell apart, and that path is cut, too.
+    // The waiter then uses the leader alone.
     let far = if leads { others.map(|n| cluster.endpoint(n)).join(",") } else { cluster.endpoint(leader) };
     let (near, far) = (env_at(cluster.endpoint(member)), env_at(far));
     let (tree, words) = Tree::words(&near, "tree");
@@ -39,7 +39,7 @@ fn cut_off(leads: bool) -> bool {
     let renewed = cluster.renews(member, &lease);
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     let took = cut.elapsed();
-    // The last renewal that counts was sent before the cut.
+    // The last valid renewal was sent before the cut.
     within(took, TTL);
     holder.finish().lost_its_lease("x");
     let ended = waiter.finish();

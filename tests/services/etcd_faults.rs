@@ -1,4 +1,4 @@
-//! etcd: servers of several that are out of order, users and tokens.
+//! etcd: one bad server among several, users and tokens.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv, within};
 
-/// A port whose packets are dropped: nobody takes connections off a queue that is full.
+/// A port that drops packets: no process accepts connections, and the queue is full.
 struct Dropping {
     port: u16,
     _sockets: Vec<OwnedFd>,
@@ -34,7 +34,7 @@ impl Dropping {
         let mut sockets = vec![listener];
         for _ in 0..4 {
             let client = socket();
-            // The first ones fill the queue; none of them is waited for.
+            // The first connections fill the queue. The test waits for none of them.
             let _ = connect(&client, &address);
             sockets.push(client);
         }
@@ -48,7 +48,7 @@ impl Dropping {
     }
 }
 
-/// Gives `etcd` users: `root` with the password `admin`, and `ci` with `secret` and the rights on all of `locks/`.
+/// Creates users in `etcd`: `root` with the password `admin`, and `ci` with `secret` and the rights on all of `locks/`.
 fn with_users(etcd: &Etcd) {
     for words in [
         &["user", "add", "root:admin"] as &[&str],
@@ -103,7 +103,7 @@ fn a_first_server_that_is_mute_is_passed_over_by_one_with_a_password() {
     }
 }
 
-/// A server whose tokens are signed.
+/// Starts a server with signed tokens.
 fn with_signed_tokens(folder: &std::path::Path) -> Etcd {
     let etcd = Etcd::with(&signing(folder), None);
     with_users(&etcd);
@@ -147,13 +147,13 @@ fn a_change_to_users_or_roles_ends_no_command_whose_token_is_signed() {
     assert!(env.finish(&mut free).text().contains(r#""holders":[]"#));
 }
 
-/// The raw keys under the prefix of `environment` that wait or hold.
+/// Returns the raw keys of the entries of `name` under the prefix of `env`.
 fn entries(etcd: &Etcd, env: &TestEnv, name: &str) -> String {
     let prefix = env.service().prefix.clone().expect("a prefix");
     etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}{name}/")]).trim().to_owned()
 }
 
-/// Has `proxy` pass on what it has held up: nothing of it enters the queue of `x`.
+/// Makes `proxy` pass on the requests that it has held up. Expects that they add nothing to the queue of `x`.
 #[track_caller]
 fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
     assert_eq!(entries(etcd, env, "x"), "", "the end leaves nothing");
@@ -201,7 +201,7 @@ fn a_request_to_enter_that_is_late_brings_no_refused_claim_back() {
     pass_on(&etcd, &env, &proxy);
 }
 
-/// A server on which the user `ci` has rights to the keys that begin so, and to no others.
+/// Starts a server on which `ci` has rights only to keys with these prefixes.
 fn etcd_where_ci_may_use(beginnings: &[&str]) -> Etcd {
     let etcd = Etcd::start();
     etcd.ask(&["user", "add", "root:admin"]);
@@ -220,7 +220,7 @@ fn a_right_that_is_missing_is_named() {
     if !available() {
         return;
     }
-    // What `etcdctl lock x` needs.
+    // `etcdctl lock x` needs this prefix.
     let etcd = etcd_where_ci_may_use(&["x/"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
@@ -265,7 +265,7 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
     }
 }
 
-/// Its entry is the first, so all behind it wait for somebody who cannot begin.
+/// Its entry is at the head, so all entries behind it wait for a waiter that cannot start.
 #[test]
 fn a_waiter_whose_turn_comes_on_a_full_server_says_so_and_can_be_broken() {
     if !available() {
@@ -282,7 +282,7 @@ fn a_waiter_whose_turn_comes_on_a_full_server_says_so_and_can_be_broken() {
     assert_eq!(holder.release().code(), Some(0));
     let trouble = "cannot follow the queue of x (etcd)";
     until_true("word of the trouble", || waiter.err_so_far().contains(trouble));
-    // It is renewed meanwhile, which helps nothing.
+    // It is renewed meanwhile, which does not help.
     let_pass(Duration::from_secs(4));
     let said = waiter.err_so_far();
     assert!(said.matches(trouble).count() == 1 && said.contains("it has no space left"), "{said}");

@@ -8,7 +8,7 @@ use crate::servers::etcd::Etcd;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, process};
 
-/// A server, its proxy with further words, and clients of that.
+/// Starts a server, its proxy with these additional arguments, and an environment that uses the proxy.
 fn proxied(more: &[&str]) -> (Etcd, Server, TestEnv) {
     let etcd = Etcd::start();
     let proxy = etcd.grpc_proxy(more);
@@ -16,7 +16,7 @@ fn proxied(more: &[&str]) -> (Etcd, Server, TestEnv) {
     (etcd, proxy, env)
 }
 
-/// Runs in front of and behind each other, each for longer than its lease.
+/// Starts two runs, one behind the other. Each lasts longer than its lease.
 fn assert_leases_are_kept(env: &TestEnv, ttl: &str, longer: Duration) {
     let options = ["-q", "--name", "x", "--ttl", ttl];
     let holder = env.held(&options);
@@ -39,7 +39,7 @@ fn behind_the_grpc_proxy_leases_are_kept_and_doctor_says_what_it_changes() {
     }
     let (_etcd, _proxy, env) = proxied(&[]);
     assert_leases_are_kept(&env, "6s", Duration::from_secs(8));
-    // The proxy answers a keep-alive when it has sent one itself, a third of the lease later.
+    // The proxy answers a keep-alive after it has sent its own, a third of the lease later.
     assert_leases_are_kept(&env, "12s", Duration::from_secs(14));
     let refused = env.finish(&mut env.run(["--name", "x", "--ttl", "4s", "--", "sh", "-c", "echo ran"]));
     assert_eq!(refused.failed(64, &["grpc-proxy", "5s"]).text(), "");

@@ -1,4 +1,4 @@
-//! `break --force` of a waiter; not on ZooKeeper, where whoever removes an entry leaves no word of it.
+//! `break --force` of a waiter. Not on ZooKeeper: there a removed entry leaves no note.
 
 use crate::support::TestEnv;
 

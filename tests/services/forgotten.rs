@@ -1,4 +1,4 @@
-//! Connections that something between forgot: nothing comes over them any more, and neither side is told.
+//! Connections that a middlebox forgot: no more packets pass, and neither side is notified.
 
 use std::fs;
 
@@ -7,11 +7,11 @@ use crate::site;
 use crate::support::Running;
 use crate::support::wait::until_true;
 
-/// The state of a connection that is open, and the timer that waits until it has been silent for long, in `/proc/net/tcp`.
+/// The state of an open connection in `/proc/net/tcp`, and its timer for probes after a silence.
 const ESTABLISHED: &str = "01";
 const PROBED: &str = "02:";
 
-/// The timers of the open connections of `pid`.
+/// Returns the timers of the open connections of `pid`.
 fn timers(pid: i32) -> Vec<String> {
     let own = fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").flatten();
     let own: Vec<_> = own.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
@@ -29,7 +29,7 @@ fn await_probes(running: &Running) {
     });
 }
 
-/// ZooKeeper's client asks for itself.
+/// Not for ZooKeeper, whose client sends pings.
 #[test]
 fn a_silent_connection_is_probed() {
     if site::kind().name == "zk" {
@@ -47,7 +47,7 @@ fn a_silent_connection_is_probed() {
     waiter.finish().silently(0);
 }
 
-/// What Redlock has is short.
+/// Not for Redlock, whose connections are short.
 #[test]
 fn a_release_goes_out_over_a_new_connection_where_the_old_one_is_silent() {
     if !site::kind().has_queue() {

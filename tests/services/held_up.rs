@@ -40,7 +40,8 @@ fn commits_without_standby_take_two_connections_each() {
     }
 }
 
-/// What a run says while a session of `other` keeps the tables locked, of which the server tells `word` when it has begun.
+/// Expects that `dlock run` fails with `words` while `other` keeps the tables locked. `has_begun` returns whether they
+/// are.
 fn locked(env: &TestEnv, other: impl FnOnce() + Send, has_begun: impl Fn() -> bool, words: &[&str]) {
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What one hand-over costs the service, in short lines and in longer ones.
+//! The requests that one hand-over costs the service, in short queues and in longer ones.
 
 use std::time::{Duration, Instant};
 
@@ -9,32 +9,34 @@ use crate::support::running::CROWD;
 use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
 
-/// So long that no renewal falls into a run, where that can be had.
+/// So long that no renewal falls into a run, if the service grants that.
 const TTL: &str = "10m";
 
-/// How many start together.
+/// The number of waiters that start together.
 const AT_ONCE: u32 = 60;
 
-/// How long one may take that has the lock, and whoever is about to get it.
+/// The time for one hold and the hand-over to the next waiter.
 const A_TURN: Duration = Duration::from_millis(500);
 
-/// How many wait, in a short line and then in longer ones; `DLOCK_TEST_WAITERS` says otherwise, with commas.
+/// Returns the numbers of waiters: a short queue first, then longer ones. `DLOCK_TEST_WAITERS` overrides them,
+/// separated by commas.
 fn sizes() -> Vec<u32> {
     let given = std::env::var("DLOCK_TEST_WAITERS").unwrap_or_else(|_| "10,60".to_owned());
     given.split(',').map(|size| size.trim().parse().expect("numbers")).collect()
 }
 
-/// Whether so many who wait ask for no more than what may always come besides. Whoever is late to listen looks every half second.
+/// Returns whether the waiters send no more than the requests that may always occur. A waiter that does not listen yet
+/// polls every half second.
 fn is_at_rest(site: &dyn Site, waiters: u32) -> bool {
     let (before, begun) = (site.requests(), Instant::now());
     let_pass(Duration::from_millis(700));
     let requests = f64::from(u32::try_from(site.requests() - before).expect("few"));
-    // The question is one.
+    // The query of the count is one request.
     requests <= (site.kind().facts.besides)(begun.elapsed()) * f64::from(waiters) + 4.0
 }
 
-/// Has so many wait behind `holders`, and run one after another. The requests for each hand-over, and those that may have
-/// come besides.
+/// Queues so many waiters behind `holders` and lets them run one after another. Returns the requests for each
+/// hand-over, and the number of unrelated requests that may be among them all.
 fn cost(site: &dyn Site, mode: &[&str], holders: usize, waiters: u32) -> (f64, f64) {
     let env = TestEnv::on(site.part());
     let options = [&["--name", "x", "--ttl", TTL][..], mode].concat();
@@ -51,11 +53,11 @@ fn cost(site: &dyn Site, mode: &[&str], holders: usize, waiters: u32) -> (f64, f
     let before = site.requests();
     let begun = Instant::now();
     for holder in holders {
-        // It may have told of risks of the service.
+        // dlock may have warned of risks of the service.
         assert_eq!(holder.release().code(), Some(0));
     }
     for one in queue {
-        // So many that start at once may have told that nobody answers yet.
+        // Some of so many simultaneous starters may have reported that no server answers yet.
         assert_eq!(one.finish_within(CROWD.max(A_TURN * waiters)).code(), Some(0));
     }
     let requests = site.requests() - before;
@@ -63,7 +65,7 @@ fn cost(site: &dyn Site, mode: &[&str], holders: usize, waiters: u32) -> (f64, f
     (f64::from(u32::try_from(requests).expect("few")) / f64::from(waiters), besides)
 }
 
-/// What a hand-over costs in the shortest line, which is the most that it may cost in the others.
+/// Returns the cost of a hand-over in the shortest queue. Longer queues must not cost more.
 pub(super) fn cost_in_any_line(mode: &[&str], holders: usize) -> f64 {
     let sizes = sizes();
     let most = sizes.iter().max().map_or(0, |most| usize::try_from(*most).expect("few"));
@@ -75,7 +77,8 @@ pub(super) fn cost_in_any_line(mode: &[&str], holders: usize) -> f64 {
     for waiters in &sizes[1..] {
         let (long, besides) = cost(&*site, mode, holders, *waiters);
         eprintln!("{long} with {waiters}, {besides} of which may have come besides");
-        // One request of every waiter at each hand-over would be half as many more for each as there are waiters.
+        // If every waiter sent one request at each hand-over, each hand-over would cost half as many more as there are
+        // waiters.
         assert!(long <= short * 1.15 + 0.5 + besides, "{long} for {waiters} waiters, {short} for {}", sizes[0]);
     }
     short

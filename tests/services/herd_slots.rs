@@ -1,4 +1,4 @@
-//! The same where there are slots.
+//! The cost of a hand-over on a lock with slots.
 
 use super::herd::cost_in_any_line;
 

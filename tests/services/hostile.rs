@@ -1,4 +1,4 @@
-//! Servers that are none.
+//! Peers that do not speak the protocol.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,12 +6,12 @@ use std::thread;
 
 use crate::servers::free_port;
 
-/// A port on which somebody accepts and never answers.
+/// Returns a port that accepts connections and never answers.
 pub(crate) fn mute() -> u16 {
     answering(None)
 }
 
-/// A port on which somebody answers everything with nonsense.
+/// Returns a port that answers every request with nonsense.
 pub(crate) fn babbling() -> u16 {
     answering(Some(b"\x00\x00\x00\x07nonsense\r\n+what?\r\n\xff\xff\xff\xff"))
 }
@@ -23,7 +23,7 @@ fn answering(words: Option<&'static [u8]>) -> u16 {
         for mut client in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
                 let mut buffer = [0; 4096];
-                // Until the client goes.
+                // Until the client closes the connection.
                 while let Ok(1..) = client.read(&mut buffer) {
                     if let Some(words) = words
                         && client.write_all(words).is_err()

@@ -1,4 +1,4 @@
-//! The order of arrival, for every way to hold.
+//! The order of arrival for every kind of lock.
 
 use super::ways::One;
 use crate::support::TestEnv;

@@ -1,4 +1,4 @@
-//! Kinds that do not mix, started within the same milliseconds; and many at once.
+//! Kinds of locks that do not mix, started within the same milliseconds, and many claims at once.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::support::TestEnv;
 use crate::support::chance::rounds;
 use crate::support::running::CROWD;
 
-/// Says when two are at work at once.
+/// Logs when two commands run at once.
 const ALONE: &str = r#"mkdir "$0" || echo "$DLOCK_CLAIM" >>overlap; sleep 0.03; rmdir "$0""#;
 
-/// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
+/// The number of rounds; `DLOCK_TEST_ROUNDS` overrides it.
 const PAIRS: usize = 4;
 const CROWDS: usize = 1;
 
@@ -40,7 +40,7 @@ fn slots_beside_other_counts() {
     pairs([&["--slots", "1"], &["--slots", "3"]]);
 }
 
-/// Everybody gets a slot, nobody one that another has, and on each slot tokens rise.
+/// Every run gets a slot, no two runs share one, and on each slot tokens rise.
 #[test]
 fn forty_for_three_slots_all_run() {
     let script = r#"mkdir "$0.$DLOCK_SLOT" || echo "$DLOCK_CLAIM" >>overlap

@@ -1,4 +1,4 @@
-//! Requests that are held up on a connection that was cut, and done when whoever sent them has long gone on.
+//! Requests that are held up on a cut connection and executed long after their sender has continued.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv, within};
 
-/// Short, so that whoever is not answered soon asks again, and longer than what a test takes afterwards.
+/// Short, so that a client without an answer soon asks again. Longer than the rest of a test.
 const OPTIONS: [&str; 3] = ["-q", "--ttl", "9s"];
 const LEASE: Duration = Duration::from_secs(9);
 
-/// A way to each server, and two environments: over the ways, and past them. Without a prefix, which nobody else is, and in the first
-/// database, which need not be chosen: what is said first on a connection is the claim's request.
+/// A relay to each server, and two environments: one over the relays, one past them. There is no prefix, which no other
+/// test does. The database is the first, so the first request on a connection is that of the claim and not a SELECT.
 struct Site<'a> {
     servers: &'a [Server],
     ways: Vec<Proxy>,
@@ -44,18 +44,18 @@ impl<'a> Site<'a> {
         self.ways.iter().for_each(|way| way.set(conduct));
     }
 
-    /// Has whoever comes now ask over connections that are held up from then on.
+    /// Starts a run that sends its request over connections that are held up from then on.
     fn ask_in_vain(&self, words: &[&str]) -> crate::support::Running {
         self.all(Conduct::Hole);
         let running = self.over.start(self.over.run(OPTIONS).args(["--name", self.name]).args(words));
         until_true("a connection", || self.ways.iter().all(|way| way.made() > 0));
-        // What is said first is said at once; the attempt lasts for some seconds.
+        // The first request is sent at once; the attempt lasts for some seconds.
         let_pass(Duration::from_millis(500));
         self.ways.iter().for_each(Proxy::leave_behind);
         running
     }
 
-    /// What was held up is done now.
+    /// Lets the servers execute the requests that were held up.
     fn let_in(&self) {
         self.ways.iter().for_each(Proxy::let_in);
         for server in self.servers {
@@ -63,21 +63,22 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The servers know no script any more but by its text. Not those that other tests use: these may rely on one.
+    /// Makes the servers forget all scripts, so that they need the text again. Only on servers of this test: other
+    /// tests may rely on a script.
     fn forget_scripts(&self) {
         for server in self.servers {
             assert_eq!(redis::raw(server.port(), &["SCRIPT", "FLUSH"]), "+OK\r\n");
         }
     }
 
-    /// Of the scripts the servers know those of an ordinary run alone, by which nobody is evicted.
+    /// Makes the servers know only the scripts of an ordinary run, which evicts no claim.
     fn know_entering(&self, mode: &[&str]) {
         self.forget_scripts();
         let mut run = self.past.run(["--name", self.name, "-q"]);
         self.past.finish(run.args(mode).args(["--", "true"])).silently(0);
     }
 
-    /// What is left of the life of the lock's key at each server, in milliseconds.
+    /// Returns the remaining life of the lock's key at each server, in milliseconds.
     fn lives(&self) -> Vec<i64> {
         let life = |server: &Server| {
             let said = redis::raw(server.port(), &["PTTL", &format!("dlock:{}", self.name)]);
@@ -87,8 +88,8 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The claim's first request is executed after the run has ended, or after a later one was refused: the entry has no owner.
-/// It holds beside nobody, and a newcomer waits for it no longer than its lease.
+/// The claim's first request is executed after the run has ended, or after a later request was refused: the entry has
+/// no owner. It never holds beside another claim. A newcomer waits for it no longer than its lease.
 #[test]
 fn a_late_entry_delays_others_by_one_lease() {
     let modes = [("x", &["-x"][..]), ("shared", &["--shared"]), ("slots", &["--slots", "1"])];
@@ -120,7 +121,7 @@ fn a_late_entry_delays_others_by_one_lease() {
     }
 }
 
-/// The request is done at once, and the run is told to end before it hears that it holds.
+/// The request is executed at once. The run receives SIGTERM before it receives the grant.
 #[test]
 fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     let modes = [
@@ -143,13 +144,13 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     }
 }
 
-/// Asked again, the service says that the claim holds already: since nearly a ttl.
+/// The answer to the second request is that the claim already holds, and has for nearly a TTL.
 #[test]
 fn a_hold_that_is_found_has_a_whole_ttl() {
     let site = Site::new("found");
     site.all(Conduct::Mute);
     let mut holder = site.over.hold(&["-q", "--ttl", "3s", "--grace", "0", "--name", "found"]);
-    // It is asked again when the first answer is two seconds late.
+    // dlock asks again when the first answer is two seconds late.
     until_true("a lease", || site.lives().iter().all(|life| *life > 0));
     site.ways.iter().for_each(Proxy::leave_behind);
     holder.await_start();

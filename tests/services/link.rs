@@ -1,4 +1,4 @@
-//! A network of its own that reaches a service over a link that can be cut.
+//! A network namespace that reaches a service over a link. A test can cut the link.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::support::{Service, TestEnv};
 pub(crate) struct Link {
     namespace: String,
     host: Ipv4Addr,
-    /// What passes the host's end of the link on to the servers, which listen on its loopback.
+    /// Relays from the host's end of the link to the servers, which listen on the loopback interface of the host.
     relays: Vec<Proxy>,
 }
 
@@ -26,9 +26,9 @@ fn ip(words: &[&str]) -> Result<(), String> {
 }
 
 impl Link {
-    /// A new one.
+    /// Creates one.
     ///
-    /// Errors: that it takes rights that this process does not have, or programs that are not there.
+    /// Errors: this process lacks the rights, or a program is missing.
     pub(crate) fn new() -> Result<Self, String> {
         static NEXT: AtomicU8 = AtomicU8::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -47,17 +47,16 @@ impl Link {
         Ok(link)
     }
 
-    /// Nothing passes any more, either way, and nobody is told.
+    /// Cuts the link: it drops all packets in both directions and notifies neither side.
     pub(crate) fn cut(&self) {
         ip(&["link", "set", &format!("{}o", self.namespace), "down"]).expect("it could be made");
     }
 
-    /// It passes again.
     pub(crate) fn mend(&self) {
         ip(&["link", "set", &format!("{}o", self.namespace), "up"]).expect("it could be made");
     }
 
-    /// `part` of the service as it is reached over the link.
+    /// Returns `part` of the service with the address that the far side uses.
     pub(crate) fn leads_to(&mut self, site: &dyn Site, part: &Service) -> Service {
         let mut endpoint = part.endpoint.clone();
         for server in site.servers() {
@@ -70,7 +69,7 @@ impl Link {
         Service { endpoint, ..part.clone() }
     }
 
-    /// `dlock VERB --endpoint ENDPOINT` on the far side.
+    /// Returns `dlock VERB --endpoint ENDPOINT` on the far side.
     pub(crate) fn verb(&self, env: &TestEnv, verb: &str) -> Command {
         let mut command = env.command("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace));
@@ -81,7 +80,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The other end goes with it; where it could not be made there is none.
+        // The other end goes with it. If the link could not be created, there is none.
         let _ = ip(&["link", "del", &format!("{}o", self.namespace)]);
         let _ = ip(&["netns", "del", &self.namespace]);
     }

@@ -1,4 +1,4 @@
-//! Two networks that elect a leader while their links to the service are cut, and somebody who looks on.
+//! Two networks that elect a leader while their links to the service are cut, and an observer.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,14 +13,15 @@ use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true, until_within};
 use crate::support::{Running, TestEnv, quiet};
 
-/// For how long links are cut.
+/// The time in which links are cut at random.
 const LENGTH: Duration = Duration::from_secs(8);
 
-/// How long a link stays cut: shorter and longer than a lease.
+/// The lengths of the cuts: shorter and longer than a lease.
 const CUTS: [Duration; 3] = [Duration::from_millis(700), Duration::from_secs(2), Duration::from_secs(7)];
 
-/// Leads as `$1`: it says in `$0.log` that it does, and in which term, and proclaims one value after the other, the last one when
-/// there is a file `$0.stop`. All of its tree have one open file locked, so the kernel says whether another tree lives.
+/// Leads as `$1`. It logs its term in `$0.log` and proclaims one value after another. After a test creates `$0.stop` it
+/// proclaims the last one. All processes of its tree keep one file locked, so the kernel shows whether another tree is
+/// alive.
 const LEADER: &str = r#"exec 9>>"$0.tree"
 flock -n 9 || echo "overlap $1 $DLOCK_TOKEN" >>"$0.log"
 echo "leads $1 $DLOCK_TOKEN" >>"$0.log"
@@ -39,10 +40,10 @@ until [ "$last" ]; do
 done
 exec sleep 1000"#;
 
-/// A term in which so many values were proclaimed lasted long enough for anybody to see it.
+/// A term with so many proclaimed values lasted long enough for every observer to see it.
 const LONG_TERM: usize = 20;
 
-/// What an observer was shown.
+/// One line that an observer printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shown {
     claim: String,
@@ -63,7 +64,7 @@ fn shown(observer: &Running) -> Vec<Shown> {
     objects.filter_map(one).collect()
 }
 
-/// What the leaders wrote down themselves.
+/// The log that the leaders wrote.
 struct Truth {
     lines: Vec<String>,
 }
@@ -77,7 +78,7 @@ impl Truth {
         self.lines.iter().filter_map(move |line| line.strip_prefix(word)?.strip_prefix(' '))
     }
 
-    /// The terms' tokens.
+    /// Returns the tokens of the terms.
     fn terms(&self) -> Vec<u64> {
         let token = |words: &str| words.split(' ').nth(1).and_then(|token| token.parse().ok());
         self.those("leads").map(|words| token(words).expect("a token")).collect()
@@ -87,9 +88,9 @@ impl Truth {
         self.those("said").filter(|value| value.contains(&format!("-{term}-"))).count()
     }
 
-    /// Judges what an observer was shown by it; what was over soon may have been missed.
+    /// Checks the lines of an observer against the log. An observer may miss values that lasted only briefly.
     fn judge(&self, seen: &[Shown]) {
-        // What was tried may have come to be although nobody heard of it.
+        // An attempted value may have been stored although its leader received no answer.
         let tried: Vec<&str> = self.those("tries").collect();
         let mut at = 0_usize;
         let mut values = BTreeSet::new();
@@ -101,7 +102,7 @@ impl Truth {
             let found = tried[at..].iter().position(|one| one == value);
             at += found.unwrap_or_else(|| panic!("{value} was never tried, or came too late: {seen:?}")) + 1;
         }
-        // Nobody leads again whose term is over.
+        // A claim does not lead again after its term is over.
         let mut claims: Vec<&str> = seen.iter().map(|one| one.claim.as_str()).collect();
         claims.dedup();
         assert_eq!(claims.len(), claims.iter().collect::<BTreeSet<_>>().len(), "a term came again: {seen:?}");
@@ -114,7 +115,7 @@ impl Truth {
     }
 }
 
-/// Somebody leads when all is well again, and its last value is what everybody sees.
+/// Waits until the last value of the leader is what all observers see. All links are mended.
 fn await_last_value(own: &TestEnv, observer: &Running) {
     own.write("e.stop", "");
     until_within(
@@ -129,8 +130,9 @@ fn await_last_value(own: &TestEnv, observer: &Running) {
     );
 }
 
-/// Which link is cut next, and for how long. What chance has not done in its time is done in turn after so many cuts: whoever leads
-/// loses its lease.
+/// Returns the link to cut next and the length of the cut. If chance has brought too few terms in its time, `in_turn`
+/// is the number of cuts so far. Then the links are cut in turn, for longer than a lease, so that the leader loses its
+/// own.
 fn next_cut(random: &mut Random, in_turn: Option<usize>) -> (usize, Duration) {
     match in_turn {
         None => (random.below(2), CUTS[random.below(CUTS.len())]),
@@ -162,7 +164,7 @@ fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
         command.args(["--", "bash", "-c", LEADER]).arg(own.path("e")).arg(name);
         candidates.push(env.start(&mut command));
         until_true(&format!("{name}; it said {:?}", candidates[n].err_so_far()), || {
-            // Who waits is seen in a queue alone.
+            // Only a queue shows the waiters.
             let shown = own.holders("x") + own.waiters("x");
             shown == if site.kind().has_queue() { n + 1 } else { 1 }
         });

@@ -1,7 +1,7 @@
-//! dlock in front of real services: what holds on one machine holds there too, whatever happens to the service.
+//! dlock with real services. The promises of one machine hold there too, whatever happens to the service.
 //!
-//! The tests of `tests/cli` and `tests/supervise` that depend on how a service decides run here again, once for each
-//! service; those of the program alone run on Redis too. Which service a test is for is the first part of its name.
+//! The tests of `tests/cli` and `tests/supervise` that depend on the decisions of a service run here again, once for
+//! each service. Those of the program alone also run on Redis. The first part of a test's name is its service.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
@@ -154,7 +154,7 @@ tests_of!(
 );
 tests_of!(on_zk, addresses, alternatives, herd, herd_slots, unheard);
 
-/// Those of one that has neither a queue nor shared locks, and no claim on several names.
+/// The tests of a service that has no queue, no shared locks and no claims on several names.
 #[path = "."]
 mod on_redlock {
     #[path = "acquired.rs"]
@@ -178,7 +178,7 @@ mod on_redlock {
     mod ways;
 }
 
-/// Those of one that keeps nothing over a restart.
+/// The tests of a service that loses its data at a restart.
 #[path = "."]
 mod on_memcached {
     #[path = "../cli/acquire.rs"]
@@ -210,7 +210,8 @@ mod on_memcached {
     mod ways;
 }
 
-/// Locks of a test are in a part of the service that its name begins with; if that is none, in its own folder.
+/// The locks of a test are in a part of the service named by the first part of the test's name. Without a service they
+/// are in the test's own directory.
 fn service(root: &std::path::Path) -> support::Service {
     if site::kind_of_this_test().is_some() { site::part() } else { support::Service::file(root) }
 }

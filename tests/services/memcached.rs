@@ -1,4 +1,4 @@
-//! One memcached: who gets in and how, what is said of it, and what becomes of a hold that it forgets.
+//! One memcached: logins, messages, and holds that it forgets.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Finished, Service, TestEnv};
 
-/// Whether there is a memcached here; said aloud if not.
+/// Returns whether memcached is installed. Prints the reason if not.
 fn is_here() -> bool {
     let Some(reason) = memcached::missing() else { return true };
     let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
@@ -27,7 +27,7 @@ fn env_on(server: &Server) -> TestEnv {
     env_at(memcached::address(server))
 }
 
-/// What dlock answers to a run of `true` under the lock x, with these variables.
+/// Runs `true` under the lock x with these variables.
 fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
     let mut command = env.run(["--try", "--name", "x", "--", "true"]);
     env.finish(command.envs(variables.iter().copied()))
@@ -48,7 +48,7 @@ fn a_hold_that_is_forgotten_ends_its_command() {
     holder.running.finish().failed(76, &["lost x"]);
 }
 
-/// Whoever takes a waiter's place notes that before it does so; the waiter may hold by then.
+/// A claim that takes a waiter's place writes a note first. The waiter may hold the lock by then.
 #[test]
 fn a_hold_that_is_forgotten_ends_its_command_also_if_somebody_took_it_for_a_waiter() {
     if !is_here() {
@@ -240,7 +240,7 @@ fn a_release_outlasts_a_moment_without_the_server() {
     assert_eq!(next.code(), Some(0), "its success is noted as well: {}", next.err);
 }
 
-/// memcached numbers its writes from one when it is started.
+/// memcached numbers its writes from one when it starts.
 #[test]
 fn a_claim_from_before_a_restart_touches_nobody_after_it() {
     use dlock::backend::memcached::{MemcachedConfig, with_clock};
@@ -292,7 +292,7 @@ fn where_connections_are_short_a_holder_comes_back_before_waiters() {
     if !is_here() {
         return;
     }
-    // The limit counts its own files: it leaves room for nine clients.
+    // The limit includes memcached's own descriptors and leaves room for nine clients.
     let server = memcached::start_with(&["-c", "22", "-t", "1"]);
     let proxy = Proxy::to(server.port());
     let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));

@@ -1,4 +1,4 @@
-//! One MariaDB: who gets in and how, where what is not said comes from, and what is said of it.
+//! One MariaDB: logins, sources of settings, and messages.
 
 use std::fs;
 use std::path::Path;
@@ -16,13 +16,13 @@ pub(super) fn env_on(server: &Server) -> TestEnv {
     env_at(mariadb::address(server))
 }
 
-/// What dlock answers to a run of `true` under the lock x, with these variables.
+/// Runs `true` under the lock x with these variables.
 pub(super) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
     let mut command = env.run(["--try", "--name", "x", "--", "true"]);
     env.finish(command.envs(variables.iter().copied()))
 }
 
-/// A user with these rights on the test's database, and its address.
+/// Creates a user with these rights on the test's database. Returns an environment with its address.
 fn user(server: &Server, name: &str, password: &str, rights: &str) -> TestEnv {
     let base = mariadb::DATABASE;
     mariadb::ask(
@@ -45,7 +45,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     run_with(&env, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("MYSQL_PWD", Path::new("right"))])
         .failed(77, &["Access denied"])
         .said_one_line(&["mysql"]);
-    // The environment's folder is the home of what runs in it.
+    // The directory of the environment is the home of its programs.
     env.write(".my.cnf", "[client]\npassword = \"right\" # not wr0ng\n");
     run_with(&env, &[("MYSQL_PWD", Path::new("wr0ng"))]).silently(0);
 }
@@ -117,13 +117,13 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     let server = mariadb::start();
     let env = user(&server, "poor", "", "SELECT, INSERT, UPDATE, DELETE");
     run_with(&env, &[]).failed(77, &["doctor --schema"]).said_one_line(&["denied"]);
-    // Looking is no reason to make tables.
+    // `status` creates no tables.
     assert_eq!(env.status("x")["holders"].as_array().map(Vec::len), Some(0));
     let schema = env.finish(&mut env.verb("doctor", ["--schema"])).silently(0).text();
     mariadb::ask(&server, &format!("USE {};\n{schema}", mariadb::DATABASE));
     run_with(&env, &[]).silently(0);
     env.assert_free("x");
-    // Who has no right to the tables either.
+    // A user without rights on the tables is refused, too.
     mariadb::ask(
         &server,
         &format!("CREATE USER poorer@'%'; GRANT SELECT ON {}.dlock_lock TO poorer@'%'", mariadb::DATABASE),
@@ -137,7 +137,7 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     run_with(&poorer, &[]).silently(0);
 }
 
-/// What doctor says of the service, with the spaces of lines that it wraps.
+/// Returns the output of `doctor` with the wrapped lines joined.
 fn looked(env: &TestEnv) -> String {
     let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -198,12 +198,12 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     run_with(&refused, &all[..1]).failed(77, &["does not speak TLS"]);
 }
 
-/// Whoever poses as the server gets it, unless one insists on encryption.
+/// A server in the middle would receive the password, unless the user insists on encryption.
 #[test]
 fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
     let server = mariadb::start();
     user(&server, "ci", "right", "ALL");
-    // An address of this host that does not look like one.
+    // An address of this host that does not look like a loopback address.
     let at =
         |query: &str| env_at(format!("mysql://ci@0.0.0.0:{}/{}{query}", server.port(), mariadb::DATABASE));
     let password = [("DLOCK_PASSWORD", Path::new("right"))];
@@ -218,7 +218,7 @@ fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
 fn a_server_that_takes_no_writes_is_passed_over() {
     let (server, other) = (mariadb::start(), mariadb::start());
     mariadb::ask(&server, "SET GLOBAL read_only = 1");
-    // Not even a user whom that does not bind writes there.
+    // dlock does not write there even as a user that `read_only` does not bind.
     run_with(&env_on(&server), &[]).failed(69, &["takes no writes"]);
     assert_eq!(mariadb::ask(&server, "SHOW TABLES IN locks"), "");
     let both = |first: &Server, second: &Server| {
@@ -236,7 +236,7 @@ fn a_server_that_takes_no_writes_is_passed_over() {
         "{}",
         looked.err
     );
-    // Who is taken down is followed by who takes over.
+    // The server that takes over is used after the first is taken down.
     let env = both(&server, &other);
     let mut holder = env.hold(&["-q", "--name", "x", "--ttl", "30s"]);
     holder.await_start();
@@ -291,7 +291,7 @@ fn a_full_server_is_waited_for() {
     let server = mariadb::start_with(&["--max-connections=10"]);
     let env = user(&server, "ci", "", "ALL");
     run_with(&env, &[]).silently(0);
-    // One that finds no room comes again.
+    // A client that finds no room tries again.
     let script =
         "until mariadb --no-defaults --user=ci --host=127.0.0.1 --port=$0 --execute 'SELECT SLEEP(600)'
         do sleep 0.1; done";

@@ -1,4 +1,4 @@
-//! What becomes of claims when another MariaDB takes over, and when what stands between says that none is there.
+//! Claims when another MariaDB takes over, and when a proxy reports that no server is available.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::servers::{Server, mariadb};
 use crate::support::TestEnv;
 use crate::support::process::is_alive;
 
-/// Two servers, of which the second takes no writes, and their common address.
+/// Starts two servers, of which the second takes no writes. Returns them with an environment that uses both.
 fn pair() -> (Server, Server, TestEnv) {
     let (first, second) = (mariadb::start(), mariadb::start());
     mariadb::ask(&second, "SET GLOBAL read_only = 1");
@@ -22,7 +22,7 @@ fn pair() -> (Server, Server, TestEnv) {
     (first, second, env)
 }
 
-/// Brings `to` to where `from` is, as a replica that has caught up.
+/// Copies the data of `from` to `to`, as to a replica that has caught up.
 fn catch_up(env: &TestEnv, from: &Server, to: &Server) {
     let path = env.path("dump");
     let mut dump = Command::new("mariadb-dump");
@@ -35,7 +35,7 @@ fn catch_up(env: &TestEnv, from: &Server, to: &Server) {
     assert!(taken.expect("mariadb runs").success());
 }
 
-/// The sessions of root, whom `read_only` does not bind, stay open on the old server.
+/// The sessions of root stay open on the old server, since `read_only` does not bind root.
 #[test]
 fn whoever_holds_on_a_server_that_stops_taking_writes_holds_on_the_one_that_takes_over() {
     let (old, new, env) = pair();
@@ -43,13 +43,13 @@ fn whoever_holds_on_a_server_that_stops_taking_writes_holds_on_the_one_that_take
     mariadb::ask(&old, "SET GLOBAL read_only = 1");
     catch_up(&env, &old, &new);
     mariadb::ask(&new, "SET GLOBAL read_only = 0");
-    // Two leases long: what was not renewed on the new server has run out there.
+    // Two leases long. A claim that was not renewed on the new server has expired there.
     let second = env.finish(&mut env.run(["-q", "--wait", "12s", "--name", "x", "--", "true"]));
     assert!(is_alive(holder.command()), "a failover ended the command");
     assert_eq!(second.code(), Some(75), "while another command runs: {}", second.err);
     assert_eq!(holder.release().code(), Some(0));
     env.assert_free("x");
-    // Nor has anybody written to the old one since.
+    // No session has written to the old server since.
     assert_eq!(mariadb::ask(&old, "SELECT COUNT(*) FROM locks.dlock_claim"), "1\n");
 }
 
@@ -67,11 +67,12 @@ fn a_lease_that_no_server_takes_on_any_more_runs_out() {
 /// An error of a server: its number and its SQLSTATE.
 type Said = (u16, &'static str);
 
-/// What a relay has yet to say, and to the first request that has which words.
+/// The errors that a relay has yet to send, each with the words of the request that it answers.
 type Left = Arc<Mutex<VecDeque<(&'static str, Said)>>>;
 
-/// A relay to the port `to` that answers in the server's stead: the first request that has the first words with that
-/// error, then the first that has the next words, and so on. Its port, and what it has yet to say.
+/// Starts a relay to the port `to` that answers some requests in the server's stead. The first request with the first
+/// words gets the first error, then the first request with the next words gets the next, and so on. Returns its port
+/// and the errors that are left.
 fn relay(to: u16, errors: &[(&'static str, Said)]) -> (u16, Left) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let port = listener.local_addr().expect("bound").port();
@@ -91,7 +92,7 @@ fn relay(to: u16, errors: &[(&'static str, Said)]) -> (u16, Left) {
     (port, left)
 }
 
-/// Passes on the packets of `client`, until one of the two has ended.
+/// Passes on the packets of `client` until one side has ended.
 fn pass(mut client: TcpStream, mut server: TcpStream, left: &Left) {
     let mut head = [0; 4];
     while client.read_exact(&mut head).is_ok() {
@@ -122,7 +123,7 @@ fn pass(mut client: TcpStream, mut server: TcpStream, left: &Left) {
     let _ = server.shutdown(std::net::Shutdown::Both);
 }
 
-/// As a proxy says it that has no server behind it (9001), or a group whose members are changing.
+/// The errors of a proxy without a server behind it (9001), and of a group whose members change.
 #[test]
 fn what_a_failover_makes_a_server_say_is_tried_again() {
     let server = mariadb::start();

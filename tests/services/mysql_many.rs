@@ -1,4 +1,4 @@
-//! How those who wait for a MariaDB learn of what happens.
+//! The ways in which waiters on a MariaDB learn of changes.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::sql_settings;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{process, within};
 
-/// The connections that sleep until the claim ahead of theirs has gone.
+/// Returns the connections that sleep until the claim ahead of theirs is gone.
 fn sleepers(server: &Server) -> Vec<String> {
     let which = "SET sql_select_limit = 999, sql_big_selects = 1; SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() \
                  AND INFO LIKE '%IF(GET_LOCK(@dlock_ahead%'";
     mariadb::ask(server, which).lines().map(str::to_owned).collect()
 }
 
-/// How many connections there are, without that which asks.
+/// Returns the number of connections, without the one that asks.
 fn connections(server: &Server) -> usize {
     let count =
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND DB = 'locks'";
@@ -35,7 +35,7 @@ fn a_waiter_has_one_connection_and_another_if_that_is_killed() {
     until_true("it sleeps", || sleepers(&server).len() == 1);
     let before = sleepers(&server);
     mariadb::ask(&server, &format!("KILL {}", before[0]));
-    // No renewal is due for minutes.
+    // The next renewal is minutes away.
     until_true("it sleeps again", || sleepers(&server).len() == 1 && sleepers(&server) != before);
     mariadb::ask(&server, &format!("KILL QUERY {}", sleepers(&server)[0]));
     until_true("it sleeps once more", || sleepers(&server).len() == 1);
@@ -47,7 +47,7 @@ fn a_waiter_has_one_connection_and_another_if_that_is_killed() {
     env.assert_free("x");
 }
 
-/// A sleep that is minutes long.
+/// The sleep is minutes long.
 #[test]
 fn a_waiter_that_is_told_to_stop_leaves_at_once() {
     let server = mariadb::start();
@@ -64,7 +64,7 @@ fn a_waiter_that_is_told_to_stop_leaves_at_once() {
     first.running.finish();
     within(begun.elapsed(), Duration::from_secs(1));
     env.await_waiters("x", 1);
-    // Whoever was behind it is behind the holder now.
+    // The second waiter is behind the holder now.
     until_true("it sleeps again", || sleepers(&server).len() == 1);
     assert_eq!(holder.release().code(), Some(0));
     second.await_start();
@@ -72,7 +72,7 @@ fn a_waiter_that_is_told_to_stop_leaves_at_once() {
     env.assert_free("x");
 }
 
-/// As somebody else's program may want them. Each was there to be met, or makes a statement mean something else.
+/// Settings that another program may want. Each occurred in practice, or changes the meaning of a statement.
 const SETTINGS: &str = "SET GLOBAL sql_safe_updates = 1, GLOBAL sql_select_limit = 1, GLOBAL max_join_size = 1, \
      GLOBAL max_statement_time = 1, GLOBAL lock_wait_timeout = 1, GLOBAL innodb_lock_wait_timeout = 1, \
      GLOBAL wait_timeout = 1, GLOBAL interactive_timeout = 1, GLOBAL idle_transaction_timeout = 1, \
@@ -104,7 +104,7 @@ fn settings_for_other_programs_change_nothing() {
         assert_eq!(sleepers(&server), before, "a time limit ended a sleep or a connection");
     });
     assert_eq!(sql_settings::risks(&env), risks);
-    // A claim that lost a connection leaves a note, which keeps out what was sent over that.
+    // A claim that lost a connection leaves a note, which keeps out requests sent over that connection.
     let entries = "SET sql_big_selects = 1; SELECT COUNT(*) FROM locks.dlock_claim WHERE name < _binary'~'";
     assert_eq!(mariadb::ask(&server, entries), "0\n");
 }

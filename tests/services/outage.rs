@@ -1,4 +1,4 @@
-//! A service that is out of reach of one of those who wait, for nearly as long as its lease.
+//! A waiter that cannot reach its service for nearly as long as its lease.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::site;
 use crate::support::TestEnv;
 use crate::support::wait::let_pass;
 
-/// It renews first and says only then that it has the lock.
+/// It renews its lease first, and only then reports that it holds the lock.
 #[test]
 fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
     let site = site::shared();
@@ -32,8 +32,8 @@ fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
     let second = waiting(&direct, "2");
     direct.await_waiters("x", 2);
     assert_eq!(holder.release().code(), Some(0));
-    // So little of its lease is left that a command would have to be ended at once, and the lock is the first waiter's all
-    // the same.
+    // So little of the lease is left that a command would have to be stopped at once. The lock still goes to the first
+    // waiter.
     let_pass((ttl * 17 / 20).saturating_sub(cut.elapsed()));
     let is_ordered = site.kind().has_queue();
     assert!(!is_ordered || !direct.exists("order"), "the second waiter has overtaken");

@@ -1,4 +1,4 @@
-//! Several addresses, of which the first leads to nobody who answers: the next one is asked, over TLS and with a password.
+//! Several addresses, of which the first does not work. dlock uses the next one, over TLS and with a password.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::servers::{Server, free_port, mariadb, redis, shared_folder};
 use crate::support::wait::until_true;
 use crate::support::{Finished, Service, TestEnv, within};
 
-/// How long a run may take whose first server does not answer.
+/// The time limit for a run whose first server does not answer.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A service that is encrypted and wants a password, and the port of its first server.
+/// Returns an encrypted service with a password, and the port of its first server.
 fn guarded(kind: Kind) -> (Scene, u16) {
     let (scene, port) = match kind {
         Kind::File | Kind::Memcached => unreachable!("it has one address"),
@@ -75,7 +75,7 @@ fn guarded(kind: Kind) -> (Scene, u16) {
     (scene.believing(secure::folder(), "ca.pem"), port)
 }
 
-/// The lines of Redis' configuration that have it speak TLS.
+/// The lines of a Redis configuration that enable TLS.
 fn tls_of_redis() -> [String; 4] {
     let files = [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")];
     let [cert, key, authority] = files.map(|(what, name)| format!("tls-{what}-file {}", secure::file(name)));
@@ -95,7 +95,7 @@ fn guarded_redis() -> Server {
     redis::start_in(folder, port, &listening, &[&options[..], &["--requirepass", "right"]].concat())
 }
 
-/// Puts one after the other that does not answer before the first server, or in the place of one of those of which a
+/// Puts a dead address before the first server. On Redlock the dead address replaces one of the servers, because a
 /// majority is enough.
 #[track_caller]
 fn pass_over(kind: Kind) {
@@ -111,7 +111,7 @@ fn pass_over(kind: Kind) {
     until_true("a service that has begun", || run(scene.endpoint.clone()).code() == Some(0));
     let (silent, full) = (ports::silent(), Full::new());
     let silent_port = silent.local_addr().expect("bound").port();
-    // There it is chance who is asked first.
+    // ZooKeeper's client picks the first server at random.
     let times = if kind == Kind::Zk { 4 } else { 1 };
     for (what, dead) in
         [("refuses", free_port()), ("says nothing", silent_port), ("is not there", full.port())]

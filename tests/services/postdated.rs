@@ -1,4 +1,4 @@
-//! A clock that was ahead has dated a success; not where that clock is the server's own and cannot be set for a test.
+//! A success dated by a clock that was ahead. Not on services that use the server's clock, which a test cannot set.
 
 use crate::servers::Need;
 use crate::site;

@@ -1,4 +1,4 @@
-//! One PostgreSQL: who gets in and how, where what is not said comes from, and what is said of it.
+//! One PostgreSQL: logins, sources of settings, and messages.
 
 use std::fs;
 use std::path::Path;
@@ -18,18 +18,18 @@ pub(super) fn env_on(server: &Postgres) -> TestEnv {
     env_at(server.address())
 }
 
-/// A server about which there is nothing to warn of.
+/// Starts a server that gives no cause for a warning.
 pub(super) fn start() -> Postgres {
     postgres::start_with(&["fsync=on"])
 }
 
-/// What dlock answers to a run of `true` under the lock x, with these variables.
+/// Runs `true` under the lock x with these variables.
 pub(super) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
     let mut command = env.run(["--try", "--name", "x", "--", "true"]);
     env.finish(command.envs(variables.iter().copied()))
 }
 
-/// Who gets in is decided by `lines`, and the superuser is let in by whatever they leave over.
+/// Makes `lines` the access rules. The superuser is admitted where they do not apply.
 fn admit(server: &Postgres, lines: &str) {
     let all = format!("{lines}\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n");
     fs::write(server.data().join("pg_hba.conf"), all).expect("writes");
@@ -38,7 +38,7 @@ fn admit(server: &Postgres, lines: &str) {
     assert_eq!(server.sql(valid), "0");
 }
 
-/// The server's processes read new rules at their leisure.
+/// Waits until the server's processes have read the new rules.
 fn await_refusal(env: &TestEnv) -> Finished {
     until_true("the new rules", || run_with(env, &[]).code() != Some(0));
     run_with(env, &[])
@@ -58,7 +58,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     run_with(&env, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("PGPASSWORD", Path::new("right"))])
         .failed(77, &["password authentication failed"])
         .said_one_line(&["postgres"]);
-    // The environment's folder is the home of what runs in it.
+    // The directory of the environment is the home of its programs.
     let file = env.write(".pgpass", &format!("other:*:*:*:no\n127.0.0.1:{}:ci:ci:right\n", server.port()));
     let mode = |mode: u32| {
         use std::os::unix::fs::PermissionsExt as _;
@@ -103,7 +103,7 @@ fn addresses_and_options_of_the_variables_are_taken_and_services_refused() {
         let usual = [("PGPORT", port.as_str()), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
         env.finish(command.envs(usual).envs(variables.iter().copied()))
     };
-    // A name that means nothing is not asked for.
+    // The name cannot be resolved, and dlock does not try.
     let there = [("PGHOST", "db.invalid"), ("PGHOSTADDR", "127.0.0.1")];
     with(&[&there[..], &[("PGOPTIONS", "-c search_path=ops")]].concat()).silently(0);
     assert_eq!(server.sql("SELECT count(*) FROM ops.dlock_lock"), "1");
@@ -153,7 +153,7 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     let env = env_at(format!("postgres://poor@127.0.0.1:{}/postgres", server.port()));
     run_with(&env, &[]).failed(77, &["doctor --schema"]).said_one_line(&["permission denied"]);
-    // Looking is no reason to make tables.
+    // `status` creates no tables.
     assert_eq!(env.status("x")["holders"].as_array().map(Vec::len), Some(0));
     let schema = env.finish(&mut env.verb("doctor", ["--schema"])).silently(0);
     let text = schema.text();
@@ -166,7 +166,7 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     env.assert_free("x");
 }
 
-/// What doctor says of the service, with the spaces of lines that it wraps.
+/// Returns the output of `doctor` with the wrapped lines joined.
 fn looked(env: &TestEnv) -> String {
     let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -222,7 +222,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     run_with(&env, &stranger).failed(77, &["signed by an unknown authority", "--cacert"]);
     let misnamed = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
     run_with(&env, &misnamed).failed(77, &["its certificate is for 127.0.0.1, not other.test"]);
-    // Without a certificate of its own the server does not let it in.
+    // The server does not admit a client without a certificate.
     run_with(&env, &all[..1]).failed(77, &["certificate"]);
     let as_psql = [
         ("PGSSLMODE", Path::new("verify-ca")),
@@ -231,7 +231,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
         ("PGSSLKEY", &key),
     ];
     run_with(&env, &as_psql).silently(0);
-    // Nobody said anything of encryption: it is used where the server can.
+    // No setting mentions encryption. dlock uses it if the server can.
     run_with(&env, &as_psql[2..]).silently(0);
 }
 
@@ -250,11 +250,11 @@ fn a_full_server_is_waited_for() {
         guest.signal(rustix::process::Signal::KILL);
         guest.finish();
     }
-    // It may say that nobody has answered yet.
+    // dlock may report that no server has answered yet.
     assert_eq!(waiter.finish().code(), Some(0));
 }
 
-/// Somebody who connects as soon as there is room, and says nothing more.
+/// A client that connects as soon as there is room, and sends nothing more.
 fn guest(env: &TestEnv, port: u16) -> Command {
     let script = "import socket, struct, sys, time\n\
         b = struct.pack('!I', 196608) + b'user\\0postgres\\0\\0'\n\
@@ -290,13 +290,13 @@ fn settings_of_the_server_change_nothing() {
     holder.release().silently(0);
     waiter.await_start();
     waiter.release().silently(0);
-    // Longer than a session lets its statements wait for a row, which is longer than the server's setting.
+    // Longer than the limit of a session for waiting for a row, which is longer than the server's setting.
     let sleeper = "BEGIN; SELECT fence FROM dlock_lock FOR UPDATE; SELECT pg_sleep(7); COMMIT";
     let mut psql = env.command("psql");
     let sleeper = env.start(psql.args([&server.address_of("latin"), "-Xqc", sleeper]));
     let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     until_true("a lock on the row", || server.sql(asleep) == "1");
-    // It may say that nobody has answered yet.
+    // dlock may report that no server has answered yet.
     assert_eq!(env.finish(&mut env.run(["-w", "20s", "--name", name, "--", "true"])).code(), Some(0));
     assert!(server.server().log().contains("lock timeout"), "{}", server.server().log());
     sleeper.finish();
@@ -325,8 +325,8 @@ fn a_server_that_is_not_there_is_said_with_its_address() {
     within(waited.took, Duration::from_secs(3));
 }
 
-/// The planner takes a table that was empty when it was last cleaned for an empty one. Then two indexes are as good to it, and
-/// it read the whole of that which does not begin with the name, in each statement about one lock.
+/// The planner takes a table for empty if it was empty when it was last vacuumed. Two indexes then look alike to it. It
+/// once read the whole of the index that does not begin with the name, in each statement about one lock.
 #[test]
 fn a_step_does_not_read_the_entries_of_other_locks() {
     let server = postgres::start_with(&["autovacuum=off"]);
@@ -337,10 +337,10 @@ fn a_step_does_not_read_the_entries_of_other_locks() {
                   FROM generate_series(1, 20000) n";
     server.sql(others);
     server.sql("DELETE FROM dlock_claim");
-    // A table in use is not made shorter.
+    // VACUUM does not truncate a table in use.
     server.sql("VACUUM (ANALYZE, TRUNCATE off) dlock_claim");
     server.sql(others);
-    // A session's counts are seen when it has ended.
+    // The counts of a session appear when it has ended.
     let counts = "SELECT sum(idx_scan), sum(idx_blks_hit + idx_blks_read) \
                   FROM pg_stat_user_indexes JOIN pg_statio_user_indexes USING (indexrelid) \
                   WHERE pg_stat_user_indexes.relname = 'dlock_claim'";

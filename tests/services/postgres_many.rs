@@ -1,4 +1,4 @@
-//! More than one PostgreSQL, what stands between, and what is told to whom.
+//! More than one PostgreSQL, poolers, and notifications.
 
 use std::fs;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
     env.assert_free("x");
 }
 
-/// One that serves ten at a time.
+/// Starts a server with room for ten clients.
 fn small() -> Postgres {
     postgres::start_with(&["max_connections=10", "superuser_reserved_connections=0", "max_wal_senders=0"])
 }
@@ -57,10 +57,10 @@ fn waiters_leave_connections_to_others_where_few_are_left() {
     let run =
         || env.start(&mut env.run(["-q", "--name", "x", "--ttl", "6s", "--", "sh", "-c", "echo >> done"]));
     let waiters: Vec<_> = (0..15).map(|_| run()).collect();
-    // As many as there are connections have come, and each has had a renewal.
+    // As many waiters have arrived as there are connections, and each has renewed once.
     let_pass(Duration::from_secs(5));
     for _ in 0..10 {
-        // That fails where nobody is let in.
+        // The query fails if the server has no room for it.
         let clients = server.sql("SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL");
         assert!(clients.parse::<u32>().is_ok_and(|clients| clients <= 10), "{clients}");
         let_pass(Duration::from_millis(200));
@@ -77,7 +77,7 @@ fn waiters_leave_connections_to_others_where_few_are_left() {
     env.assert_free("x");
 }
 
-/// A pooler that gives each transaction whichever of two connections is free.
+/// A pooler that gives each transaction one of two connections.
 pub(super) fn pooler(server: &Postgres) -> Server {
     let (folder, port) = (shared_folder("pgbouncer"), free_port());
     let settings = format!(
@@ -88,7 +88,7 @@ pub(super) fn pooler(server: &Postgres) -> Server {
     let file = folder.join("pgbouncer.ini");
     fs::write(&file, settings).expect("writes");
     Server::start(folder, port, move || {
-        // It refuses to run as root.
+        // pgbouncer refuses to run as root.
         let mut command: Command = postgres::as_somebody("pgbouncer".as_ref());
         command.arg(&file);
         command
@@ -108,7 +108,7 @@ fn behind_a_pooler_one_looks_instead_of_listening() {
     }
     assert!(holder.release().code() == Some(0));
     for mut waiter in waiters {
-        // No renewal is due for minutes.
+        // The next renewal is minutes away.
         waiter.await_start();
         waiter.release();
     }
@@ -147,7 +147,7 @@ fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
     let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "9s"]);
     env.await_waiters("x", 1);
     let begun = Instant::now();
-    // Whoever removes a row by hand tells nobody.
+    // A row that is removed by hand causes no notification.
     server.lose(env.service(), "x", holder.claim());
     waiter.await_start();
     within(begun.elapsed(), Duration::from_secs(3));
@@ -156,7 +156,7 @@ fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
     holder.running.finish();
 }
 
-/// Channels have no owners: whoever may connect may send anything to anybody.
+/// Channels have no owners: every client that can connect may send every message.
 #[test]
 fn messages_of_strangers_start_nothing_and_end_nothing() {
     let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
@@ -181,7 +181,7 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
         env.finish(&mut psql)
     };
     assert!(as_stranger("SELECT claim FROM dlock_claim").err.contains("permission denied"));
-    // What `status` shows to anybody who asks, and what an older hold was given.
+    // The claims that `status` shows to every user, and the token of an older hold.
     let before = env.status("x");
     let entries: Vec<&serde_json::Value> =
         ["holders", "waiters"].iter().flat_map(|list| before[*list].as_array().expect("entries")).collect();
@@ -228,13 +228,13 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
     env.assert_free("x");
 }
 
-/// Advisory locks have no owners either: whoever may connect may take any of them.
+/// Advisory locks have no owners either: every client that can connect may lock each of them.
 #[test]
 fn advisory_locks_of_strangers_stop_nobody() {
     let server = start();
     server.sql("CREATE ROLE stranger LOGIN");
     let env = env_on(&server);
-    // By which watchers of x are known to be there, and whoever makes the tables.
+    // The keys of the watchers of x and of the process that creates the tables.
     let key = |lock: &str| {
         format!(
             "pg_advisory_lock(('x' || left(encode(sha256(convert_to('\"dlock_claim\"', 'UTF8') || '\\x00'::bytea \

@@ -1,4 +1,5 @@
-//! What the settings of a server, and those of libpq, mean for dlock. What libpq's settings demand of a connection to PostgreSQL, and what becomes of a login over TLS.
+//! The settings of a PostgreSQL server and of libpq: their effect on dlock, their demands on a connection, and logins
+//! over TLS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +30,7 @@ fn what_libpq_demands_is_obeyed_and_what_changes_nothing_is_taken() {
     }
     run("bound", "sslmode=disable", &right).failed(77, &[]);
     run("bound", "sslmode=disable", &[right[0], ("PGREQUIRESSL", "1")]).failed(77, &[]);
-    // Nobody asks postgres for a password, so nothing binds its login.
+    // The server asks postgres for no password, so nothing binds its login.
     for variables in
         [&[("PGCHANNELBINDING", "require")][..], &[("PGCHANNELBINDING", "require"), ("PGREQUIRESSL", "1")]]
     {
@@ -54,7 +55,7 @@ fn where_nobody_is_checked_a_certificate_of_version_one_is_taken_and_binds_no_lo
     run_with(&at("channel_binding=require"), &right).failed(77, &["channel_binding=require asks for"]);
 }
 
-/// As somebody else's program may want them, for every session of a role.
+/// Settings that another program may want, for every session of a role.
 const SETTINGS: [&str; 20] = [
     "statement_timeout = '1s'",
     "lock_timeout = '1s'",
@@ -78,7 +79,7 @@ const SETTINGS: [&str; 20] = [
     "enable_indexscan = off",
 ];
 
-/// The database has them for everybody, its superuser for itself.
+/// Sets them for the database and for its superuser.
 fn set_badly(server: &Postgres) {
     let all = SETTINGS.iter().map(|setting| format!("ALTER ROLE postgres SET {setting};"));
     let all = all.chain(SETTINGS.iter().map(|setting| format!("ALTER DATABASE postgres SET {setting};")));
@@ -108,7 +109,7 @@ fn settings_for_other_programs_change_nothing_behind_a_pooler() {
     let pooler = pooler(&server);
     let env = env_at(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port()));
     sql_settings::assert_all_works(&env, || let_pass(Duration::from_secs(2)));
-    // What a session sets must not stay behind in one that is everybody's.
+    // The settings of a dlock session must not stay in a connection of the pool.
     let asked = env
         .command("psql")
         .args(["-XAtq", "-U", "postgres", "-h", "127.0.0.1", "-p", &pooler.port().to_string()])

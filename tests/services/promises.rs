@@ -1,4 +1,4 @@
-//! What dlock promises of a service, while somebody does to it what happens to services.
+//! dlock's promises while a service is frozen, cut off and restarted.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, process, quiet, within};
 
-/// A lease that a service grants and that outlasts a machine that stands still for a second.
+/// A lease that a service grants. It survives a machine that stands still for a second.
 const TTL: Duration = Duration::from_secs(6);
 
-/// Lets the command end; that the service was doubted meanwhile may have been said.
+/// Lets the command end. dlock may have reported that it doubted the service.
 #[track_caller]
 fn ends_well(holder: Holder) {
     let ended = holder.release();
@@ -31,7 +31,7 @@ fn words_of(length: Duration) -> String {
 #[test]
 fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
     let _alone = quiet::measuring();
-    // So long that an end in time is none at the end of the lease.
+    // So long that the tree's end in time cannot be mistaken for the expiry of the lease.
     let ttl = site::kind().ttl(Duration::from_secs(21));
     let env = TestEnv::new();
     let (tree, words) = Tree::words(&env, "tree");
@@ -64,7 +64,7 @@ fn a_short_freeze_of_the_service_changes_nothing() {
     let_pass(Duration::from_millis(1_500));
     site.thaw();
     assert!(is_alive(holder.command()), "the command was stopped by a blip");
-    // Past the lease as it was before the freeze: it was renewed since.
+    // Past the expiry of the lease as it was before the freeze. It was renewed since.
     let_pass(Duration::from_secs(9));
     assert!(is_alive(holder.command()), "the lease was not renewed after a blip");
     ends_well(holder);
@@ -82,12 +82,12 @@ fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
     let gate = env.gate("gate");
     let holder = env.start_saying_to(&mut env.run(words), unread.writer());
     env.await_line("up");
-    // Another one that is read, and whose renewals come just after.
+    // A second run whose stderr is read, and whose renewals come just after.
     let witness = env.held(&["--name", "y", "--ttl", &words_of(TTL)]);
     site.freeze();
     until_true("doubt", || !witness.running.err_so_far().is_empty());
     site.thaw();
-    // Past the lease as it was before the freeze: only renewals since then keep the command.
+    // Past the expiry of the lease as it was before the freeze. Only renewals since then keep the command.
     let_pass(TTL);
     gate.open();
     assert_eq!(holder.finish().code(), Some(5));
@@ -126,7 +126,7 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
     let env = TestEnv::new();
     let ports = [("down", free_port()), ("mute", hostile::mute()), ("babbling", hostile::babbling())];
     let (mut runs, mut looks) = (Vec::new(), Vec::new());
-    // All beside each other, since they mostly wait.
+    // All run in parallel, since they mostly wait.
     for (wait, most) in [("0", 500), ("1500ms", 1_500)] {
         for (_, port) in ports {
             let address = site::kind().at(&[port]).endpoint;
@@ -204,7 +204,7 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     let waiter =
         env.start(&mut env.run(["-w", "5s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
     env.await_waiters("x", 1);
-    // Its entry may be seen before it knows of it.
+    // The service may show its entry before the waiter knows of it.
     until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
     site.freeze();
     let ended = waiter.finish();
@@ -212,7 +212,7 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
     assert!(ended.err.contains("cannot leave the queue for x"), "{}", ended.err);
     site.thaw();
-    // Its lease may have ended meanwhile.
+    // Its lease may have expired meanwhile.
     holder.release();
     assert!(!env.exists("started"));
 }
@@ -233,7 +233,7 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
         env.status("x")["holders"][0]["pid"] == sleeper.pid()
     });
     site.freeze();
-    // Or, on a machine that stood still meanwhile, the end of the time to start in.
+    // On a machine that stood still, the time for the start may have run out instead.
     until_true("doubt", || {
         ["cannot renew", "cannot release"].iter().any(|w| waiter.err_so_far().contains(w))
     });

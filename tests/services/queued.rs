@@ -1,4 +1,4 @@
-//! What is promised of a waiter that has a place in a queue.
+//! The promises to a waiter that has a place in a queue.
 
 use crate::site;
 use crate::support::TestEnv;

@@ -1,4 +1,4 @@
-//! One Redis: who gets in and how, what is said of it, and the clients that share its locks.
+//! One Redis: logins, messages, and other clients of the same locks.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -22,7 +22,7 @@ fn env_on(server: &Server) -> TestEnv {
     env_at(redis::address(server))
 }
 
-/// What dlock answers to a run of `true` under the lock x, with these variables.
+/// Runs `true` under the lock x with these variables.
 fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> crate::support::Finished {
     let mut command = env.run(["--try", "--name", "x", "--", "true"]);
     env.finish(command.envs(variables.iter().copied()))
@@ -49,7 +49,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 fn secrets_are_taken_as_containers_mount_them_and_doctor_doubts_those_that_others_can_read() {
     let server = redis::start_with(&[QUIET, &["--requirepass", "right"]].concat());
     let env = env_on(&server);
-    // As kubelet mounts a secret: 0644, behind two links.
+    // kubelet mounts a secret like this: mode 0644, behind two links.
     std::fs::create_dir(env.path("..1")).expect("a folder");
     let path = env.write("..1/password", "\u{feff}right\r\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("sets");
@@ -108,7 +108,7 @@ fn openssl(folder: &Path, words: &str) {
     assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// An authority, a server's and a client's certificate in `folder`.
+/// Creates an authority, a server certificate and a client certificate in `folder`.
 fn certificates(folder: &Path) {
     fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:redis.test").expect("writes");
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
@@ -138,8 +138,8 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
     run_with(&env, &named).silently(0);
     let other = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
     run_with(&env, &other).failed(77, &["its certificate is for 127.0.0.1, redis.test, not other.test"]);
-    // Without a certificate of its own the server does not let it in. Why, it says in its last words, which the
-    // end of the connection may overtake.
+    // The server does not admit a client without a certificate. It gives the reason in its last message. The end of the
+    // connection may overtake that message.
     let without = run_with(&env, &all[..1]);
     assert!(matches!(without.code(), Some(77 | 69)), "{}", without.err);
     let plain = env_at(format!("redis://127.0.0.1:{port}"));
@@ -174,7 +174,7 @@ fn a_server_that_talks_nonsense_is_not_believed() {
     let port = listener.local_addr().expect("bound").port();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            // It may have gone already.
+            // The client may have closed the connection.
             let _ = stream.read(&mut [0; 1024]);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
@@ -213,7 +213,7 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 fn a_server_that_may_drop_locks_is_warned_of_while_the_command_runs() {
     let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let env = env_on(&server);
-    // Every run of cron would mail the same.
+    // Without `-v` dlock prints no warning. Otherwise every run of cron would send the same mail.
     let silent = env.held(&["--name", "y"]);
     let holder = env.held(&["-v", "--name", "x"]);
     until_true("a warning", || holder.running.err_so_far().contains("noeviction"));
@@ -223,7 +223,7 @@ fn a_server_that_may_drop_locks_is_warned_of_while_the_command_runs() {
     assert!(looked.text().contains("allkeys-lru"), "{}", looked.text());
 }
 
-/// What `redis-py`, `redsync` and their like send.
+/// The script of `redis-py`, `redsync` and similar clients.
 const RELEASE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
@@ -240,7 +240,7 @@ fn clients_of_the_plain_key_keep_dlock_out_and_are_kept_out() {
         let holder = env.held(&["--name", "x", mode]);
         assert_eq!(redis::raw(port, &["SET", "x", "token", "NX", "PX", "60000"]), "$-1\r\n", "{mode}");
         holder.release().silently(0);
-        // With a life and without one.
+        // With a time to live and without one.
         for life in [&["PX", "60000"][..], &[]] {
             assert_eq!(redis::raw(port, &[&["SET", "x", "token", "NX"], life].concat()), "+OK\r\n");
             let busy = env.finish(&mut env.run(["--try", "--name", "x", mode, "--", "true"]));
@@ -276,7 +276,7 @@ fn a_foreign_hold_that_runs_out_is_noticed_without_asking() {
         .expect("a number")
         .parse()
         .expect("a number");
-    // Entering, looking, looking when it ran out, leaving, and what the test itself asked.
+    // Entering, polling, polling at the expiry, leaving, and the queries of the test itself.
     assert!(calls < 60, "{scripts}");
 }
 

@@ -1,4 +1,4 @@
-//! Holds and waits on a Redis that last: over connections that fall silent, and for longer than the keys beside the lock.
+//! Long holds and waits on a Redis: over connections that fall silent, and longer than the keys beside the lock live.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -19,7 +19,7 @@ fn env_on(server: &Server) -> TestEnv {
     env_at(redis::address(server))
 }
 
-/// How long the key lives still, in milliseconds.
+/// Returns the remaining life of the key in milliseconds.
 fn life(server: &Server, key: &str) -> i64 {
     let said = redis::raw(server.port(), &["PTTL", key]);
     said.trim_start_matches(':').trim_end().parse().expect("a number")
@@ -32,7 +32,7 @@ fn await_renewal(server: &Server, ttl: i64) {
     until_true("a renewal", || life(server, "dlock:x") > ttl * 9 / 10);
 }
 
-/// Waits until the server has been asked over so many connections to tell of changes.
+/// Waits until `count` connections have asked the server to track changes.
 #[track_caller]
 fn await_listening(server: &Server, count: usize) {
     let line = format!("tracking_clients:{count}\r\n");
@@ -47,7 +47,7 @@ fn a_holder_whose_first_connection_fell_silent_hears_what_it_is_asked() {
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);
     await_listening(&server, 1);
     await_renewal(&server, 6000);
-    // From here on nothing goes either way over this one, and a new one is as good as any.
+    // This connection passes nothing from here on. New connections work.
     proxy.leave_behind();
     await_renewal(&server, 6000);
     let begun = Instant::now();
@@ -55,7 +55,7 @@ fn a_holder_whose_first_connection_fell_silent_hears_what_it_is_asked() {
     assert_eq!(breaking.code(), Some(0), "{}", breaking.err);
     let ended = holder.running.finish();
     assert_eq!(ended.code(), Some(76), "{}", ended.err);
-    // It was told, and did not come upon it.
+    // The holder was notified. It did not have to find out by polling.
     within(begun.elapsed(), Duration::from_secs(2));
     past.assert_free("x");
 }
@@ -87,7 +87,7 @@ fn the_queue_of_a_hold_lives_as_long_as_the_hold() {
         let listed = env.finish(&mut env.verb("list", ["--json"])).silently(0);
         listed.text().contains(holder.claim())
     };
-    // As after a day in which nobody else came.
+    // The queue has so little life left after a day without newcomers.
     assert_eq!(redis::raw(server.port(), &["PEXPIRE", queue, "10000"]), ":1\r\n");
     until_true("a queue that lives on", || life(&server, queue) > DAY);
     assert!(is_listed());
@@ -98,10 +98,10 @@ fn the_queue_of_a_hold_lives_as_long_as_the_hold() {
     env.assert_free("x");
 }
 
-/// A connection to the server, if it has one left.
+/// Opens a connection to the server, if it has room.
 fn connection(server: &Server) -> Option<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).expect("connects");
-    // Whoever is one too many is told so, and hears nothing else.
+    // The server sends one error to a client beyond the limit, and nothing else.
     let _ = stream.write_all(b"PING\r\n");
     let mut answer = [0; 1];
     stream.read_exact(&mut answer).ok().filter(|()| answer == *b"+").map(|()| stream)
@@ -157,7 +157,7 @@ fn a_lease_that_was_renewed_after_all_is_kept_for_a_nested_run_elsewhere() {
     env.await_no_process();
 }
 
-/// An entry that only a newer dlock understands, in the midst of the queue.
+/// The entry is in the middle of the queue. Only a newer dlock understands it.
 #[test]
 fn entry_of_a_newer_form_is_waited_for_and_shown() {
     let server = redis::start_with(QUIET);

@@ -1,4 +1,4 @@
-//! A Redis without some of its commands: renamed away, refused to this user, or unknown to a proxy before it.
+//! A Redis without some of its commands: renamed, denied to this user, or unknown to a proxy before it.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ fn env_on(server: &Server) -> TestEnv {
     env_at(redis::address(server))
 }
 
-/// A server without these commands.
+/// Starts a server without these commands.
 fn without(commands: &[&str]) -> Server {
     let renamed = commands.iter().flat_map(|command| ["--rename-command", command, ""]);
     redis::start_with(&[&["--maxmemory-policy", "noeviction"], &renamed.collect::<Vec<_>>()[..]].concat())
 }
 
-/// A server that does not let anybody use these commands.
+/// Starts a server that denies these commands to every user.
 fn refusing(commands: &[&str]) -> Server {
     let server = without(&[]);
     for command in commands {
@@ -32,7 +32,8 @@ fn doctor(env: &TestEnv) -> String {
     env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()
 }
 
-/// A waiter hears within a second that the lock is free, also after it has renewed, and a holder that its key is gone.
+/// Expects that a waiter learns within a second that the lock is free, also after a renewal. Expects that a holder
+/// learns in 1.5 s that its key is gone.
 #[track_caller]
 fn looks_every_half_second(env: &TestEnv, server: &Server) {
     let ttl = Duration::from_secs(3);
@@ -96,7 +97,7 @@ fn a_command_that_is_missing_is_named_without_the_script() {
 fn a_proxy_that_hangs_up_on_what_it_does_not_know_is_asked_for_less_or_named() {
     let server = without(&[]);
     let proxy = Proxy::to(server.port());
-    // As twemproxy.
+    // twemproxy hangs up at these commands.
     proxy.set(Conduct::HangUpAt(&["HELLO", "CLIENT", "INFO", "SCAN", "SELECT", "ROLE", "CONFIG"]));
     let endpoint = format!("redis://127.0.0.1:{}", proxy.port());
     let env = env_at(endpoint.clone());

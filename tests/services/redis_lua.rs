@@ -1,4 +1,5 @@
-//! The scripts that a Redis runs: each is a whole file, and the one of the queues grants as [`dlock::lock::queue::held`] says.
+//! The Lua scripts that a Redis runs. Each is a whole file, and the one of the queues grants as
+//! [`dlock::lock::queue::held`] does.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -10,12 +11,11 @@ use dlock::lock::queue::held;
 use crate::servers::{Server, redis};
 use crate::support::chance::{Random, rounds, seed};
 
-/// How many steps are done on each queue.
+/// The number of steps on each queue.
 const STEPS: usize = 25;
-/// How many queues are tried.
 const QUEUES: usize = 150;
 
-/// The Lua files in and below `folder`.
+/// Returns the Lua files in `folder` and below.
 fn scripts(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a directory").map(|entry| entry.expect("an entry").path());
     let found = entries.flat_map(|path| if path.is_dir() { scripts(&path) } else { vec![path] });
@@ -46,7 +46,7 @@ struct Member {
     token: u64,
 }
 
-/// One queue in a real server, and what is expected of it.
+/// One queue in a real server, and its expected state.
 struct Queue<'a> {
     server: &'a Server,
     lock: String,
@@ -72,7 +72,7 @@ impl Queue<'_> {
         self.step("enter", id, &["about", &mode.to_string(), "600000", "", "0"])
     }
 
-    /// Has the keys expire that end with the claim's lease; another claim notices when it looks.
+    /// Expires the keys that end with the claim's lease. Another claim notices that when it polls.
     fn expire(&self, id: &str, holds_alone: bool) {
         redis::raw(self.server.port(), &["DEL", &self.claim_key(id)]);
         if holds_alone {
@@ -87,7 +87,8 @@ impl Queue<'_> {
         self.members.iter().map(|member| member.mode).collect()
     }
 
-    /// Fails unless exactly those hold that the rule names, each with the token that it was given, and new ones with greater tokens.
+    /// Expects that exactly those claims hold that the rule names. Each keeps its token, and each new holder has a
+    /// greater one than all before.
     fn check(&mut self, after: &str) {
         let script = "local said = { redis.call('GET', KEYS[1]) or '-' }
             for n = 2, #KEYS do
@@ -128,7 +129,7 @@ impl Queue<'_> {
     }
 }
 
-/// A kind of lock: one mode with slots, or exclusive and shared claims together.
+/// Returns the mode for `slots`, or at random exclusive or shared without them.
 fn mode(random: &mut Random, slots: Option<NonZeroU32>) -> Mode {
     match slots {
         Some(slots) => Mode::Slots(slots),
@@ -137,8 +138,8 @@ fn mode(random: &mut Random, slots: Option<NonZeroU32>) -> Mode {
     }
 }
 
-/// Claims enter, leave, are evicted and expire at random; after each step the script must have granted what the rule says, and
-/// nothing else.
+/// Claims enter, leave, are evicted and expire at random. After each step the script must have granted as the rule
+/// does.
 #[test]
 fn queues_are_granted_by_the_rule() {
     let (server, mut random) = (volatile(), Random(seed()));

@@ -1,4 +1,4 @@
-//! More than one Redis: sentinels and clusters.
+//! Several Redis servers: sentinels and clusters.
 
 use crate::servers::{Server, free_port, redis};
 use crate::support::wait::until_true;
@@ -24,15 +24,15 @@ fn sentinels_lead_to_the_master_also_after_it_changed() {
     let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
     let copied = || redis::raw(replica.port(), &["GET", "dlock:x"]).starts_with("$32");
     until_true("the replica has the lock", copied);
-    // Until it has heard enough of the replica it refuses.
+    // The sentinel refuses until it has learned enough of the replica.
     let agrees = || redis::raw(sentinel.port(), &["SENTINEL", "FAILOVER", "main"]) == "+OK\r\n";
     until_true("a sentinel that agrees", agrees);
-    // It resets its connections when it changes its role.
+    // The replica resets its connections when it changes its role.
     let promoted = || redis::try_raw(replica.port(), &["ROLE"]).is_ok_and(|role| role.contains("master"));
     until_true("another master", promoted);
     let address = || redis::raw(sentinel.port(), &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
     until_true("the sentinel says so", || address().contains(&replica.port().to_string()));
-    // Until then there are two masters, and what is said to the old one is lost.
+    // Until then there are two masters, and writes to the old one are lost.
     let demoted = || redis::try_raw(master.port(), &["ROLE"]).is_ok_and(|role| role.contains("slave"));
     until_true("the old master follows", demoted);
     env.assert_busy("x");
@@ -49,7 +49,7 @@ fn several_names_of_a_cluster_need_one_slot() {
     let nodes = cluster();
     let endpoint = format!("redis+cluster://127.0.0.1:{}", nodes[0].port());
     let env = TestEnv::on(Service { backend: "redis", endpoint, prefix: Some(String::new()) });
-    // In whatever order, and whether or not they are free, and for nobody's process.
+    // In any order, free or not, and without a process.
     for verb in [&["run", "-n"][..], &["acquire", "--detach", "--format", "json"]] {
         for names in [["a", "b"], ["b", "a"]] {
             let words = ["--name", names[0], "--name", names[1]];
@@ -67,9 +67,9 @@ fn several_names_of_a_cluster_need_one_slot() {
     assert_eq!(holder.release().code(), Some(0));
 }
 
-/// Three nodes that have agreed on who has which slots.
+/// Starts three nodes that have agreed on the owners of all slots.
 pub(crate) fn cluster() -> Vec<Server> {
-    // The usual second port, ten thousand above the first, may be taken.
+    // The default bus port, 10,000 above the first, may be in use.
     let buses = [free_port(), free_port(), free_port()].map(|port| port.to_string());
     let options = |bus| redis::start_with(&["--cluster-enabled", "yes", "--cluster-port", bus]);
     let nodes: Vec<Server> = buses.iter().map(|bus| options(bus)).collect();
@@ -150,7 +150,7 @@ fn sentinels_with_a_password_are_logged_in_to() {
     run(&[&same], Some("ci"), "ci").silently(0);
 }
 
-/// What `list` says of three locks that lie on the three nodes.
+/// Runs `list`; the three locks are on the three nodes.
 fn listed(env: &TestEnv) -> crate::support::Finished {
     env.finish(&mut env.verb("list", ["--json"]))
 }
@@ -159,7 +159,7 @@ fn listed(env: &TestEnv) -> crate::support::Finished {
 fn nodes_of_a_cluster_without_addresses_are_listed_whole_or_not_at_all() {
     let nodes = cluster();
     let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
-    // One for each node.
+    // One name for each node.
     let names = ["a", "b", "d"];
     let holders = names.map(|name| env.held(&["--name", name, "-q"]));
     assert!(nodes.iter().all(|node| redis::raw(node.port(), &["DBSIZE"]) != ":0\r\n"), "all nodes have one");
@@ -183,7 +183,7 @@ fn nodes_of_a_cluster_without_addresses_are_listed_whole_or_not_at_all() {
     for holder in holders {
         holder.release().silently(0);
     }
-    // A part is not the whole.
+    // A list of a part would not be the whole list.
     assert_eq!(redis::raw(nodes[1].port(), &["CLUSTER", "DELSLOTSRANGE", "5461", "5470"]), "+OK\r\n");
     let fewer = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[1].port()));
     listed(&fewer).failed(69, &["16374 of its 16384 slots"]);
@@ -206,7 +206,7 @@ fn a_node_that_refuses_or_is_loading_does_not_answer_for_the_cluster() {
     let nodes = cluster();
     let places: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
     let env = env_at(format!("redis+cluster://{}", places.join(",")));
-    // Its slot is the second node's.
+    // Its slot is on the second node.
     let holder = env.held(&["--name", "a"]);
     assert_eq!(redis::raw(nodes[0].port(), &["CONFIG", "SET", "requirepass", "right"]), "+OK\r\n");
     env.assert_busy("a");

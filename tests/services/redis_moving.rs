@@ -1,5 +1,5 @@
-//! Redis while it is not quite there: a slot on its way to another node, a server that loads its data, one without
-//! memory to spare.
+//! Redis in transition: a slot that moves to another node, a server that loads its data, and one without memory to
+//! spare.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,7 +10,7 @@ use crate::support::test_env::Holder;
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
 
-/// A slot of a cluster that moves from its node to another, as fast as the test says.
+/// A slot of a cluster that moves to another node at the pace of the test.
 struct Move {
     nodes: Vec<Server>,
     slot: String,
@@ -19,7 +19,7 @@ struct Move {
     env: TestEnv,
 }
 
-/// The names in that slot all begin so.
+/// All names in that slot begin with this tag.
 const TAG: &str = "{moving}";
 
 fn id(node: &Server) -> String {
@@ -75,13 +75,13 @@ impl Move {
         }
     }
 
-    /// How long the lock lives still, for whoever asks the node that has it.
+    /// Returns the remaining life of the lock, asked of the node that has it.
     fn life(&self, node: usize, name: &str) -> i64 {
         let said = redis::asking(self.nodes[node].port(), &["PTTL", name]);
         said.trim_start_matches(':').trim_end().parse().unwrap_or(-1)
     }
 
-    /// Its lease, of `ttl`, is renewed where the lock is now, twice.
+    /// Expects that the lease, of `ttl` milliseconds, is renewed twice where the lock is now.
     #[track_caller]
     fn assert_renewed(&self, node: usize, name: &str, ttl: i64) {
         for _ in 0..2 {
@@ -91,7 +91,7 @@ impl Move {
     }
 }
 
-/// Lets its command end. It may have warned of replicas, and of what it could not do for a while.
+/// Lets the command end. dlock may have warned of replicas, and of requests that failed for a while.
 fn done(holder: Holder) {
     let ended = holder.release();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
@@ -106,7 +106,7 @@ fn a_hold_goes_on_while_its_keys_move_and_after() {
     let mut waiter = env.hold(&["--name", &name, "--ttl", "60s", "-q"]);
     env.await_waiters(&name, 1);
     moving.begin();
-    // One by one: the lock itself goes first, and the rest stays.
+    // The keys move one by one: first the lock itself, later the rest.
     moving.migrate(&name);
     moving.assert_renewed(moving.to, &name, 6000);
     moving.end();
@@ -153,7 +153,7 @@ fn env_on(server: &Server) -> TestEnv {
 
 #[test]
 fn a_server_that_loads_its_data_is_waited_for() {
-    // A minute in all, unless it is told otherwise meanwhile.
+    // Loading takes a minute, unless the setting is changed meanwhile.
     let slow = ["--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024"];
     let kept = ["--appendonly", "no", "--dbfilename", "kept.rdb", "--rdbcompression", "no"];
     let server = redis::start_with(&[&slow[..], &kept].concat());

@@ -1,4 +1,4 @@
-//! Five independent Redis servers: what a majority carries, what becomes of a minority, and what is refused.
+//! Five independent Redis servers: decisions of a majority, minorities, and refusals.
 
 use std::time::{Duration, Instant};
 
@@ -25,13 +25,13 @@ fn joined(addresses: impl Iterator<Item = String>) -> String {
     addresses.collect::<Vec<_>>().join(",")
 }
 
-/// Nodes that other tests use as well, in a part of their own.
+/// Returns the nodes that tests share, with a database of their own for this test.
 fn shared() -> String {
     let (nodes, n) = site::shared_nodes();
     joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node))))
 }
 
-/// A way to each of the shared nodes that can be cut off.
+/// Returns a relay to each of the shared nodes. A test can cut each one.
 fn cuttable() -> (Vec<Proxy>, String) {
     let (nodes, n) = site::shared_nodes();
     let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
@@ -39,7 +39,7 @@ fn cuttable() -> (Vec<Proxy>, String) {
     (ways, endpoint)
 }
 
-/// What two nodes less change: nothing.
+/// Expects that the loss of two nodes changes nothing.
 #[track_caller]
 fn goes_on_without_two(env: &TestEnv, disturb: impl FnOnce()) {
     let holder = env.held(&["--name", "x", "--ttl", "6s", "-q"]);
@@ -68,7 +68,7 @@ fn a_ttl_that_is_cut_is_said_to_whoever_asked_for_one() {
     said.said_one_line(&["the ttl of x is 10s, not 5m"]);
     run(&["--ttl", "5m", "-q"]).silently(0);
     run(&["--ttl", "6s"]).silently(0);
-    // The usual one is nobody's wish.
+    // A default TTL that is cut is not reported: the user did not pass it.
     run(&[]).silently(0);
 }
 
@@ -108,7 +108,7 @@ fn without_a_majority_nothing_is_acquired() {
     }
 }
 
-/// The keys of a database, without what outlives locks on purpose.
+/// Returns the keys of a database, without those that outlive locks on purpose.
 fn keys(node: &Server, database: u64) -> Vec<String> {
     let script = format!("redis.call('SELECT', '{database}') return redis.call('KEYS', '*')");
     let all = redis::raw(node.port(), &["EVAL", &script, "0"]);
@@ -135,7 +135,7 @@ fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
 fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     let nodes = redis::start_nodes();
     let env = env_on(&nodes);
-    // No grace, so that as much as can be of the lease is there for a renewal.
+    // No grace, so that as much as possible of the lease is left for a renewal.
     let short = ["--max-ttl", "3s", "--ttl", "3s", "--grace", "0", "--name", "x"];
     let ttl = Duration::from_secs(3);
     for node in &nodes {
@@ -150,7 +150,7 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     for node in &nodes {
         node.restart();
         redis::ready(node);
-        // Until the node has a say again and the holder, in a renewal, has taken its place there.
+        // Until the node votes again and the holder has renewed its place there.
         let is_back = || redis::raw(node.port(), &["GET", "dlock:x"]).contains("\"claim\"");
         until_true("the lock at a restarted node", is_back);
         redis::await_age(node, ttl);
@@ -163,7 +163,7 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
     overlap.assert_none(&env);
 }
 
-/// A majority that forgot the hold could give the lock away at once, if it had a say.
+/// If a majority that forgot the hold voted, it could grant the lock at once.
 #[test]
 fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
     let nodes = redis::start_nodes();
@@ -198,7 +198,7 @@ fn a_node_that_was_restarted_has_no_say() {
     env.finish(&mut tried).failed(69, &["2 of 5 nodes vote", "--max-ttl"]);
     let examined = env.finish(&mut env.verb("doctor", ["-q"; 0])).text();
     assert!(examined.contains("does not vote yet") && examined.contains("Redlock promises"), "{examined}");
-    // Whoever waits gets the lock when the third is old enough, and not before.
+    // A waiter gets the lock when the third node is old enough, and not before.
     let waited = env.finish(&mut env.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
     assert_eq!(waited.code(), Some(0), "{}", waited.err);
     let age = redis::age(&young[2]).expect("an age");
@@ -268,7 +268,7 @@ fn of_many_that_try_at_the_same_moment_one_runs() {
     }
 }
 
-/// Each is first at a minority: two nodes were told of one first, two of another, and one of the third.
+/// Each claim is first at a minority: one on two nodes, another on two, and a third on one.
 #[test]
 fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
     let (nodes, n) = site::shared_nodes();
@@ -315,7 +315,7 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// The highest token of a majority counts, and whoever reaches another majority gets a higher one.
+/// The highest token of a majority counts. A claim that reaches another majority gets a higher one.
 #[test]
 fn a_token_that_one_node_knows_is_known_to_every_majority() {
     let (ways, endpoint) = cuttable();

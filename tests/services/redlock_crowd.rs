@@ -1,4 +1,4 @@
-//! Forty that want a Redlock at the same moment.
+//! Forty claims on a Redlock at the same moment.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,15 +9,13 @@ use crate::support::chance::rounds;
 use crate::support::running::CROWD;
 use crate::support::{Service, TestEnv};
 
-/// How many there are.
 const CROWD_SIZE: usize = 40;
-/// How often it is tried; `DLOCK_TEST_ROUNDS` says otherwise.
+/// The number of rounds; `DLOCK_TEST_ROUNDS` overrides it.
 const ROUNDS: usize = 2;
-/// How long the leases are.
 const TTL: Duration = Duration::from_secs(3);
 
-/// All of them hold, no two at once, nobody waits for longer than ten leases, and of those that held one after another each has a greater
-/// token.
+/// Expects that all of them hold, that no two hold one slot at once, and that no round takes ten leases. On each slot,
+/// each holder must have a greater token than the one before.
 fn forty(mode: &[&str]) {
     let (nodes, n) = site::shared_nodes();
     let endpoint =

@@ -1,4 +1,4 @@
-//! What is late on the way to one of the nodes of a Redlock, or does not come.
+//! Requests that reach one node of a Redlock late, or not at all.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ fn env_at(endpoint: &str) -> TestEnv {
 
 #[test]
 fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
-    // In the first database, which need not be chosen: what is said first on a connection is the claim's request.
+    // The database is the first, so the first request on a connection is that of the claim and not a SELECT.
     let nodes = &site::shared_nodes().0[..3];
     let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
     let over = env_at(
         &ways.iter().map(|way| format!("redis://127.0.0.1:{}", way.port())).collect::<Vec<_>>().join(","),
     );
     let past = env_at(&redis::addresses(nodes));
-    // What is held up is not said again with the text of its script.
+    // The servers know the script. A request that is held up is not repeated with the script's text.
     past.finish(&mut past.run(["-q", "--name", "attempts", "--", "true"])).silently(0);
     ways[1].set(Conduct::Refuse);
     ways[2].set(Conduct::Hole);
     let mut holder = over.hold(&["--name", "attempts", "--ttl", "6s", "-q"]);
-    // Over the first its key was to be set, and over another one removed.
+    // The key was to be set over the first connection and another one removed over the second.
     until_true("a withdrawal", || ways[2].made() > 1);
     let_pass(Duration::from_millis(50));
     ways[2].leave_behind();
@@ -42,7 +42,7 @@ fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
     past.assert_free("attempts");
 }
 
-/// It leads by three nodes, of which one does not answer.
+/// Three nodes make it the leader. One of them does not answer.
 #[test]
 fn of_a_leader_by_nodes_that_do_not_answer_nobody_says_that_it_does_not_lead() {
     let (nodes, database) = site::shared_nodes();
@@ -67,7 +67,7 @@ fn of_a_leader_by_nodes_that_do_not_answer_nobody_says_that_it_does_not_lead() {
     holder.running.finish();
 }
 
-/// The request is done when its run has ended long ago.
+/// The request is executed long after its run has ended.
 #[test]
 fn a_late_attempt_ends_with_its_ttl() {
     let nodes = &site::shared_nodes().0[..3];
@@ -90,7 +90,7 @@ fn a_late_attempt_ends_with_its_ttl() {
     assert_eq!(next.code(), Some(0), "{}", next.err);
 }
 
-/// The request is done at once, and the run is told to end before it hears that it holds.
+/// The request is executed at once. The run receives SIGTERM before it receives the grant.
 #[test]
 fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     let nodes = &site::shared_nodes().0[..3];
@@ -112,7 +112,7 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     }
 }
 
-/// The answer to the release comes to nobody.
+/// The run does not wait for the answer to the release.
 #[test]
 fn a_release_that_is_answered_too_late_is_done() {
     let nodes = &site::shared_nodes().0[..3];
@@ -129,7 +129,8 @@ fn a_release_that_is_answered_too_late_is_done() {
     past.assert_free("answerless");
 }
 
-/// One node's connection breaks with the release on its way: the majority of the others is no reason to leave the key there.
+/// The connection to one node breaks before the release arrives. dlock repeats the release there, although it has a
+/// majority without that node.
 #[test]
 fn a_release_that_one_node_did_not_hear_is_said_again() {
     let nodes = &site::shared_nodes().0[..3];

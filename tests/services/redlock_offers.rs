@@ -1,10 +1,10 @@
-//! What a Redlock offers, and what it refuses.
+//! The features of a Redlock, and its refusals.
 
 use crate::servers::{free_port, redis};
 use crate::site;
 use crate::support::{Service, TestEnv};
 
-/// Nodes that other tests use as well, in a part of their own.
+/// Returns the shared nodes, with a database of their own for this test.
 fn env() -> TestEnv {
     let (nodes, n) = site::shared_nodes();
     env_at(nodes.iter().map(|node| format!("{}/{n}", redis::address(node))))

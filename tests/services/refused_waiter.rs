@@ -1,4 +1,4 @@
-//! A waiter that the service no longer lets in, after its connection broke.
+//! A waiter that the service refuses to admit again after its connection broke.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -14,8 +14,8 @@ use crate::support::{Service, TestEnv, within};
 
 const TTL: Duration = Duration::from_secs(5);
 
-/// A service that lets `ci` in with the password `right`; how to refuse that from now on and hang up on everybody; and how many
-/// logins it has seen since.
+/// A service that admits `ci` with the password `right`. `refuse` locks the user out and closes all connections.
+/// `logins` counts the later logins.
 struct Guarded {
     endpoint: String,
     refuse: Box<dyn FnOnce()>,
@@ -130,7 +130,7 @@ fn zk() -> Guarded {
     let server = std::rc::Rc::new(zookeeper::start());
     let (endpoint, told) = (format!("zk://127.0.0.1:{}", server.port()), server.clone());
     let refuse = move || {
-        // A line that is none of its own the server takes for a property.
+        // The server takes an unknown line for a property.
         let file = OpenOptions::new().append(true).open(told.folder().join("zoo.cfg"));
         writeln!(file.expect("opens"), "DigestAuthenticationProvider.enabled=false").expect("writes");
         told.restart();
@@ -139,7 +139,8 @@ fn zk() -> Guarded {
     Guarded { endpoint, refuse: Box::new(refuse), logins: Box::new(logins) }
 }
 
-/// It ends with 77 when its place is lost, says nothing of a holder, and does not ask for ever.
+/// Expects that a waiter exits 77 when its place is lost, that it reports no holder, and that it does not retry for
+/// ever.
 #[track_caller]
 fn ends_with_the_refusal(kind: Kind, guarded: Guarded) {
     if let Some(missing) = kind.missing() {
@@ -176,7 +177,7 @@ fn ends_with_the_refusal(kind: Kind, guarded: Guarded) {
     }
     within(begun.elapsed(), TTL + Duration::from_secs(1));
     assert_eq!(holder.finish().code(), Some(76));
-    // Four that wait and one that holds, each some ten times within its ttl.
+    // Four waiters and one holder, each with some ten attempts within its TTL.
     let logins = (guarded.logins)();
     assert!((5..=100).contains(&logins), "{logins} logins");
 }

@@ -1,4 +1,4 @@
-//! What many clients do to one database, and what becomes of them when it or a connection breaks.
+//! Many clients of one database, and broken servers and connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,20 +16,19 @@ use crate::support::running::{CROWD, finish_all};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, Service};
 
-/// A database.
 pub(super) enum Database {
     Mysql(Mysql),
     Postgres(Postgres),
 }
 
 impl Database {
-    /// One that writes every request down.
+    /// Starts one that logs every request.
     pub(super) fn start() -> Self {
         let mysql = ["--general-log=1", "--general-log-file=requests"];
         Self::with(&["fsync=on", "log_statement=all"], &mysql)
     }
 
-    /// One for as many as there may be.
+    /// Starts one with room for as many clients as possible.
     pub(super) fn roomy() -> Self {
         Self::with(&["fsync=on", "max_connections=600"], &[])
     }
@@ -52,7 +51,6 @@ impl Database {
         TestEnv::on(self.site().part())
     }
 
-    /// What it was asked.
     fn log(&self) -> String {
         match self {
             Self::Postgres(postgres) => postgres.server().log(),
@@ -62,7 +60,7 @@ impl Database {
         }
     }
 
-    /// Has the row of the lock `name` locked for `length`.
+    /// Locks the row of the lock `name` for `length`.
     fn occupy(&self, prefix: &str, name: &str, length: Duration) {
         match self {
             Self::Postgres(postgres) => postgres.occupy(prefix, name, length),
@@ -77,7 +75,7 @@ impl Database {
         }
     }
 
-    /// How many rows of claims are left there, and how many notes of ended ones.
+    /// Returns the number of rows of claims, and the number of notes of ended claims.
     pub(super) fn rows(&self, prefix: &str) -> (u64, u64) {
         let count = |what: &str| {
             let text = self.ask(&format!("SELECT COUNT(*) FROM {prefix}claim WHERE {what}"));
@@ -86,28 +84,28 @@ impl Database {
         (count("seq > 0"), count("seq = 0"))
     }
 
-    /// Makes all notes as old as they need to be to be forgotten.
+    /// Makes all notes old enough to be removed.
     fn age_notes(&self, prefix: &str) {
         let name = self.either("'~1.' || claim", "CONCAT('~1.', claim)");
         self.ask(&format!("UPDATE {prefix}claim SET name = {name} WHERE seq = 0"));
     }
 
-    /// What the one or the other calls so.
+    /// Returns the text for this kind of database.
     pub(super) fn either<'a, T: ?Sized>(&self, postgres: &'a T, mysql: &'a T) -> &'a T {
         if matches!(self, Self::Postgres(_)) { postgres } else { mysql }
     }
 
-    /// How often what the one or the other calls so was asked for.
+    /// Returns how often the text for this kind of database is in the log of requests.
     fn asked(&self, postgres: &str, mysql: &str) -> usize {
         self.log().matches(self.either(postgres, mysql)).count()
     }
 
-    /// How many steps on a queue it was asked for.
+    /// Returns the number of steps on queues.
     fn steps(&self) -> usize {
         self.asked("statement: BEGIN", "START TRANSACTION")
     }
 
-    /// The same when nobody is about to take another: whoever is late to listen looks every half a second until then.
+    /// Returns the number of steps when no more come. A client that does not listen yet polls every half second.
     fn steps_at_rest(&self) -> usize {
         let mut before = self.steps();
         loop {
@@ -119,12 +117,12 @@ impl Database {
         }
     }
 
-    /// How often somebody began to listen, or to sleep.
+    /// Returns how often a client began to listen, or to sleep.
     fn listenings(&self) -> usize {
         self.asked("LISTEN \"", "IF(GET_LOCK(")
     }
 
-    /// Waits until so many have begun to since `before`. On MySQL holders look.
+    /// Waits until so many have begun since `before`. On MySQL holders poll.
     fn await_listenings(&self, before: usize, holders: usize, waiters: usize) {
         let holders = if matches!(self, Self::Postgres(_)) { holders } else { 0 };
         until_true("all listen", || self.listenings() >= before + holders + waiters);
@@ -145,7 +143,7 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
     let before = database.listenings();
     proxy.set(Conduct::Refuse);
     proxy.set(Conduct::Pass);
-    // Who has connected anew listens anew, so that no renewal is waited for.
+    // A client that has reconnected listens again before the next renewal.
     database.await_listenings(before, 1, 1);
     env.await_waiters("x", 1);
     assert_eq!(holder.release().code(), Some(0));
@@ -153,7 +151,7 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
     waiter.release();
 }
 
-/// In a long queue somebody has it nearly always.
+/// In a long queue the row is locked nearly always.
 #[test]
 fn renewals_do_not_wait_for_the_row_of_the_lock() {
     const TTL: Duration = Duration::from_secs(6);
@@ -197,7 +195,7 @@ fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
     let holder = env.held(&["--name", "x", "--ttl", "10m"]);
     let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "3s"]);
     env.await_waiters("x", 1);
-    // What the holder asks at its beginning is over when it listens too.
+    // The requests at a holder's start are over when it listens, too.
     database.await_listenings(0, 1, 1);
     let (before, listening, begun) = (database.steps(), database.listenings(), Instant::now());
     let_pass(Duration::from_millis(4_500));
@@ -277,7 +275,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
     database.await_listenings(0, 1, 1);
     holder.let_go();
     next.await_start();
-    // The server's own habit is to write down within half a second what nobody has waited for.
+    // A commit that the client did not wait for would reach the disk only within half a second.
     database.site().restart();
     assert_eq!(env.status("x")["holders"][0]["token"], next.token().to_string());
     let mut last = env.hold(&long);
@@ -287,7 +285,7 @@ fn what_was_handed_over_outlasts_a_crash_of_the_database() {
     last.await_start();
     assert!(last.token() > token, "{} after {token}", last.token());
     last.release();
-    // Its release may have met the crash.
+    // The crash may have hit its release.
     assert_eq!(holder.running.finish().code(), Some(0));
     env.assert_free("x");
 }
@@ -328,7 +326,7 @@ fn several_names_in_any_order_never_stand_in_each_others_way() {
     assert_eq!(env.read("counter"), "24\n");
 }
 
-/// Some wait, some are refused at once, and some find the lock free; every tenth is killed.
+/// Some runs wait, some are refused at once, and some find the lock free. The test kills every tenth.
 #[test]
 fn however_many_runs_leave_no_row_behind() {
     const TTL: &str = "3s";
@@ -352,7 +350,7 @@ fn however_many_runs_leave_no_row_behind() {
         }
     });
     env.await_no_process();
-    // What was noted of claims that others ended is forgotten after two minutes, by whoever writes the next note: twenty at a time.
+    // After two minutes, the next writer of a note removes notes of claims that others ended: twenty at a time.
     database.age_notes(&prefix);
     let (_, notes) = database.rows(&prefix);
     let further = 1 + notes / 20;

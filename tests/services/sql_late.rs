@@ -1,4 +1,4 @@
-//! What comes to a database after its sender has gone on elsewhere.
+//! Requests that arrive at a database after their sender has continued elsewhere.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,32 +13,33 @@ use crate::site;
 use crate::support::wait::until_true;
 use crate::support::TestEnv;
 
-/// What happens to the first request that changes something.
+/// The fate of the first request that changes a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is kept back, and the client's connection cut.
+    /// The relay keeps it back and cuts the client's connection.
     KeptBack,
-    /// It is passed on; its answer is not, nor anything after that.
+    /// The relay passes it on, and passes neither its answer nor anything after it.
     Unanswered,
 }
 
-/// The first request, and the server's end of the connection that it came over.
+/// The first request, and the server's end of its connection.
 struct Late {
     request: Vec<u8>,
     server: TcpStream,
-    /// Says that the server has answered.
+    /// Receives a message when the server has answered.
     answered: Receiver<()>,
 }
 
 impl Late {
-    /// Passes the request on at last, and waits until it has been done.
+    /// Passes the request on and waits until the server has executed it.
     fn arrive(mut self) {
         self.server.write_all(&self.request).expect("the server still listens");
         self.answered.recv_timeout(Duration::from_secs(20)).expect("the server answers");
     }
 }
 
-/// A relay to the port `to` which does so to the first request; its own port, and the request if it is kept back.
+/// Starts a relay to the port `to` that does this to the first request. Returns its port and the channel of the request
+/// that it keeps back.
 fn relay(to: u16, fate: Fate) -> (u16, Receiver<Late>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let port = listener.local_addr().expect("bound").port();
@@ -54,8 +55,8 @@ fn relay(to: u16, fate: Fate) -> (u16, Receiver<Late>) {
     (port, late)
 }
 
-/// Whether `sent` ends with the end of its first message, or is no request in text: the length of one is behind its
-/// letter with PostgreSQL, and in front of its number and its kind with MySQL.
+/// Returns whether `sent` ends with the end of its first message, or is no text request. The length of a request is
+/// behind its letter in PostgreSQL, and in front of its number and kind in MySQL.
 fn is_whole(sent: &[u8]) -> bool {
     match sent {
         [b'Q', a, b, 0..=127, d, ..] if [*a, *b] == [0, 0] => {
@@ -76,7 +77,7 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, F
     let muted = Arc::clone(&mute);
     thread::spawn(move || {
         let mut buffer = vec![0; 65_536];
-        // Ends with either side: once the client is cut off, with the first that the server says.
+        // The loop ends with either side. If the client is cut off, it ends with the next bytes of the server.
         while let Ok(got @ 1..) = answers.read(&mut buffer) {
             if !muted.load(Ordering::SeqCst) && asker.write_all(&buffer[..got]).is_err() {
                 break;
@@ -87,7 +88,7 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, F
     thread::spawn(move || {
         let (mut from, mut to, mut buffer) = (client, server, vec![0; 65_536]);
         while let Ok(mut got @ 1..) = from.read(&mut buffer) {
-            // A request may come in parts.
+            // A request may arrive in parts.
             while victim.is_some() && !is_whole(&buffer[..got]) {
                 match from.read(&mut buffer[got..]) {
                     Ok(more @ 1..) => got += more,
@@ -105,7 +106,7 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, F
                 }
                 let request = request.to_vec();
                 from.shutdown(Shutdown::Both).expect("cuts");
-                // The test may be over.
+                // The test may have ended.
                 let _ = tell.send(Late { request, server: to, answered });
                 return;
             }
@@ -117,7 +118,7 @@ fn connect(client: TcpStream, server: TcpStream, victim: Option<(Sender<Late>, F
     });
 }
 
-/// The same part of the service, reached through a relay.
+/// Returns the same part of the service, reached through a relay.
 fn behind(env: &TestEnv, fate: Fate) -> (TestEnv, Receiver<Late>) {
     let service = env.service();
     let port = service.endpoint.rsplit(':').next().and_then(|end| end.split('/').next()?.parse().ok());
@@ -126,7 +127,7 @@ fn behind(env: &TestEnv, fate: Fate) -> (TestEnv, Receiver<Late>) {
     (TestEnv::on(service.through(relay, port)), late)
 }
 
-/// A database whose tables are there.
+/// Returns a database that has its tables.
 fn database() -> TestEnv {
     let env = TestEnv::on(site::part());
     env.finish(&mut env.run(["--name", "x", "-q", "--", "true"])).silently(0);
@@ -144,7 +145,7 @@ fn a_first_request_that_comes_after_a_refusal_stays_out() {
     env.assert_free("x");
 }
 
-/// Linux sends again what a closed socket has left to send for 102.2 s: eight times, and the pause doubles from 0.2 s.
+/// Linux resends the unsent data of a closed socket for 102.2 s: eight times, with a pause that doubles from 0.2 s.
 #[test]
 fn a_claim_stays_out_for_as_long_as_a_closed_connection_delivers() {
     let database = Database::start();
@@ -186,7 +187,7 @@ fn who_finds_its_own_hold_after_a_lost_answer_gives_it_another_ttl() {
 #[test]
 fn who_is_superseded_by_a_claim_whose_answer_was_lost_hears_of_it() {
     let env = database();
-    // Nobody may have woken it: it looks when it renews.
+    // It may have received no notification: it polls when it renews.
     let holder = env.held(&["--name", "x", "-q", "--ttl", "5m"]);
     let older = ["--name", "x", "--supersede", "--ttl", "12s", "--", "true"];
     let older = env.start(&mut env.run(older));

@@ -1,4 +1,4 @@
-//! As many rows as a claim may have, and rows that nobody can read.
+//! The greatest number of rows of a claim, and rows that dlock cannot read.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::chance::Random;
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, within};
 
-/// Options of a claim on as many names as there may be.
+/// Returns the options of a claim on as many names as allowed.
 fn on_all_names<'a>(names: &'a [String], kind: &[&'a str]) -> Vec<&'a str> {
     let names = names.iter().flat_map(|name| ["--name", name]);
     ["-q"].into_iter().chain(kind.iter().copied()).chain(names).collect()
@@ -37,7 +37,7 @@ fn as_many_names_as_there_may_be_are_taken_together() {
     }
 }
 
-/// Another version may write what this one does not know.
+/// Another version may write entries that this one does not know.
 #[test]
 fn an_entry_that_cannot_be_read_is_in_nobodys_way_but_in_its_own_queue() {
     let database = Database::start();
@@ -71,7 +71,7 @@ fn an_entry_that_cannot_be_read_is_in_nobodys_way_but_in_its_own_queue() {
     env.assert_free("other");
 }
 
-/// Adds so many notes that have served their time, whose claims are in another order than their names.
+/// Adds `count` notes that are old enough to be removed. The order of their claims is not that of their names.
 fn add_old_notes(database: &Database, prefix: &str, count: usize) {
     let name = database.either("'~1.' || n", "CONCAT('~1.', n)");
     let claim = database.either("md5(n::text)", "MD5(n)");
@@ -84,8 +84,8 @@ fn add_old_notes(database: &Database, prefix: &str, count: usize) {
     ));
 }
 
-/// How many transactions the database has undone because each waited for the other; when nobody is connected any more, since a
-/// session of PostgreSQL counts when it ends.
+/// Returns how many transactions the database has undone because each waited for the other. PostgreSQL counts a session
+/// when it ends, so call this when no client is connected.
 fn deadlocks(database: &Database) -> u64 {
     let text = match database {
         Database::Postgres(postgres) => {
@@ -100,8 +100,8 @@ fn deadlocks(database: &Database) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// Whoever notes the end of a claim removes what others have noted. Two that removed the same rows in different orders would wait
-/// for each other.
+/// Each writer that notes the end of a claim removes old notes of others. Two writers that removed the same rows in
+/// different orders would wait for each other.
 #[test]
 fn of_many_who_forget_at_once_none_is_undone() {
     const WRITERS: u8 = 16;

@@ -1,4 +1,4 @@
-//! Everything that depends on a database's settings, where these are meant for other programs.
+//! The parts of dlock that depend on a database's settings, with settings meant for other programs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::running::Finished;
 use crate::support::test_env::Holder;
 use crate::support::wait::let_pass;
 
-/// What `doctor` has to say.
+/// Returns the risks that `doctor` reports.
 pub(super) fn risks(env: &TestEnv) -> Value {
     let told = env.finish(&mut env.verb("doctor", ["--json"])).silently(0);
     let told: Value = serde_json::from_slice(&told.out).expect("JSON from doctor");
@@ -17,7 +17,7 @@ pub(super) fn risks(env: &TestEnv) -> Value {
     told["risks"].clone()
 }
 
-/// `waiting` is called while three claims wait for a while, and no renewal is due.
+/// Checks all kinds of locks. It calls `waiting` while three claims wait and no renewal is due.
 pub(super) fn assert_all_works(env: &TestEnv, waiting: impl Fn()) {
     let long = ["-q", "--name", "x", "--ttl", "10m"];
     let mut holder = env.held(&long);
@@ -52,7 +52,7 @@ fn renewed_and_broken(env: &TestEnv) {
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);
     let mut waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
     env.await_waiters("x", 1);
-    // Past its lease, so by renewals.
+    // Past its lease, so it was renewed.
     let_pass(Duration::from_secs(7));
     assert!(!waiter.has_started());
     assert_eq!((env.holders("x"), env.waiters("x")), (1, 1));

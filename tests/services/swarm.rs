@@ -1,7 +1,7 @@
-//! A swarm of dlocks, processes of which are killed and stopped while their service is frozen and restarted. They hold by
-//! `run`, by `acquire` and by `elect`, also for ever.
+//! A swarm of dlocks. The enemy kills and stops their processes while it freezes and restarts their service. They hold
+//! by `run`, by `acquire` and by `elect`, also for ever.
 //!
-//! One process of each dlock at most is hurt at a time: if all of them are, only the lease and the token protect.
+//! At most one process of each dlock is hurt at a time: if all of them are, only the lease and the token protect.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,18 +17,17 @@ use crate::support::wait::{let_pass, until_true};
 use crate::support::way::Way;
 use crate::support::{Finished, Running, TestEnv, process, quiet};
 
-/// How many dlocks run at any time.
+/// The number of dlocks that run at any time.
 const SWARM: usize = 8;
-/// How long the enemy is at work.
+/// The time in which the enemy works.
 const LENGTH: Duration = Duration::from_secs(8);
-/// How much longer it may take a slow machine.
+/// The additional time for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long something stays stopped or frozen: shorter and longer than the leases.
+/// The lengths of stops and freezes: shorter and longer than the leases.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// One of the swarm.
 struct One {
     way: Way,
     running: Running,
@@ -37,13 +36,13 @@ struct One {
 struct Enemy<'a> {
     site: &'a dyn Site,
     random: Random,
-    /// Each of the swarm of which a process was hurt; if that is stopped, which, and until when.
+    /// The dlocks of which a process was hurt. If that process is stopped, its PID and the end of the stop.
     hurt: BTreeMap<i32, Option<(i32, Instant)>>,
     frozen_until: Option<Instant>,
 }
 
 impl Enemy<'_> {
-    /// Ends what has lasted long enough, and forgets whom nothing can happen to any more.
+    /// Ends the stops and freezes that have lasted long enough. Forgets the dlocks that run again or have ended.
     fn relent(&mut self, swarm: &[One]) {
         let now = Instant::now();
         if self.frozen_until.take_if(|until| *until <= now).is_some() {
@@ -54,7 +53,7 @@ impl Enemy<'_> {
                 process::signal(pid, Signal::CONT);
                 false
             }
-            // What holds the lock for a script may outlive it.
+            // The holder of a lock for a script may outlive the script.
             Some(_) => true,
             None => swarm.iter().any(|one| one.running.pid() == *whose),
         });
@@ -63,7 +62,7 @@ impl Enemy<'_> {
     fn strike(&mut self, swarm: &[One]) {
         let pause = PAUSES[self.random.below(PAUSES.len())];
         match self.random.below(40) {
-            // Rarely, or nobody would ever hold.
+            // Rarely; otherwise there would never be a holder.
             0 if self.frozen_until.is_none() && self.site.kind().keeps_data() => self.site.restart(),
             1 if self.frozen_until.is_none() => {
                 self.site.freeze();
@@ -74,7 +73,7 @@ impl Enemy<'_> {
                 let whose = one.running.pid();
                 let mut processes = one.way.processes(&one.running);
                 if one.way == Way::Acquire {
-                    // The script, which cannot be ended while it is stopped otherwise than by SIGKILL.
+                    // The script. While it is stopped, only SIGKILL can end it.
                     processes.push(whose);
                 }
                 let Some(victim) = self.random.pick(&processes).copied() else { return };
@@ -118,11 +117,12 @@ fn locker(env: &TestEnv, random: &mut Random) -> One {
     One { way, running: env.start(&mut way.command(env, &options, &Oracle::words(mode))) }
 }
 
-/// It ended as the manual says that it may; with 71 where one of its processes was killed before the command started.
+/// Expects an end that the manual allows. It may exit 71 if the enemy killed one of its processes before the command
+/// started.
 #[track_caller]
 fn judge(way: Way, ended: &Finished) {
     let of_its_own = match (way, ended.code(), ended.signal()) {
-        // The script says how `acquire` was ended.
+        // The script exits with the status of `acquire`.
         (Way::Acquire, Some(code), _) => [0, 69, 71, 75, 76, 128 + 9, 128 + 15].contains(&code),
         (_, Some(code), _) => [0, 69, 71, 75, 76].contains(&code),
         (_, None, signal) => matches!(signal, Some(9 | 15)),

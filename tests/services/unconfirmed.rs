@@ -1,4 +1,4 @@
-//! A request that can neither be confirmed nor taken back: that it may hold the lock is said.
+//! A request that dlock can neither confirm nor withdraw. dlock reports that it may hold the lock.
 
 use rustix::process::Signal;
 
@@ -7,12 +7,12 @@ use crate::site;
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
 
-/// What the request to enter says, and none before it.
+/// A text that the request to enter has, and none before it.
 const LABEL: &str = "unconfirmed-label";
-/// What is said of it.
+/// The message about it.
 const SAID: [&str; 2] = ["cannot withdraw the request for x", "if it was granted, it ends by itself within"];
 
-/// A part of the service over ways to all of its servers.
+/// A part of the service over relays to all of its servers.
 pub(super) struct Ways {
     pub(super) over: TestEnv,
     pub(super) past: TestEnv,
@@ -23,7 +23,7 @@ impl Ways {
     pub(super) fn new() -> Self {
         let site = site::shared();
         let past = TestEnv::on(site.part());
-        // So that what a first run of all makes is there.
+        // So that everything exists that a first run creates.
         past.finish(&mut past.run(["--name", "x", "-q", "--", "true"])).silently(0);
         let mut service: Service = past.service().clone();
         let each: Vec<Proxy> = site.servers().iter().map(|server| Proxy::to(server.port())).collect();
@@ -37,7 +37,8 @@ impl Ways {
         self.each.iter().for_each(|way| way.set(conduct));
     }
 
-    /// A run whose request to enter is done, wholly or in part; it does not hear of that, and is heard no more.
+    /// Starts a run whose request to enter is executed, wholly or in part. It receives no answer, and its later
+    /// requests do not arrive.
     fn cut_off(&self, options: &[&str]) -> crate::support::Running {
         self.all(Conduct::MuteFrom(LABEL));
         let mut run = self.over.run(["--name", "x", "--ttl", "30s", "--label", LABEL]);
@@ -71,7 +72,7 @@ fn programs_are_told_of_a_request_that_could_not_be_withdrawn() {
     ways.all(Conduct::Pass);
 }
 
-/// That the service does not answer is what it says, and no more.
+/// dlock reports that the service does not answer, and no more.
 #[test]
 fn whoever_gives_up_on_a_silent_service_says_one_line() {
     let ways = Ways::new();

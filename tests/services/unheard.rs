@@ -1,5 +1,5 @@
-//! Requests that end a claim, and whose answers do not come. Not where something has to be heard before a claim can be removed: memcached
-//! compares with what was read, and the driver of MySQL sends nothing while an answer is due.
+//! Requests that end a claim and whose answers do not arrive. Not on services where removing a claim needs an answer
+//! first: memcached compares with a value read before, and the driver of MySQL sends nothing while an answer is due.
 
 use rustix::process::Signal;
 
@@ -8,16 +8,16 @@ use crate::site;
 use crate::support::wait::until_true;
 use crate::support::TestEnv;
 
-/// What the request to enter says, and none before it.
+/// A text that the request to enter has, and none before it.
 const LABEL: &str = "unheard-label";
 
-/// The request is done at once, and no answer comes any more.
+/// The server executes the request at once. No answer arrives any more.
 #[test]
 fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     for mode in [&["-x"][..], &["--shared"], &["--slots", "1"], &["-x", "--name", "other"]] {
         let site = site::shared();
         let past = TestEnv::on(site.part());
-        // So that what a first run of all makes is there.
+        // So that everything exists that a first run creates.
         past.finish(past.run(["--name", "x", "-q"]).args(mode).args(["--", "true"])).silently(0);
         let port = site.servers()[0].port();
         let way = Proxy::to(port);
@@ -33,7 +33,8 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
     }
 }
 
-/// Also with a ttl after which etcd's lease is ended by a request of its own.
+/// The TTL is far longer than the test, so that only the release can free the lock. etcd's lease takes a request of its
+/// own.
 #[test]
 fn a_release_whose_answer_does_not_come_frees_the_lock() {
     let site = site::shared();

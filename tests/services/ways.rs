@@ -1,5 +1,5 @@
-//! The promises of `acquire` and `elect`, and those of `run` that are the same, whatever happens to the service or to one
-//! of dlock's own processes.
+//! The promises of `acquire` and `elect`, and the promises that they share with `run`, whatever happens to the service or
+//! to a process of dlock.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::support::wait::{let_pass, until_true};
 use crate::support::way::Way;
 use crate::support::{Running, TestEnv, process, quiet, until, within};
 
-/// Says which one it is, with which token, and waits at its gate.
+/// Logs its name, PID and token, and waits at its gate.
 const TURN: &str = r#"echo "$1 $$ $DLOCK_TOKEN" >>turns; read -r code <"$1.gate"; exit "${code:-0}""#;
 
-/// One whose command is [`TURN`].
+/// A claim by one way, whose command is [`TURN`].
 pub(super) struct One {
     way: Way,
     name: String,
@@ -30,13 +30,13 @@ impl One {
     pub(super) fn start(env: &TestEnv, way: Way, name: &str, ttl: &str) -> Self {
         let gate = env.gate(&format!("{name}.gate"));
         let options = ["-q", "--name", "x", "--ttl", ttl, "--grace", "100ms"];
-        // One that stands again says so.
+        // A candidate with `--forever` reports each campaign.
         let options = if way == Way::Forever { &options[1..] } else { &options };
         let running = env.start(&mut way.command(env, options, &["sh", "-c", TURN, "sh", name]));
         Self { way, name: name.to_owned(), running, gate }
     }
 
-    /// The pid and the token of its `n`th turn, from 1.
+    /// Returns the PID and the token of its `n`th turn, from 1.
     #[track_caller]
     pub(super) fn turn(&self, env: &TestEnv, n: usize) -> (i32, u64) {
         let Self { way, name, running, .. } = self;
@@ -48,8 +48,8 @@ impl One {
         })
     }
 
-    /// Lets its command end; for good, so one that stands for ever is told to end when it pauses: before that the signal
-    /// would be for the term, which ends as its command did.
+    /// Lets its command end. An election with `--forever` gets SIGTERM during its pause: before that, the signal would
+    /// belong to the term, which ends with the status of its command.
     #[track_caller]
     pub(super) fn end(self, env: &TestEnv) {
         self.turn(env, 1);
@@ -67,7 +67,7 @@ impl One {
     }
 }
 
-/// A holder of each way, each with an environment of its own, which mostly wait and so do it beside each other.
+/// Starts a holder for each way. Each has an environment of its own. All run in parallel, since they mostly wait.
 fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(TestEnv, One)> {
     let mut all = Vec::new();
     for way in Way::OTHERS {
@@ -98,7 +98,7 @@ fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
             assert!(next.token() > token, "{} after {token}", next.token());
             next.release().silently(0);
         } else {
-            // Its tree is gone, so it stands again.
+            // Its tree is gone, so it campaigns again.
             let (again, next) = one.turn(&env, 2);
             assert!(next > token, "{next} after {token}");
             one.running.signal(Signal::TERM);
@@ -170,7 +170,7 @@ fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
     site.thaw();
     for (way, env, holder, _, overlap, waiter) in all {
         let ended = holder.finish();
-        // It is about to stand again, or is still ending its term.
+        // It is about to campaign again, or is still ending its term.
         let told = way == Way::Forever && ended.signal() == Some(Signal::TERM.as_raw());
         if !told {
             way.lost(ended, "x");
@@ -205,7 +205,7 @@ fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
     let_pass(Duration::from_secs(9));
     for (way, keeper, env, members, overlap, stopped, holder, waiter) in all {
         if keeper {
-            // The front ended the tree, and the waiter ran after it.
+            // The front stopped the tree, and the waiter ran after it.
             let ended = holder.finish();
             match way {
                 Way::Acquire => assert_eq!(ended.signal(), Some(9), "{}", ended.err),
@@ -230,7 +230,7 @@ fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
         for keeper in [false, true] {
             let env = TestEnv::new();
             let (tree, words) = Tree::words(&env, "tree");
-            // Long beside the time that the waiter is given.
+            // Long compared with the time that the waiter is given.
             let holder = env.start(&mut way.command(&env, &["-q", "--name", "x", "--ttl", "60s"], &words));
             let members = tree.await_grown(&env);
             let (front, its_keeper) = until("the pair", || way.pair(&holder));
@@ -249,7 +249,7 @@ fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
 
 #[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
-    // Both have to be stopped before they end the command for want of a renewal, also where the machine is busy.
+    // Both must be stopped before they stop the command for want of a renewal, also on a busy machine.
     let ttl = Duration::from_secs(6);
     for way in Way::ALL {
         let env = TestEnv::new();
@@ -264,7 +264,7 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
             process::signal(pid, Signal::KILL);
         }
         if way == Way::Acquire {
-            // Nobody is left to end the script, as the manual says.
+            // No process is left to stop the script, as the manual states.
             one.gate.write("7");
             assert_eq!(one.running.finish().code(), Some(7));
         } else {
@@ -289,7 +289,7 @@ fn a_release_that_the_service_does_not_hear_is_said_and_the_lock_is_free_in_time
     env.await_line("up");
     site.freeze();
     gate.open();
-    // It cannot be said, or the script is ended with its lease while it waits for an answer.
+    // It may fail, or the lease may end the script while it waits for an answer.
     let mut running = running;
     until_true("the end of the release, or of the script", || env.exists("status") || running.has_ended());
     site.thaw();

@@ -1,4 +1,4 @@
-//! What is special to ZooKeeper: who gets in, servers that are down, silent or no servers, sessions that end.
+//! ZooKeeper only: logins, servers that are down, silent or of another protocol, and sessions that end.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,7 +10,7 @@ use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
 use crate::support::{Finished, TestEnv, until, within};
 
-/// Says why tests with this service cannot run here, if they cannot.
+/// Returns whether ZooKeeper is missing, and prints the reason.
 pub(crate) fn absent() -> bool {
     let Some(reason) = zookeeper::missing() else { return false };
     let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn absent() -> bool {
     true
 }
 
-/// `dlock VERB --endpoint ENDPOINT OPTIONS`.
+/// Returns `dlock VERB --endpoint ENDPOINT OPTIONS`.
 fn dlock(env: &TestEnv, verb: &str, endpoint: &str, options: &[&str]) -> Command {
     let mut command = env.dlock([verb, "--backend", "zk", "--endpoint", endpoint]);
     command.args(options);
@@ -35,7 +35,7 @@ fn local(port: u16) -> String {
     format!("zk://127.0.0.1:{port}")
 }
 
-/// A chroot that no other test has, at the shared server.
+/// Returns a chroot of its own for this test at the shared server.
 fn own_corner(name: &str) -> String {
     format!("{}/{name}", zookeeper::endpoint())
 }
@@ -57,7 +57,7 @@ fn a_lock_belongs_to_the_user_who_made_it() {
         refused.failed(77, &["does not let this user"]);
     }
     run(&env, &at, &[]).failed(77, &["does not let this user", "--user"]);
-    // Nor can anybody else begin a chroot in what is hers.
+    // Another user cannot create a chroot below hers either.
     let below = format!("{at}/below");
     run(&env, &below, &[]).failed(77, &["does not let this user", "--user"]);
 }
@@ -84,7 +84,7 @@ fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
     let env = TestEnv::new();
     let live = zookeeper::shared_port();
     let list = format!("127.0.0.1:{},127.0.0.1:{live},localhost:{live}/silent", crate::hostile::mute());
-    // Which one is tried first is chance.
+    // The client picks the first server at random.
     for _ in 0..7 {
         let ended = run(&env, &list, &["--wait", "10s"]).silently(0);
         within(ended.took, Duration::from_secs(2));
@@ -106,7 +106,7 @@ fn a_server_without_the_others_of_its_ensemble_is_called_that() {
     assert!(ended.err.contains("serves nobody") && !ended.err.contains("TLS"), "{}", ended.err);
 }
 
-/// Runs against what does not answer; it must give up in time and say where it asked.
+/// Runs against a port that does not answer. Expects that dlock gives up in time and prints the address.
 fn gives_up(port: u16, words: &[&str]) {
     let env = TestEnv::new();
     let begun = Instant::now();
@@ -146,7 +146,7 @@ fn a_server_that_talks_nonsense_is_given_up() {
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let mut buffer = [0; 1024];
-                // Whoever asked may have gone.
+                // The client may have closed the connection.
                 let _ = stream.read(&mut buffer);
                 let _ = stream.write_all(nonsense);
             }
@@ -184,7 +184,7 @@ fn a_session_that_somebody_ends_ends_the_command() {
     let running = env.start(&mut command);
     env.await_line("up");
     zookeeper::lose("lost");
-    // How soon depends on when the server, whose connections were fought for, answers the owner again.
+    // The delay depends on when the server answers the owner again, after the fight for its connections.
     running.finish().failed(76, &["lost"]);
     drop(gate);
 }
@@ -261,7 +261,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(status.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&status.stderr));
 }
 
-/// An authority, and certificates of it for the server and for a client, as PEM files.
+/// Creates an authority, a server certificate and a client certificate, as PEM files.
 fn certificates(folder: &Path, authority: &str) {
     let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     openssl(
@@ -287,7 +287,7 @@ fn certificates(folder: &Path, authority: &str) {
     }
 }
 
-/// A server that takes only clients with a certificate of its authority.
+/// Starts a server that admits only clients with a certificate of its authority.
 fn secure(folder: &Path) -> Server {
     let file = |name: &str| folder.join(name).display().to_string();
     zookeeper::start_with(&Setup {
@@ -331,10 +331,10 @@ fn tls_lets_in_who_has_a_certificate_of_the_authority() {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         run(&env, &at, &options)
     };
-    // It may say that the server, which has only just begun, has not answered yet.
+    // dlock may report that the server, which has just started, has not answered yet.
     let let_in = with("own", Some("own"));
     assert_eq!(let_in.code(), Some(0), "{}", let_in.err);
-    // Before it gives up it has told that nobody has answered.
+    // Before dlock gives up it has reported that no server has answered.
     let refused = |authority: &str, client: Option<&str>, words: &[&str]| {
         let ended = with(authority, client);
         let last = ended.err.lines().last().unwrap_or_default();
@@ -342,13 +342,13 @@ fn tls_lets_in_who_has_a_certificate_of_the_authority() {
         assert!(words.iter().all(|word| last.contains(word)), "no {words:?} in: {last}");
     };
     with("other", Some("own")).failed(77, &["signed by an unknown authority", "--cacert"]);
-    // Why, the server says in its last words, which the end of the connection may overtake.
+    // The server gives the reason in its last message. The end of the connection may overtake that message.
     refused("own", None, &["certificate", "--cert"]);
     refused("own", Some("other"), &["certificate", "--cert"]);
     run(&env, &at, &["--wait", "1500ms"]).failed(69, &["does it want TLS?"]);
 }
 
-/// Three servers that form an ensemble.
+/// Starts three servers that form an ensemble.
 fn ensemble() -> (Vec<Server>, String) {
     let ports: Vec<u16> = (0..9).map(|_| free_port()).collect();
     let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[3 + n], ports[6 + n]));

@@ -1,4 +1,4 @@
-//! A member of an ensemble that is cut off from the others, with a holder that knows only this one.
+//! A member of an ensemble that is cut off from the others. The holder knows only this member.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,21 +17,21 @@ use crate::support::{TestEnv, quiet, until, within};
 
 const TTL: Duration = Duration::from_secs(6);
 
-/// Three servers, each of which reaches the others only through relays.
+/// Three servers. Each reaches the others only through relays.
 struct Ensemble {
     servers: Vec<Server>,
-    /// From whom, to whom, and the relay.
+    /// The source, the destination and the relay.
     relays: Vec<(usize, usize, Proxy)>,
 }
 
 impl Ensemble {
-    /// `patience`: for so many ticks a member that hears nothing believes that all is well.
+    /// `patience` is the number of ticks for which a silent member believes that all is well.
     fn start(patience: u32) -> Self {
         let [clients, quorums, elections] = [(); 3].map(|()| [(); 3].map(|()| free_port()));
         let mut relays = Vec::new();
         let mut servers = Vec::new();
         for (own, clients) in clients.into_iter().enumerate() {
-            // A leader that is elected without its followers waits for so many ticks before it elects again.
+            // A leader without its followers waits for so many ticks before it elects again.
             let mut lines = vec!["initLimit=10".to_owned(), format!("syncLimit={patience}")];
             for other in 0..3 {
                 let (mut quorum, mut election) = (quorums[other], elections[other]);
@@ -53,12 +53,12 @@ impl Ensemble {
         Self { servers, relays }
     }
 
-    /// The first member whose mode is `mode`.
+    /// Returns the first member in the mode `mode`.
     fn first(&self, mode: &str) -> usize {
         until(mode, || (0..3).find(|n| self.mode(*n).as_deref() == Some(mode)))
     }
 
-    /// What the member takes itself for; `None` while it serves nobody.
+    /// Returns the mode that the member reports. Returns `None` while it does not serve.
     fn mode(&self, member: usize) -> Option<String> {
         let mut text = String::new();
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.servers[member].port())).ok()?;
@@ -68,7 +68,7 @@ impl Ensemble {
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
     }
 
-    /// What becomes of all that passes between `member` and the others.
+    /// Applies `conduct` to all relays between `member` and the others.
     fn part(&self, member: usize, conduct: Conduct) {
         for (_, _, relay) in self.relays.iter().filter(|(from, to, _)| *from == member || *to == member) {
             relay.set(conduct);
@@ -86,10 +86,10 @@ fn dlock(env: &TestEnv, verb: &str, at: &str, options: &[&str], words: &[String]
     command
 }
 
-/// Cuts off the first member that is a `mode`. Says what it took itself for when the holder's tree had ended; nothing
-/// if it served nobody.
+/// Cuts off the first member in the mode `mode`. Returns the mode that it reported when the holder's tree had ended, or
+/// an empty text if it did not serve.
 fn cut_off(mode: &str, patience: u32) -> String {
-    // Nine servers that elect leaders beside each other may come to no end on two processors.
+    // Nine servers that elect leaders in parallel may not finish on two processors.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _alone = quiet::measuring();
@@ -109,19 +109,19 @@ fn cut_off(mode: &str, patience: u32) -> String {
         (line["waiters"].as_array().map(Vec::len) == Some(1)).then_some(())
     });
     let cut = Instant::now();
-    // Connections stay.
+    // The connections stay open.
     ensemble.part(member, Conduct::Hole);
     until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
     let took = cut.elapsed();
     within(took, TTL);
     let believed = ensemble.mode(member);
-    // Whoever has the greater number tells the others where it is itself, so some messages of elections go around the
-    // relays: while this member takes part, the others may elect for minutes. What it does is no longer the matter. A relay in
-    // a hole would not pass its end on.
+    // The member with the greater number tells the others its real address, so some election messages bypass the
+    // relays. While this member takes part, the others may elect for minutes. The test no longer needs it. A relay in a
+    // hole would not pass on its end.
     ensemble.servers[member].down();
     ensemble.part(member, Conduct::Refuse);
     holder.finish().lost_its_lease("x");
-    // They elect a leader first, which three servers on a busy machine may take long for.
+    // They elect a leader first. On a busy machine three servers may take long.
     let ended = waiter.finish_within(Duration::from_secs(90));
     assert_eq!(ended.code(), Some(0), "the others give the lock on: {}", ended.err);
     overlap.assert_none(&env);

@@ -1,4 +1,4 @@
-//! What a server grants to a session that comes back to it, and what a session at rest sends.
+//! The session timeout that a server grants to a session that comes back, and the requests of a session at rest.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv, quiet};
 
-/// Longer than a server takes to start anew on a machine that has much to do.
+/// Longer than a server takes to restart on a busy machine.
 const LONG: Duration = Duration::from_secs(40);
 const SHORT: Duration = Duration::from_secs(6);
 
-/// A server that grants `most` from its next start on.
+/// Restarts a server, which then grants at most `most`.
 fn restart_with(server: &Server, most: Duration) {
     server.down();
     let path = server.folder().join("zoo.cfg");
@@ -29,15 +29,14 @@ fn restart_with(server: &Server, most: Duration) {
     zookeeper::await_service(server.port());
 }
 
-/// How many transactions there were.
 fn transactions(port: u16) -> u64 {
     let said = zookeeper::said(port, *b"srvr").unwrap_or_default();
     let last = said.lines().find_map(|line| line.strip_prefix("Zxid: 0x"));
     last.and_then(|zxid| u64::from_str_radix(zxid, 16).ok()).unwrap_or_default()
 }
 
-/// A holder whose server starts anew and grants less is ended before that one gives the lock away; `meanwhile` passes
-/// between its return and a cut.
+/// The server restarts and grants less. Expects that the holder is stopped before the server releases the lock.
+/// `meanwhile` passes between the server's return and a cut.
 fn a_shorter_grant_counts(meanwhile: Duration) {
     if absent() {
         return;
@@ -77,12 +76,12 @@ fn a_server_that_grants_less_after_a_restart_is_followed_at_once() {
 
 #[test]
 fn a_server_that_grants_less_after_a_restart_is_followed_by_later_renewals() {
-    // A renewal by the old length is due meanwhile, and would come too late for the new one.
+    // A renewal by the old length is due meanwhile. It would come too late for the new one.
     a_shorter_grant_counts(LONG / 4 + SHORT / 4);
 }
 
-/// The client library's own signs of life come on top of the renewals, as often as they must for a silent server to be left
-/// in time; nothing else is sent.
+/// The client library sends pings in addition to the renewals, as often as it takes to leave a silent server in time.
+/// It sends nothing else.
 #[test]
 fn a_waiter_at_rest_sends_its_renewals_and_signs_of_life() {
     if absent() {
@@ -103,7 +102,7 @@ fn a_waiter_at_rest_sends_its_renewals_and_signs_of_life() {
     let holder = env.held(&["-q", "--name", "x"]);
     let waiters: Vec<_> = (0..4).map(|_| env.hold(&["-q", "--name", "x"])).collect();
     env.await_waiters("x", 4);
-    // Until what was begun with the entry is over.
+    // Until the requests that began with the entry are over.
     let_pass(Duration::from_secs(2));
     let (before, begun) = (received(), Instant::now());
     let_pass(Duration::from_secs(12));

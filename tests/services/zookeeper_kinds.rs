@@ -14,9 +14,9 @@ use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 
-/// How many pairs start beside each other; more by `DLOCK_TEST_ROUNDS`.
+/// The number of pairs that start in parallel; `DLOCK_TEST_ROUNDS` overrides it.
 const PAIRS: usize = 36;
-/// Started one after another within this, each may come between two steps of the other.
+/// Two claims within this many milliseconds may come between each other's steps.
 const MOMENT: u64 = 12;
 
 fn service(test: &str, prefix: Option<&str>) -> Service {
@@ -24,12 +24,12 @@ fn service(test: &str, prefix: Option<&str>) -> Service {
     Service { backend: "zk", endpoint, prefix: prefix.map(str::to_owned) }
 }
 
-/// With names as dlock writes them, and as foreign clients do.
+/// Returns environments with names as dlock writes them, and as foreign clients do.
 pub(super) fn envs(test: &str) -> [TestEnv; 2] {
     [None, Some("/raw/")].map(|prefix| TestEnv::on(service(test, prefix)))
 }
 
-/// Whether it has come to a command or to an end.
+/// Returns whether it has started its command or has ended.
 fn is_decided(holder: &mut Holder) -> bool {
     holder.has_started() || holder.running.has_ended()
 }
@@ -88,7 +88,7 @@ fn the_half_of_an_entry_that_curators_writers_see_is_as_good_as_all_of_it() {
         return;
     }
     let env = TestEnv::on(service("half", None));
-    // Far longer than the news may take.
+    // Far longer than the notification may take.
     let holder = env.held(&["--ttl", "60s", "--name", "x"]);
     let mut raw = Raw::connect(zookeeper::shared_port(), 0);
     let path = "/half/dlock/x";
@@ -138,7 +138,7 @@ fn a_slot_is_handed_on_in_order_whoever_ends_first() {
             waiters.push(env.hold(&three));
             env.await_waiters("x", n);
         }
-        // The second first, then whoever came after it.
+        // The second first, then the one after it, and so on.
         for _ in 0..4 {
             let ending = holders.remove(1);
             let slot = ending.slot();
@@ -163,7 +163,7 @@ fn an_entry_that_only_its_user_may_read_is_waited_for() {
     }
     let env = TestEnv::on(service("unreadable", None));
     let first = env.held(&["--name", "x"]);
-    // Its folder is everybody's, its nodes are Ann's alone.
+    // Every user may use the directory of the lock. Ann's nodes are hers alone.
     let mut command = env.run(["-q", "--name", "x", "--user", "ann", "--", "sh", "-c", "echo ann >>order"]);
     let ann = env.start(command.env("DLOCK_PASSWORD", "secret"));
     env.await_waiters("x", 1);
@@ -175,7 +175,7 @@ fn an_entry_that_only_its_user_may_read_is_waited_for() {
     assert_eq!(env.read("order"), "ann\nlast\n");
 }
 
-/// What a waiter asks of the server by itself.
+/// The requests that a waiter sends by itself.
 #[test]
 fn a_waiter_at_rest_renews_and_asks_nothing_else() {
     const PING: i32 = 11;
@@ -192,7 +192,7 @@ fn a_waiter_at_rest_renews_and_asks_nothing_else() {
         let mut command = env.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "4s"]);
         let waiter = env.start(command.args(mode).args(["--", "true"]));
         env.await_waiters("x", 1);
-        // What comes of entering has been asked for by its first renewal.
+        // The first renewal has followed, and with it the requests that began with the entry.
         let_pass(Duration::from_secs(1));
         tap.taken();
         // Four renewals, a second apart.
@@ -204,7 +204,7 @@ fn a_waiter_at_rest_renews_and_asks_nothing_else() {
     }
 }
 
-/// A relay that notes the codes of the requests that pass.
+/// A relay that logs the codes of the requests that pass.
 struct Tap {
     port: u16,
     codes: Arc<Mutex<Vec<i32>>>,
@@ -219,7 +219,7 @@ impl Tap {
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).expect("connects");
-                // Without these a relay answers later than a server would.
+                // Without this option a relay answers later than a server would.
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let (mut from, mut to) =
                     (server.try_clone().expect("one more"), client.try_clone().expect("one more"));
@@ -231,13 +231,13 @@ impl Tap {
         Self { port, codes }
     }
 
-    /// The codes since this was asked last.
+    /// Returns the codes since the last call.
     fn taken(&self) -> Vec<i32> {
         std::mem::take(&mut self.codes.lock().expect("not poisoned"))
     }
 }
 
-/// Passes frames on: a length, and but for the greeting a number and the code of a request.
+/// Passes frames on: a length, then a number and the code of a request. The greeting has neither.
 fn note(mut client: TcpStream, mut server: TcpStream, codes: &Mutex<Vec<i32>>) {
     let mut greeted = false;
     loop {

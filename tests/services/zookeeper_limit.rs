@@ -17,7 +17,7 @@ fn env_on(server: &Server) -> TestEnv {
     TestEnv::on(Service { backend: "zk", endpoint, prefix: None })
 }
 
-/// Has the server, when it has restarted, take so many connections from a host.
+/// Makes the server take at most `most` connections from a host after its next start.
 fn limit(server: &Server, most: u32) {
     let file = OpenOptions::new().append(true).open(server.folder().join("zoo.cfg"));
     writeln!(file.expect("opens"), "maxClientCnxns={most}").expect("writes");

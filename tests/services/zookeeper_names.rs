@@ -1,4 +1,4 @@
-//! Slots of several names: each is taken as soon as its queue admits the claim, whatever it waits for on the others.
+//! Slots of several names. A claim takes each slot as soon as its queue admits it, while it waits for others.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const X: [&str; 5] = ["-q", "--slots", "2", "--name", "x"];
 const Y: [&str; 5] = ["-q", "--slots", "2", "--name", "y"];
 const BOTH: [&str; 7] = ["-q", "--slots", "2", "--name", "x", "--name", "y"];
 
-/// How many start at once.
+/// The number of claims that start at once.
 const CLAIMS: usize = 36;
 
 #[test]
@@ -70,7 +70,7 @@ fn whoever_goes_before_it_holds_gives_back_the_slots_that_it_has() {
             }
             third.await_start();
             third.release().silently(0);
-            // One that was broken has gone to the end of the queue.
+            // A broken waiter has gone to the end of the queue.
             waiter.running.signal(Signal::TERM);
             assert_ne!(waiter.running.finish().code(), Some(0), "{how}");
             if let Some(newer) = newer {
@@ -110,7 +110,8 @@ fn holders_who_ask_for_a_name_that_a_waiter_behind_them_wants_too_go_on() {
     }
 }
 
-/// On no name are more than its slots, nobody has the slot of another, and on each slot tokens rise.
+/// Expects that no name has more holders than slots, that no two claims share a slot, and that on each slot tokens
+/// rise.
 #[test]
 fn a_crowd_on_names_in_any_order_comes_through() {
     if absent() {
@@ -148,11 +149,11 @@ fn a_crowd_on_names_in_any_order_comes_through() {
     }
 }
 
-/// A foreign client's place in the queue of `name`, which stays until it is removed.
+/// Creates a foreign client's place in the queue of `name`. It stays until it is removed.
 fn foreign_mutex(env: &TestEnv, raw: &mut Raw, test: &str, name: &str) -> String {
     let stem = format!("/{test}/raw/{name}/_c_foreign-lock-");
     until("a folder that is there", || {
-        // The servers remove one that nobody uses.
+        // The servers remove an unused one.
         env.finish(&mut env.run(["-q", "--slots", "2", "--name", name, "--", "true"])).silently(0);
         raw.create(&stem)
     })

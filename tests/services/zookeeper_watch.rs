@@ -1,4 +1,4 @@
-//! Whoever watches while its server is away, and comes back without its data; and what needs a process.
+//! Watchers whose server goes away and comes back without its data, and requests that need a process.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn whoever_watches_is_told_of_an_outage_and_follows_a_server_that_lost_its_data(
     let server = zookeeper::start();
     let endpoint = format!("zk://127.0.0.1:{}", server.port());
     let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
-    // The server has done something that whoever watches has seen.
+    // The watcher has seen the server work.
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
     until_true("the first look", || watch.out_so_far().lines().count() == 1);
@@ -53,7 +53,7 @@ fn an_interrupted_watch_leaves_no_session_behind() {
         watch.signal(Signal::TERM);
         assert_eq!(watch.finish().signal(), Some(Signal::TERM.as_raw()));
         let left = zookeeper::said(server.port(), *b"dump").expect("answers");
-        // How many points of time sessions end at, and how many sessions.
+        // The number of expiry times of sessions, and the number of sessions.
         assert!(left.lines().any(|l| l.starts_with("Session Sets") && l.ends_with("/(0):")), "{left}");
     }
 }

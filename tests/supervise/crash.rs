@@ -1,4 +1,4 @@
-//! Killing and stopping dlock's own processes: no orphan, and nobody else starts before the tree is gone.
+//! Killing and stopping dlock's own processes: no orphan stays, and no other command starts before the tree is gone.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Finished, Running, TestEnv, process, quiet, within};
 
-/// A dlock with a tree that does not want to die, and a waiter that looks whether it lives.
+/// A dlock with a tree that is hard to kill, and a waiter that checks whether the tree is alive.
 pub(crate) struct Scene {
     pub(crate) env: TestEnv,
     pub(crate) running: Running,
@@ -34,7 +34,7 @@ impl Scene {
         Self { env, running, keeper, tree, members, waiter, overlap }
     }
 
-    /// Waits until no member of the tree lives; returns when that was seen.
+    /// Waits until all members of the tree have ended. Returns the time when that was seen.
     pub(crate) fn await_tree_gone(&self) -> Instant {
         until_true("the end of the tree", || self.members.iter().all(|p| !is_alive(p.pid)));
         let seen = Instant::now();
@@ -42,7 +42,7 @@ impl Scene {
         seen
     }
 
-    /// The waiter ran, and saw nobody of the tree; nothing is left.
+    /// Expects that the waiter ran and saw no member of the tree, and that no process is left.
     pub(crate) fn conclude(self) -> Finished {
         let waited = self.waiter.finish();
         assert_eq!(waited.code(), Some(0), "{}", waited.err);
@@ -54,7 +54,7 @@ impl Scene {
     }
 }
 
-/// Long before the end of a lease of the usual length.
+/// Far shorter than a lease of the usual length.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
 #[test]
@@ -163,8 +163,8 @@ fn a_tree_that_forks_all_the_time_is_ended_completely() {
 
 #[test]
 fn a_start_that_hangs_is_ended_before_the_lease() {
-    // The keeper waits for the exec of the command; the front guards meanwhile, though nothing has told it of
-    // the start. strace holds the exec up for longer than the lease.
+    // The keeper waits for the exec of the command. The front guards meanwhile, although the keeper has not reported
+    // the start. strace delays the exec for longer than the lease.
     let env = TestEnv::new();
     let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=5000000:when=1 \
         "$dlock" run --endpoint "$locks" --name x --ttl 1s -- /usr/bin/touch started"#;

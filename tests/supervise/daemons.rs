@@ -1,4 +1,4 @@
-//! What a command leaves running.
+//! Processes that a command leaves running.
 
 use rustix::process::Signal;
 
@@ -33,7 +33,7 @@ fn with_whole_tree_a_daemon_keeps_the_lock_until_it_ends() {
     let script = format!("{DAEMON}; exit 5");
     let mut running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", &script]));
     let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
-    // The command itself has ended when nothing but the daemon is left below the keeper.
+    // The command has ended when only the daemon is left below the keeper.
     let keeper = running.keeper();
     crate::support::wait::until_true("the end of the command", || {
         process::children(keeper).iter().all(|p| p.pid == daemon)

@@ -1,4 +1,5 @@
-//! Ending a tree where the system does not help: no /proc, somebody else's /proc, few descriptors; and who is left alone.
+//! Stopping a tree without the system's help: no /proc, the /proc of another namespace, few descriptors; and processes
+//! that dlock must leave alone.
 
 use rustix::process::{Signal, geteuid};
 
@@ -6,21 +7,21 @@ use crate::support::process::{is_alive, is_stopped};
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, process};
 
-/// Hides /proc and runs dlock with the words that follow.
+/// Hides /proc and runs dlock with the rest of the words.
 const WITHOUT_PROC: &str =
     r#"mount -t tmpfs none /proc && exec "$dlock" run --endpoint "$locks" --name x "$@""#;
 
-/// `sh -c SCRIPT` as a command that says its pid and has a child in its process group.
+/// A script for `sh -c`. It writes its PID and has a child in its process group.
 const IN_ITS_GROUP: &str = "trap '' TERM; sleep 1000 & echo $! >member; echo $$ >pid; wait; wait";
 
-/// Has trees in other sessions that go on forking, and is killed meanwhile.
+/// Has trees in other sessions that keep forking, and is killed meanwhile.
 const FORKING: &str = r#"
 fork='i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i + 1)); [ $i = 40 ] && echo up >>up; done; wait'
 for tree in 1 2 3 4; do setsid sh -c "$fork" & done
 until [ "$(grep -c up up 2>/dev/null)" = 4 ]; do sleep 0.01; done
 kill -KILL $$"#;
 
-/// Starts a child, and writes down when it sees that stopped; both are deaf to SIGTERM.
+/// Starts a child, and logs when it sees the child stopped. Both ignore SIGTERM.
 const WATCHING: &str = r#"
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -66,7 +67,8 @@ fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
     let (command, member) = (pid_in(&env, "pid"), pid_in(&env, "member"));
     let keeper = process::look(command).expect("a command").parent;
     process::signal(keeper, Signal::KILL);
-    // It may not have come to tell the front of the start yet: then "was stopped while starting, or never started" is all that is known.
+    // The keeper may have died before it reported the start. dlock then knows only "was stopped while starting, or
+    // never started".
     running.finish().failed(76, &["was stopped"]);
     assert!(!is_alive(command) && !is_alive(member));
     env.assert_free("x");
@@ -93,8 +95,8 @@ fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
 
 #[test]
 fn with_another_namespaces_proc_the_own_command_is_ended_and_no_stranger() {
-    // In the outer namespace the low pids are strangers with children; within the inner one dlock and its command have
-    // the same numbers, and see the outer /proc.
+    // In the outer namespace the low PIDs belong to strangers with children. In the inner one dlock and its command
+    // have the same numbers, and see the outer /proc.
     let env = TestEnv::new();
     let script = r#"
         for i in 1 2 3 4 5 6; do (tail -f /dev/null & wait) & done
@@ -182,7 +184,7 @@ fn a_script_without_an_interpreter_line_takes_as_many_words_as_the_system_does()
 #[test]
 fn who_is_forked_while_the_rest_is_told_to_end_is_told_as_well() {
     let env = TestEnv::new();
-    // Whoever is not told keeps the lock for the grace period.
+    // A process without a signal would keep the lock for the grace period.
     let ended = env.finish(&mut env.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", FORKING]));
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
     env.await_no_process();
@@ -210,7 +212,7 @@ fn nobody_sees_a_child_stopped_while_the_tree_is_told_to_end() {
     let ended = env.finish(&mut env.run(words));
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
     let seen = std::fs::read_to_string(env.path("seen")).expect("a log");
-    // It was stopped, and by the time its parent could look it went on.
+    // The child was stopped, and it continued before its parent could check.
     assert!(seen.contains("nothing") && !seen.contains("stopped"), "{seen}");
 }
 

@@ -1,4 +1,4 @@
-//! Everything stands still for longer than the ttl: what the kernel keeps is not lost by that.
+//! All processes stand still for longer than the TTL: locks that the kernel keeps survive that.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{TestEnv, process, quiet};
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Front, keeper and command.
+/// Returns the front, the keeper and the command.
 fn members(holder: &Holder) -> [i32; 3] {
     [holder.running.pid(), holder.running.keeper(), holder.command()]
 }

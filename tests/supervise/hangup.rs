@@ -1,13 +1,16 @@
-//! What the kernel tells dlock alone, and what it tells the job before the command is in it.
+//! Signals that the kernel sends to dlock alone, and signals to the job before the command has joined it.
 
 use crate::support::TestEnv;
 use crate::support::process::is_alive;
 use crate::support::test_env::dlock;
 use crate::support::wait::until_true;
 
-/// Runs the words after the first two on a terminal of their own, of whose session they are the leader. The first is
-/// what to do: `hang-up` waits for a line in the file that is the second and closes the terminal; `keys` types Ctrl-C so
-/// many seconds after the program was executed; `alarm` has a timer run out after so many. Says how the program ended.
+/// Runs the words after the first two on a terminal of their own, as leader of its session. Prints how the program
+/// ended. The first word is one of:
+///
+/// - `hang-up` waits for a line in the file named by the second word, and closes the terminal.
+/// - `keys` types Ctrl-C that many seconds after the program was executed.
+/// - `alarm` sets a timer of that many seconds.
 const ON_A_TERMINAL: &str = r#"
 import os, pty, select, signal, sys, time
 what, second, words = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -51,7 +54,7 @@ fn on_a_terminal(env: &TestEnv, what: &str, second: &str, words: &[&str]) -> std
     under(env, what, second, &[], words)
 }
 
-/// The same with dlock as the command of these words.
+/// Does the same with dlock as the command of the words `first`.
 fn under(env: &TestEnv, what: &str, second: &str, first: &[&str], words: &[&str]) -> std::process::Command {
     let mut command = env.command(TestEnv::python());
     command.args(["-c", ON_A_TERMINAL, what, second]).args(first);
@@ -64,7 +67,7 @@ fn a_hang_up_of_the_session_that_dlock_leads_ends_the_command() {
     let env = TestEnv::new();
     let mut command = on_a_terminal(&env, "hang-up", "pid", &["sh", "-c", "echo $$ >pid; exec sleep 1000"]);
     let ended = env.finish(&mut command);
-    // It died of SIGHUP, as without dlock.
+    // dlock died of SIGHUP, as the command would without dlock.
     assert_eq!((ended.text().as_str(), ended.err.as_str()), ("1\n", ""));
     let pid = env.await_line("pid").parse().expect("a pid");
     until_true("the end of the command", || !is_alive(pid));
@@ -92,7 +95,7 @@ fn an_interrupt_from_the_keyboard_is_not_lost_while_the_command_starts() {
 
 #[test]
 fn an_interrupt_that_comes_before_the_command_has_joined_the_job_is_passed_on() {
-    // strace holds up the keeper when it makes its group, and a second later the command when it joins the job's.
+    // strace delays the keeper when it creates its group, and a second later the command when it joins the job's.
     let env = TestEnv::new();
     let strace = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=setpgid", "-e"];
     let first = [&strace[..], &["inject=setpgid:delay_enter=1000000"]].concat();

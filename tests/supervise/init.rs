@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use crate::support::wait::until;
 use crate::support::{Running, TestEnv, process};
 
-/// `dlock run` with these words as process 1 of a fresh PID namespace; `None`, said aloud, where that is not
-/// permitted.
+/// Returns `dlock run` with these words as process 1 of a new PID namespace. If that is not permitted, prints the
+/// reason and returns `None`.
 fn as_init(env: &TestEnv, words: &[&str]) -> Option<Command> {
     const ALONE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let probe = env.finish(env.command("unshare").args(ALONE).arg("true"));
@@ -23,14 +23,14 @@ fn as_init(env: &TestEnv, words: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// Process 1 whose command is the shell `script`, which has made `ready`; as [`as_init`].
+/// Starts process 1 with the shell `script` as its command, and waits for `ready`; `None` as in [`as_init`].
 fn started(env: &TestEnv, script: &str) -> Option<Running> {
     let running = env.start(&mut as_init(env, &["--name", "x", "--", "sh", "-c", script])?);
     env.await_line("ready");
     Some(running)
 }
 
-/// The pid that process 1 of the namespace has out here.
+/// Returns the PID of the namespace's process 1 outside of the namespace.
 fn outer_pid(unshare: &Running) -> i32 {
     until("process 1 of the namespace", || {
         process::children(unshare.pid()).into_iter().find(|p| p.name == "dlock").map(|p| p.pid)
@@ -113,11 +113,11 @@ fn a_signal_while_waiting_leaves_the_queue() {
 #[test]
 fn orphans_are_reaped() {
     let env = TestEnv::new();
-    // The namespace's own process table has no zombie left although everybody was orphaned.
+    // The namespace's process table has no zombie left, although all processes became orphans.
     let script = r#"
         for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'true &' &); done
         i=0
-        # Not by the status of grep, for which a process that ends under its eyes is an error.
+        # Not by the exit status of grep: a process that ends meanwhile is an error for it.
         while grep -l "^State:.Z" /proc/[0-9]*/status 2>/dev/null >zombies; [ -s zombies ] && [ $i -lt 2000 ]; do
             i=$((i + 1)); sleep 0.01
         done
@@ -137,7 +137,7 @@ fn a_hold_inside_is_busy_and_seen_outside_and_the_other_way_round() {
     env.await_line("ready");
     env.assert_busy("x");
     assert_eq!(env.status("x")["holders"][0]["label"], "within");
-    // A waiter out here gets it when the hold inside ends.
+    // A waiter outside gets the lock when the hold inside ends.
     let waiter = env.start(&mut env.run(["--name", "x", "--", "true"]));
     env.await_waiters("x", 1);
     gate.open();

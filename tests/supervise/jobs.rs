@@ -10,21 +10,21 @@ use crate::support::terminal::{Terminal, front_of, running};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, process};
 
-/// Ctrl-Z, which stops `command` as well.
+/// Types Ctrl-Z, which stops `command` as well.
 #[track_caller]
 fn suspend(terminal: &mut Terminal, command: i32) {
     terminal.stop_job();
     until_true("a stopped command", || is_stopped(command));
 }
 
-/// `fg`, after which `command` goes on.
+/// Types `fg`, after which `command` continues.
 #[track_caller]
 fn resume(terminal: &mut Terminal, command: i32) {
     terminal.type_line("fg");
     until_true("a command that goes on", || !is_stopped(command));
 }
 
-/// The front of the only dlock.
+/// Returns the front of the only dlock.
 fn front(env: &TestEnv) -> i32 {
     env.processes().iter().find(|process| process.name == "lease-keeper").expect("a keeper").parent
 }
@@ -36,7 +36,7 @@ fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let (mut terminal, command) = running(&env, "--ttl 3s --grace 0", "read _ <gate; exit 6");
     suspend(&mut terminal, command);
     assert!(terminal.command("jobs").contains("Stopped"));
-    // The lock stays held and renewed: longer than its ttl.
+    // dlock keeps and renews the lock for longer than its TTL.
     let_pass(Duration::from_millis(3_300));
     env.assert_busy("x");
     assert!(is_stopped(command));
@@ -79,7 +79,7 @@ fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
         if way == "fg" {
             terminal.type_line("fg");
         } else {
-            // To dlock alone, which passes it on.
+            // SIGCONT to dlock alone, which passes it on.
             process::signal(front, Signal::CONT);
             until_true("a command that goes on", || !has_stopped());
             terminal.type_line("fg");
@@ -116,7 +116,7 @@ fn ctrl_z_gives_the_prompt_back_also_when_the_command_has_ended() {
     let front = front(&env);
     terminal.stop_job();
     assert!(is_stopped(front));
-    // The lock stays held and renewed: longer than its ttl.
+    // dlock keeps and renews the lock for longer than its TTL.
     let_pass(Duration::from_millis(3_300));
     env.assert_busy("x");
     terminal.type_line("fg");
@@ -151,7 +151,7 @@ fn ctrl_z_stops_dlock_with_what_its_command_has_left() {
 fn a_stopped_job_ends_when_nobody_is_left_of_its_command() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
-    // What is in a session of its own is not stopped.
+    // A process in a session of its own is not stopped.
     let script = "setsid sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; exit 6";
     let (mut terminal, command) = running(&env, "--whole-tree", script);
     until_true("the end of the command", || look(command).is_none());
@@ -183,7 +183,8 @@ fn ctrl_z_while_waiting_leaves_the_queue_and_fg_joins_it_at_the_end() {
     assert_eq!(env.read("order"), "other\nmine\n");
 }
 
-/// After `fg` the service is asked anew: that the job has stood still for longer than a service may be silent says nothing of it.
+/// After `fg` dlock asks the service anew. The job stood still for longer than a service may be silent, but that does
+/// not make the service silent.
 #[test]
 fn a_service_is_not_called_silent_for_the_time_that_a_waiting_job_was_stopped() {
     let env = TestEnv::new();
@@ -227,9 +228,9 @@ fn a_command_stopped_by_another_hand_gives_the_prompt_back() {
     terminal.expect("Stopped");
     terminal.expect_prompt();
     env.assert_busy("x");
-    // Continued by another hand, the job goes on behind the prompt.
+    // If another process continues the command, the job runs in the background.
     process::signal(command, Signal::CONT);
-    // The shell hears of it a moment after the kernel shows it.
+    // The shell learns of it a moment after the kernel shows it.
     until_true("a job that the shell knows to run", || terminal.command("jobs").contains("Running"));
     assert!(!is_stopped(front_of(command)));
     gate.open();
@@ -317,7 +318,7 @@ fn a_stopped_job_can_be_ended_by_the_shell() {
 
 #[test]
 fn a_stopped_job_does_not_outlive_a_hang_up() {
-    // The kernel tells the shell, and the shell its jobs.
+    // The kernel sends SIGHUP to the shell, and the shell to its jobs.
     let env = TestEnv::new();
     let (mut terminal, command) = running(&env, "", "exec sleep 1000");
     suspend(&mut terminal, command);
@@ -328,8 +329,8 @@ fn a_stopped_job_does_not_outlive_a_hang_up() {
 
 #[test]
 fn a_stopped_job_does_not_outlive_a_killed_shell() {
-    // The kernel ends a stopped job that nobody can resume any more, unless somebody of its session is the
-    // parent of one of its members, as the keeper is.
+    // The kernel ends a stopped job that no process can resume. It does not if a process of the session outside the job
+    // is the parent of a member. The keeper is such a parent.
     let env = TestEnv::new();
     let (mut terminal, command) = running(&env, "", "exec sleep 1000");
     suspend(&mut terminal, command);
@@ -369,7 +370,7 @@ fn a_shell_under_dlock_has_job_control_of_its_own() {
     });
     let sleeping = process::children(inner)[0].pid;
     terminal.await_foreground(sleeping);
-    // The inner job stops, not dlock and its command.
+    // The inner job stops, dlock and its command do not.
     terminal.stop_job();
     assert!(!is_stopped(inner) && !is_stopped(front_of(inner)));
     terminal.type_line("fg");

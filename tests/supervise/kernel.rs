@@ -1,4 +1,4 @@
-//! Front and keeper failing together: what only the kernel can do, which keeps a lock file for as long as the tree
+//! Front and keeper fail together. Only the kernel protects then: it keeps a lock file locked for as long as the tree
 //! has it open.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn front_and_keeper_killed_one_after_the_other_leave_nobody_unprotected() {
     let scene = Scene::new(&[]);
     scene.running.signal(Signal::KILL);
     process::signal(scene.keeper, Signal::KILL);
-    // Whoever outlived both still has the lock, as under flock(1).
+    // A process that outlived both still has the lock, as under flock(1).
     for survivor in scene.tree.members() {
         process::signal(survivor.pid, Signal::KILL);
     }
@@ -59,7 +59,7 @@ fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
     env.assert_busy("x");
     process::signal(keeper, Signal::CONT);
     holder.running.signal(Signal::CONT);
-    // Whichever wakes first decides whether the command goes on; it never does so without the lock.
+    // The process that wakes first decides whether the command continues. It never does so without the lock.
     if is_alive(holder.command()) {
         holder.let_go();
     }
@@ -84,7 +84,7 @@ fn a_wait_that_ran_out_while_everything_stood_still_is_that_and_leaves_nothing_b
     for pid in [waiter.pid(), keeper] {
         process::signal(pid, Signal::CONT);
     }
-    // With -q a lock that is not free is no line.
+    // With -q dlock prints no line about a lock that is not free.
     waiter.finish().silently(75);
     assert_eq!(env.waiters("x"), 0);
     holder.release().silently(0);

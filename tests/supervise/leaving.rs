@@ -1,4 +1,4 @@
-//! What is left of dlock when it has ended, for whoever started it: nothing.
+//! After dlock has ended, its caller finds no zombie and no lock of it.
 
 use crate::support::TestEnv;
 

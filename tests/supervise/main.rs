@@ -22,7 +22,7 @@ mod waiting;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Locks of a test are in its own folder.
+/// The locks of a test are in its own directory.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

@@ -1,4 +1,4 @@
-//! What a service manager is told.
+//! Messages to a service manager.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,6 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg,
 use crate::support::wait::LIMIT;
 use crate::support::{Running, TestEnv};
 
-/// A service manager.
 struct Manager {
     socket: OwnedFd,
     address: String,
@@ -37,7 +36,7 @@ impl Manager {
         env.start(command.args(words).env("NOTIFY_SOCKET", &self.address))
     }
 
-    /// The next message, which must be from `from`.
+    /// Returns the next message, which must be from `from`.
     #[track_caller]
     fn hears(&self, from: &Running) -> String {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -53,7 +52,7 @@ impl Manager {
         String::from_utf8(text[..got.bytes].to_vec()).expect("text")
     }
 
-    /// Waits for a message with `words` in it.
+    /// Waits for a message that contains `words`.
     #[track_caller]
     fn awaits(&self, from: &Running, words: &str) -> String {
         loop {
@@ -64,7 +63,7 @@ impl Manager {
         }
     }
 
-    /// What has come and nobody has read.
+    /// Returns whether no message is unread.
     fn is_silent(&self) -> bool {
         let mut text = [0; 4096];
         let got = rustix::net::recv(&self.socket, &mut text, RecvFlags::DONTWAIT);
@@ -128,7 +127,7 @@ fn a_command_sees_its_own_pid_where_the_manager_named_dlock() {
         let words: Vec<&str> = told.split_whitespace().collect();
         assert_eq!(words, [words[0], words[0], words[0], "none", "1"], "{verb}");
     }
-    // Another process is meant.
+    // The variables name another process.
     let mut other = env.run(["--name", "x", "--", "sh", "-c", show]);
     let told = env.finish(other.env("LISTEN_PID", "1").env("LISTEN_PIDFDID", "7")).silently(0).text();
     assert!(told.trim().ends_with(" 1 7"), "{told}");

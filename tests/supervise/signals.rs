@@ -8,10 +8,10 @@ use crate::support::scripts::Logger;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Running, TestEnv, process};
 
-/// Ending signals within this of each other are one.
+/// dlock counts signals to stop within this time as one.
 const A_MOMENT: Duration = Duration::from_millis(200);
 
-/// A dlock in front of one logger that ends on the signals `ends`.
+/// Starts dlock with a logger that ends on the signals `ends`.
 fn logged(env: &TestEnv, options: &[&str], ends: &[i32]) -> (Running, Logger) {
     let (logger, words) = Logger::words(env, "command", ends);
     let mut command = env.run(["--name", "x"]);
@@ -62,7 +62,7 @@ fn an_ending_signal_reaches_the_commands_group_and_what_left_it_only_afterwards(
             logger.await_signal(&env, Signal::CONT.as_raw());
             assert_eq!(logger.signals(&env), [number, Signal::CONT.as_raw()]);
         }
-        // Told to stop, dlock holds until all are gone.
+        // After the signal dlock keeps the lock until all processes are gone.
         env.assert_busy("x");
         assert_eq!(away.signals(&env), [0; 0], "what left the group hears of it only at the end");
         send(&env, member_pid, 64);
@@ -118,13 +118,13 @@ fn a_second_signal_within_a_moment_is_the_same_one() {
     logger.await_signal(&env, 15);
     running.signal(Signal::TERM);
     running.signal(Signal::INT);
-    // Whatever came before this one has been dealt with when it arrives.
+    // When this signal arrives, dlock has handled all earlier ones.
     running.signal(Signal::USR1);
     until_true("a signal that was passed on, or the end", || {
         logger.count(&env, 10) > 0 || running.has_ended()
     });
     if running.has_ended() {
-        // For dlock the machine had stood still between the first and the others: they were later ones.
+        // The machine stood still between the first signal and the others, so dlock took them for later ones.
         let since = begun.elapsed();
         assert!(since >= A_MOMENT, "ended by signals that were one, within {since:?}");
     } else {

@@ -23,11 +23,11 @@ fn every_status_passes_through() {
 #[test]
 fn a_death_by_signal_passes_through_without_a_core_of_dlocks_own() {
     let env = TestEnv::new();
-    // All that end a process, the real-time ones too.
+    // All signals that kill a process, including real-time signals.
     let ending =
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 50, 64];
     for signal in ending {
-        // A core limit for dlock, none for the command, so that a core can only be dlock's.
+        // dlock has a core limit and the command has none, so a core can only be dlock's.
         let script = format!("ulimit -S -c 0; kill -{signal} $$");
         let front =
             r#"ulimit -Sc "$(ulimit -Hc)"; exec "$dlock" run --endpoint "$locks" --name x -- sh -c "$0""#;
@@ -72,7 +72,7 @@ fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
     let script = folders[1].join("script").display().to_string();
     let usual = std::env::var("PATH").expect("a PATH");
     let path = format!("{}:{}:{usual}", folders[0].display(), folders[1].display());
-    // By its path, and by its name: what cannot be executed is passed over.
+    // By its path, and by its name: a file that cannot be executed is skipped.
     for word in [script.as_str(), "script"] {
         let ended = env.finish(env.run(["--name", "x", "--", word, "a b", "c"]).env("PATH", &path));
         assert_eq!((ended.code(), ended.text()), (Some(9), format!("{script},a b,2\n")), "{}", ended.err);
@@ -108,7 +108,7 @@ fn a_command_continued_by_another_hand_lets_dlock_go_on() {
 
 #[test]
 fn the_last_word_of_the_keeper_is_never_lost() {
-    // A keeper that ends while a word of the front is under way to it has still said how it went.
+    // A keeper that ends while a message of the front is on its way has still reported the outcome.
     let _load = quiet::loading();
     let env = TestEnv::new();
     let script = r#"

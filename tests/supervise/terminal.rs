@@ -1,4 +1,4 @@
-//! An interactive bash on a terminal, and dlock in its jobs.
+//! An interactive bash on a terminal, with dlock in its jobs.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ fn ctrl_c_reaches_the_command_once() {
     let front = front_of(command);
     terminal.ctrl_c();
     logger.await_signal(&env, 2);
-    // What the front would have passed on came before this.
+    // A signal that the front passed on would have arrived before this one.
     process::signal(front, Signal::USR2);
     logger.await_signal(&env, 12);
     assert_eq!(logger.signals(&env), [2, 12]);
-    // No grace period began: a second Ctrl-C is the command's own business too.
+    // No grace period began: a second Ctrl-C also goes only to the command.
     let_pass(Duration::from_millis(250));
     terminal.ctrl_c();
     until_true("a second one", || logger.count(&env, 2) == 2);
@@ -218,7 +218,7 @@ fn timeout_around_dlock_ends_the_command_once() {
     terminal.type_line(&format!("{line} {}", words.join(" ")));
     let command = logger.await_ready(&env);
     let front = front_of(command);
-    // What tells timeout that the time is up.
+    // This signal makes timeout take its time for over.
     process::signal(process::look(front).expect("a front").parent, Signal::ALARM);
     logger.await_signal(&env, 15);
     process::signal(front, Signal::USR1);

@@ -1,4 +1,4 @@
-//! The command finds everything as without dlock.
+//! The command finds everything as it would without dlock.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, process, quiet};
 
-/// All that a process can be asked about what it was started with.
+/// Prints all properties that a process inherits.
 const PROBE: &str = r"
 grep -E '^(Sig(Blk|Ign)|ShdPnd|Umask|Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp|Cpus_allowed):' /proc/self/status
 cat /proc/self/limits /proc/self/oom_score_adj /proc/self/timerslack_ns
@@ -22,7 +22,7 @@ for word; do echo $word; done
 env | grep -v -e ^DLOCK_ -e ^LVM_SUPPRESS_FD_WARNINGS= -e ^_= | sort
 ";
 
-/// Runs the probe bare and under dlock after the shell words `before`; both must see the same.
+/// Runs the probe without and with dlock after the shell words `before`. Expects the same output.
 #[track_caller]
 fn alike(before: &str) {
     let env = TestEnv::new();
@@ -153,7 +153,7 @@ fn a_closed_stream_stays_closed() {
 #[test]
 fn no_descriptor_below_ten_and_none_but_the_locks_is_added() {
     let env = TestEnv::new();
-    // Whatever this process inherited itself is there without dlock too.
+    // Descriptors that this process inherited are there without dlock too.
     let numbers = |command: &mut Command| -> BTreeSet<u32> {
         let listed = env.finish(command.args(["sh", "-c", "ls /proc/$$/fd"])).silently(0);
         listed.text().lines().map(|line| line.parse().expect("a descriptor")).collect()
@@ -272,12 +272,12 @@ fn the_command_has_the_same_session_and_without_a_terminal_a_group_of_its_own() 
 
 #[test]
 fn what_dlock_was_given_is_not_held_open_by_it_while_the_command_runs() {
-    // A deleted folder or a full pipe of the caller must not depend on the processes around the command.
+    // A deleted directory or a full pipe of the caller must not depend on the processes around the command.
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     for pid in [holder.running.pid(), holder.running.keeper()] {
         for fd in [0, 1] {
-            // The command is not made to wait for this: it may be running a moment before.
+            // dlock does not delay the command for this, so the command may run a moment before.
             let stream = format!("/proc/{pid}/fd/{fd}");
             until_true(&format!("/dev/null as {stream}"), || {
                 fs::read_link(&stream).is_ok_and(|link| link == Path::new("/dev/null"))

@@ -1,4 +1,4 @@
-//! Standard error that nobody reads: dlock never waits for it.
+//! A standard error without a reader: dlock never waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::unread::{Kind, Unread};
 use crate::support::wait::{let_pass, until, until_true};
 use crate::support::{TestEnv, process, within};
 
-/// Every stream that can be full, and every form of what is said.
+/// Every stream that can be full, with every format of messages.
 const KINDS: [(Kind, &str); 4] =
     [(Kind::Pipe, "human"), (Kind::Pipe, "json"), (Kind::Socket, "human"), (Kind::Socket, "json")];
 
@@ -22,7 +22,7 @@ fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
     let gate = env.gate("gate");
     terminal.expect("next in queue");
     terminal.press("\x13");
-    // The line is drawn once a second.
+    // dlock draws the line once a second.
     let_pass(Duration::from_millis(1_500));
     let next = env.start(&mut env.run(["-q", "--name", "x", "--", "touch", "next"]));
     env.await_waiters("x", 2);
@@ -101,7 +101,7 @@ fn a_stopped_waiter_is_replaced_though_nobody_reads_that_it_was() {
     env.await_waiters("x", 1);
     holder.release().silently(0);
     assert_eq!(waiter.finish().code(), Some(5));
-    // The new keeper says it, as soon as somebody reads.
+    // The new keeper reports it as soon as the stream is read.
     let holder = env.held(&["--name", "x"]);
     let waiter = env.start(&mut env.run(words));
     env.await_waiters("x", 1);
@@ -149,7 +149,7 @@ fn a_report_to_a_stream_that_nobody_reads_keeps_dlock_two_seconds_at_most() {
         command.stdout(unread.writer()).stderr(unread.writer());
         let mut child = command.spawn().expect("a program that starts");
         env.await_line("up");
-        // The command has yet to come to its end; the lock is had long before dlock gives its report up.
+        // The command has not ended yet. The lock is free long before dlock gives up its report.
         env.finish(&mut env.run(["-q", "--wait", "1s", "--name", "x", "--", "true"])).silently(0);
         let status = until("the end of dlock", || child.try_wait().expect("a child to wait for"));
         assert_eq!(status.code(), Some(7), "{stream}");

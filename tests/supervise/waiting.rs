@@ -63,7 +63,7 @@ fn a_killed_waiter_is_out_of_the_queue_at_once_whichever_process_it_was() {
 
 #[test]
 fn a_stopped_waiter_stands_in_nobodys_way() {
-    // A keeper that is stopped while it waits is replaced by its front, at the end of the queue.
+    // The front replaces a keeper that is stopped while it waits. The new one is at the end of the queue.
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let script = "echo $0 >>order";

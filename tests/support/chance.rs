@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-/// A small generator whose whole state is the seed that is printed.
+/// A small generator. The printed seed is its whole state.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Any number.
     pub(crate) fn next(&mut self) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -18,18 +17,18 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
 
-    /// One of several, if there is any.
+    /// Returns one of several, if there is any.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
     }
 }
 
-/// A new seed, which is printed; `DLOCK_TEST_FAULTS_SEED` gives it.
+/// Returns a new seed and prints it; `DLOCK_TEST_FAULTS_SEED` overrides it.
 #[expect(clippy::print_stderr, reason = "a seed that is not seen cannot be given again")]
 pub(crate) fn seed() -> u64 {
     let given = std::env::var("DLOCK_TEST_FAULTS_SEED").ok().and_then(|s| s.parse().ok());
@@ -39,17 +38,18 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// How often to try something: `usual`, or as often as `DLOCK_TEST_ROUNDS` says.
+/// Returns the number of rounds: `usual`, or that in `DLOCK_TEST_ROUNDS`.
 pub(crate) fn rounds(usual: usize) -> usize {
     std::env::var("DLOCK_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// The same choices each time, so that what an ordinary run finds is due to a change, unless somebody chooses.
+/// Returns the same seed each time unless the environment sets one, so that a failure of an ordinary run is due to a
+/// change.
 pub(crate) fn usual_seed() -> u64 {
     if std::env::var_os("DLOCK_TEST_FAULTS_SEED").is_some() { seed() } else { 1 }
 }
 
-/// How long to go on: `default`, or so many seconds as `DLOCK_TEST_FAULTS_SECONDS` says.
+/// Returns the length of a run: `default`, or the seconds in `DLOCK_TEST_FAULTS_SECONDS`.
 pub(crate) fn length(default: Duration) -> Duration {
     let given = std::env::var("DLOCK_TEST_FAULTS_SECONDS").ok().and_then(|s| s.parse().ok());
     given.map_or(default, Duration::from_secs)

@@ -1,23 +1,22 @@
-//! Which points of an enumeration are tried.
+//! The points of an enumeration that are tried.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use super::chance::{Random, usual_seed};
 
-/// What is tried.
 #[derive(Clone, Debug)]
 pub(crate) enum Choice<P> {
     /// So many points of each kind.
     Some(usize),
     All,
-    /// Those in whose names this is: `~newer=`.
+    /// The points with this text in their names: `~newer=`.
     Like(String),
     One(P),
 }
 
 impl<P: FromStr<Err = String> + Display> Choice<P> {
-    /// What the environment's `variable` says, or `sample` points of each kind.
+    /// Returns the choice in the environment's `variable`, or `sample` points of each kind.
     pub(crate) fn of(variable: &str, sample: usize) -> Result<Self, String> {
         let Ok(text) = std::env::var(variable) else { return Ok(Self::Some(sample)) };
         if text == "all" {
@@ -30,7 +29,7 @@ impl<P: FromStr<Err = String> + Display> Choice<P> {
         text.parse().map(Self::Some).or_else(point)
     }
 
-    /// Those of `points`, all of one kind, that are tried.
+    /// Returns those of `points`, all of one kind, that are tried.
     pub(crate) fn among(&self, mut points: Vec<P>) -> Vec<P> {
         if let Self::Some(number) = self {
             let mut random = Random(usual_seed());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// A FIFO that the test keeps open, so that neither side's opening blocks. A command waits at it with
+/// A FIFO that the test keeps open, so that neither side blocks when it opens the FIFO. A command waits at it with
 /// `read _ <GATE`.
 pub(crate) struct Gate {
     path: PathBuf,
@@ -29,7 +29,7 @@ impl Gate {
         (&self.pipe).write_all(format!("{line}\n").as_bytes()).expect("room in a FIFO");
     }
 
-    /// Lets one command through, also one that comes later.
+    /// Lets one command through, even if it arrives later.
     pub(crate) fn open(&self) {
         (&self.pipe).write_all(b"\n").expect("room in a FIFO");
     }

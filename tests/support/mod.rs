@@ -1,4 +1,4 @@
-//! What the system tests share: an environment per test, processes, terminals and bounded waits.
+//! The common parts of the system tests: an environment per test, processes, terminals and bounded waits.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 

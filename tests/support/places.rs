@@ -1,4 +1,4 @@
-//! Places for what waits more than it works.
+//! Places for trials that wait more than they work.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -15,7 +15,7 @@ impl Places {
         Self { for_each_processor, busy: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// How many there are; `DLOCK_TEST_PLACES` says how many for each processor.
+    /// Returns the number of places; `DLOCK_TEST_PLACES` sets the number for each processor.
     pub(crate) fn number(&self) -> usize {
         let given = std::env::var("DLOCK_TEST_PLACES").ok().and_then(|number| number.parse().ok());
         let for_each_processor = given.unwrap_or(self.for_each_processor).max(1);

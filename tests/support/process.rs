@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What the kernel's `include/linux/sched.h` calls so, among the flags of a process.
+/// The flag of this name in the kernel's `include/linux/sched.h`.
 const PF_EXITING: u32 = 4;
 
 /// One process, living or dead.
@@ -13,25 +13,25 @@ pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(crate) name: String,
     pub(crate) state: char,
-    /// Its threads, the first one too, though that may have ended before the others.
+    /// The number of its threads, including the first, which may have ended before the others.
     threads: u32,
-    /// It is on its way out: it has no environment any more, and may still have its files.
+    /// Whether it is exiting: it has no environment any more, and may still have open files.
     is_leaving: bool,
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
-    /// Clock ticks after boot; with the pid it tells a process from a later one of the same number.
+    /// Clock ticks after boot. With the PID it tells a process from a later one of the same number.
     pub(crate) started: u64,
 }
 
 impl Process {
-    /// Whether it can still do anything.
+    /// Returns whether one of its threads can still run.
     pub(crate) fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 }
 
-/// The process `pid`, if there is one.
+/// Returns the process `pid`, if there is one.
 pub(crate) fn look(pid: i32) -> Option<Process> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -75,17 +75,17 @@ pub(crate) fn all_pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Every process, dead ones included.
+/// Returns every process, including dead ones.
 pub(crate) fn all() -> Vec<Process> {
     all_pids().filter_map(look).collect()
 }
 
-/// The children of `pid`, dead ones included.
+/// Returns the children of `pid`, including dead ones.
 pub(crate) fn children(pid: i32) -> Vec<Process> {
     all().into_iter().filter(|p| p.parent == pid).collect()
 }
 
-/// Living processes whose environment has `variable=value`; a process cannot hide by moving to another
+/// Returns the living processes whose environment has `variable=value`. A process cannot hide by moving to another
 /// session or parent.
 pub(crate) fn with_variable(variable: &str, value: &str) -> Vec<Process> {
     let wanted = format!("{variable}={value}");
@@ -95,7 +95,8 @@ pub(crate) fn with_variable(variable: &str, value: &str) -> Vec<Process> {
     all_pids().filter(has).filter_map(look).filter(Process::is_alive).collect()
 }
 
-/// What a process has of its environment; a first thread that has ended has none, the others of its process do.
+/// Returns the environment of a process, as far as it is readable. If the first thread has ended, only the others have
+/// it.
 fn environment(pid: i32) -> Option<Vec<u8>> {
     let of = |path: String| fs::read(path).ok().filter(|text| !text.is_empty());
     of(format!("/proc/{pid}/environ")).or_else(|| {
@@ -104,29 +105,29 @@ fn environment(pid: i32) -> Option<Vec<u8>> {
     })
 }
 
-/// The numbers of the threads of `pid`.
+/// Returns the numbers of the threads of `pid`.
 pub(crate) fn threads(pid: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).expect("a process").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Those that end just now, whoever they are: nothing tells any more what their environment was.
+/// Returns all processes that are exiting. Their environment can no longer be read.
 pub(crate) fn leaving() -> Vec<Process> {
     let is_leaving = |p: &Process| p.is_leaving && p.is_alive() && environment(p.pid).is_none();
     all().into_iter().filter(is_leaving).collect()
 }
 
-/// Whether this process is still there, and still has what the kernel takes back at its end.
+/// Returns whether this process still exists, with the resources that the kernel frees at its end.
 pub(crate) fn is_still(process: &Process) -> bool {
     look(process.pid).is_some_and(|now| now.started == process.started && now.is_alive())
 }
 
-/// The keeper of the dlock whose front is `front`.
+/// Returns the keeper of the dlock whose front is `front`.
 pub(crate) fn keeper_of(front: i32) -> Option<i32> {
     children(front).into_iter().find(|p| p.is_alive() && p.name == "lease-keeper").map(|p| p.pid)
 }
 
-/// Sends a signal; that the process is gone already is no failure of the test.
+/// Sends a signal. If the process is gone already, the test does not fail.
 pub(crate) fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, signal);
@@ -134,7 +135,7 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 }
 
 /// Kills these processes so that none of them runs in between: all are put on one processor, which the killer keeps to
-/// itself until it is done. False, said aloud, where that is not permitted.
+/// itself until it is done. If that is not permitted, prints the reason and returns false.
 pub(crate) fn kill_at_once(pids: &[i32]) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
@@ -153,7 +154,7 @@ pub(crate) fn kill_at_once(pids: &[i32]) -> bool {
     killer.status.success()
 }
 
-/// Waits until `keeper` has told the front that the command runs: it leaves the caller's directory after that.
+/// Waits until `keeper` has reported to the front that the command runs. After that it leaves the caller's directory.
 pub(crate) fn await_told(keeper: i32) {
     let place = format!("/proc/{keeper}/cwd");
     super::wait::until("a start that was told", || {

@@ -1,5 +1,4 @@
-//! Keeps tests that load both processors away from tests that measure a promised time, where that is measured to the
-//! letter.
+//! Keeps tests that load both processors away from tests that measure a promised time to the letter.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -7,12 +6,12 @@ use super::bounds::exact;
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// Held by a test that loads the machine.
+/// Returns a guard for a test that loads the machine.
 pub(crate) fn loading() -> Option<RwLockReadGuard<'static, ()>> {
     exact().then(|| MACHINE.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Held by a test that measures a time.
+/// Returns a guard for a test that measures a time.
 pub(crate) fn measuring() -> Option<RwLockWriteGuard<'static, ()>> {
     exact().then(|| MACHINE.write().unwrap_or_else(PoisonError::into_inner))
 }

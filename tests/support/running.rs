@@ -1,4 +1,4 @@
-//! A started program and what became of it.
+//! A started program and its end.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use super::bounds::exact;
 use super::process;
 use super::wait::{LIMIT, until, until_within};
 
-/// A program that runs, with its output going to files.
+/// A program that runs, with its output in files.
 pub(crate) struct Running {
     child: Child,
     out: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct Running {
 impl Running {
     #[track_caller]
     pub(crate) fn start(command: &mut Command, out: PathBuf, err: PathBuf) -> Self {
-        // Before it starts: it promises times that count from its own beginning.
+        // Taken before the start: dlock's promised times count from its own beginning.
         let begun = Instant::now();
         Self { child: command.spawn().expect("a program that starts"), out, err, begun }
     }
@@ -32,7 +32,7 @@ impl Running {
         i32::try_from(self.child.id()).expect("a pid")
     }
 
-    /// The pid of the keeper, once there is one.
+    /// Waits for the keeper. Returns its PID.
     pub(crate) fn keeper(&self) -> i32 {
         until("a keeper", || process::keeper_of(self.pid()))
     }
@@ -45,23 +45,22 @@ impl Running {
         self.child.try_wait().expect("a child to ask").is_some()
     }
 
-    /// What it has written to standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn err_so_far(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
 
-    /// What it has written to standard output so far.
+    /// Returns its standard output so far.
     pub(crate) fn out_so_far(&self) -> String {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    /// Waits for its end.
     #[track_caller]
     pub(crate) fn finish(self) -> Finished {
         self.finish_within(LIMIT)
     }
 
-    /// As [`Running::finish`], where the machine's speed is in it.
+    /// Does the same as [`Running::finish`] with another limit, for work that depends on the machine's speed.
     #[track_caller]
     pub(crate) fn finish_within(mut self, limit: Duration) -> Finished {
         let (pid, err) = (self.pid(), self.err.clone());
@@ -77,7 +76,6 @@ impl Running {
     }
 }
 
-/// How a program ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
@@ -87,12 +85,12 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Its exit status; `None` if it died of a signal.
+    /// Returns its exit status, or `None` if a signal killed it.
     pub(crate) fn code(&self) -> Option<i32> {
         self.status.code()
     }
 
-    /// The signal that it died of.
+    /// Returns the signal that killed it.
     pub(crate) fn signal(&self) -> Option<i32> {
         self.status.signal()
     }
@@ -101,15 +99,15 @@ impl Finished {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// It ended with `code` and said nothing at all itself.
+    /// Expects that it exited with `code` and printed nothing to standard error.
     #[track_caller]
     pub(crate) fn silently(self, code: i32) -> Self {
         assert_eq!((self.code(), self.err.as_str()), (Some(code), ""), "signal {:?}", self.signal());
         self
     }
 
-    /// It ended with `code`, wrote nothing to standard output, and one line about the failure that has all of
-    /// `words`.
+    /// Expects that it exited with `code`, with nothing on standard output and one line about the failure that has all
+    /// of `words`.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code(), Some(code), "signal {:?}; it said: {}", self.signal(), self.err);
@@ -117,7 +115,8 @@ impl Finished {
         self.said_one_line(words)
     }
 
-    /// It waited for `name` with `--supersede` or `--replace` and lost its place, for a reason that contains `why`.
+    /// Expects that it waited for `name` with `--supersede` or `--replace` and lost its place, for a reason that
+    /// contains `why`.
     #[track_caller]
     pub(crate) fn lost_its_place(self, name: &str, why: &str) -> Self {
         let last = self.err.lines().last().unwrap_or_default();
@@ -127,8 +126,8 @@ impl Finished {
         self
     }
 
-    /// Its lease on `name` ran out and its command was ended for that. The front says so if the machine stood still
-    /// at the keeper's last moment.
+    /// Expects that its lease on `name` expired and that its command was stopped for that. If the machine stood still
+    /// at the keeper's last moment, the front reports it.
     #[track_caller]
     pub(crate) fn lost_its_lease(self, name: &str) -> Self {
         let last = self.err.lines().last().unwrap_or_default();
@@ -138,7 +137,7 @@ impl Finished {
         self
     }
 
-    /// Its errors are one line that begins with `dlock: ` and has all of `words`.
+    /// Expects that its standard error is one line that begins with `dlock: ` and has all of `words`.
     #[track_caller]
     pub(crate) fn said_one_line(self, words: &[&str]) -> Self {
         let lines: Vec<&str> = self.err.lines().collect();
@@ -154,11 +153,11 @@ impl Finished {
     }
 }
 
-/// How long a crowd may take: the machine's speed is in it.
+/// The time limit for a crowd, which depends on the machine's speed.
 pub(crate) const CROWD: Duration = Duration::from_secs(90);
 
-/// Waits for the end of a crowd. Each ends with 0 and says nothing, but that a service which has a crowd before it has
-/// not answered yet.
+/// Waits for the end of a crowd. Expects that each exits 0 and prints nothing, except that a service with such a crowd
+/// has not answered yet.
 #[track_caller]
 pub(crate) fn finish_all(running: impl IntoIterator<Item = Running>) {
     for one in running {

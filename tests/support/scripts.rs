@@ -3,7 +3,7 @@
 use super::process::{self, Process};
 use super::test_env::TestEnv;
 
-/// A process whose first thread has ended, which the process table shows as a zombie. `$1` gets a line when that is so.
+/// A process whose first thread has ended, so that the process table shows a zombie. It then writes a line to `$1`.
 pub(crate) const ZOMBIE_LEADER: &str = r#"
 import ctypes, os, sys, threading, time
 def stay():
@@ -17,8 +17,8 @@ exit_of_a_thread = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
 ctypes.CDLL(None).syscall(exit_of_a_thread, 0)
 "#;
 
-/// A tree that does what it can to get away: other groups, other sessions, double forks, deaf to every ending
-/// signal, without a first thread. `$1` gets a line when all of it stands.
+/// A tree that tries to escape: other groups, other sessions, double forks, processes that ignore every signal to stop,
+/// one without a first thread. It writes its PID to `$1` when all of it runs.
 const TREE: &str = r#"
 deaf='trap "" TERM HUP INT QUIT; echo up >>"$0"; while :; do sleep 1000; done'
 sleep 1000 &
@@ -34,14 +34,14 @@ echo $$ >"$1"
 wait
 "#;
 
-/// Says for each pid in the file `$1` that still lives, and then that it has looked.
+/// Writes each PID in the file `$1` that is still alive, and then that it has checked.
 const OVERLAP: &str = r#"
 for pid in $(cat "$1"); do
     stat=$(cat "/proc/$pid/stat" 2>/dev/null) || continue
     set -- "$1" "$2" ${stat##*) }
     case $3 in
     X | '') ;;
-    # Its other threads live.
+    # A zombie whose other threads are alive.
     Z) [ "${20}" -le 1 ] || echo "alive: $stat" ;;
     *) echo "alive: $stat" ;;
     esac
@@ -49,7 +49,7 @@ done >"$2"
 echo looked >>"$2"
 "#;
 
-/// Writes a line "NUMBER SENDER CODE" for every signal that comes, and ends on those named after the log.
+/// Writes a line "NUMBER SENDER CODE" for every signal that arrives, and ends on those named after the log.
 const LOGGER: &str = r#"
 import os, signal, sys
 every = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
@@ -64,14 +64,14 @@ while True:
         os._exit(0)
 "#;
 
-/// A command's tree, known by a variable that every member inherits.
+/// A command's tree. Each member inherits a variable that identifies the tree.
 pub(crate) struct Tree {
     tag: String,
     ready: String,
 }
 
 impl Tree {
-    /// The words of the command that grows the tree called `name`.
+    /// Returns the tree called `name`, and the words of the command that grows it.
     pub(crate) fn words(env: &TestEnv, name: &str) -> (Self, Vec<String>) {
         let script = env.write("tree.sh", TREE);
         let ready = format!("{name}.tree");
@@ -83,7 +83,7 @@ impl Tree {
         (Self { tag, ready }, words)
     }
 
-    /// Waits until the whole tree stands; returns its members.
+    /// Waits until the whole tree runs. Returns its members.
     #[track_caller]
     pub(crate) fn await_grown(&self, env: &TestEnv) -> Vec<Process> {
         env.await_line(&self.ready);
@@ -92,13 +92,13 @@ impl Tree {
         members
     }
 
-    /// Its living members.
+    /// Returns its living members.
     pub(crate) fn members(&self) -> Vec<Process> {
         process::with_variable("TEST_TREE", &self.tag)
     }
 }
 
-/// A command that looks, the moment it starts, which of `members` still live.
+/// A command that checks at its start which of `members` are still alive.
 pub(crate) struct Overlap {
     report: String,
 }
@@ -114,7 +114,7 @@ impl Overlap {
         (Self { report: "overlap".to_owned() }, words)
     }
 
-    /// It has looked and seen nobody alive.
+    /// Expects that it has checked and found none alive.
     #[track_caller]
     pub(crate) fn assert_none(&self, env: &TestEnv) {
         assert_eq!(env.read(&self.report), "looked\n");
@@ -127,7 +127,7 @@ pub(crate) struct Logger {
 }
 
 impl Logger {
-    /// The words of a logger called `name` that ends on the signals `ends`.
+    /// Returns a logger called `name` that ends on the signals `ends`, and its words.
     pub(crate) fn words(env: &TestEnv, name: &str, ends: &[i32]) -> (Self, Vec<String>) {
         let script = env.write("logger.py", LOGGER);
         let log = format!("{name}.signals");
@@ -137,7 +137,7 @@ impl Logger {
         (Self { log }, words)
     }
 
-    /// Waits until it listens; returns its pid.
+    /// Waits until it handles signals. Returns its PID.
     #[track_caller]
     pub(crate) fn await_ready(&self, env: &TestEnv) -> i32 {
         let line = super::until(&format!("a listener {}", self.log), || {
@@ -146,19 +146,18 @@ impl Logger {
         line.trim_start_matches("ready ").parse().expect("its pid")
     }
 
-    /// The signals that came, in order.
+    /// Returns the signals that arrived, in order.
     pub(crate) fn signals(&self, env: &TestEnv) -> Vec<i32> {
         let text = env.read(&self.log);
         let lines = text.lines().filter(|line| !line.starts_with("ready"));
         lines.map(|line| line.split(' ').next().expect("a word").parse().expect("a number")).collect()
     }
 
-    /// How often `signal` came.
+    /// Returns how often `signal` arrived.
     pub(crate) fn count(&self, env: &TestEnv, signal: i32) -> usize {
         self.signals(env).into_iter().filter(|s| *s == signal).count()
     }
 
-    /// Waits until `signal` came.
     #[track_caller]
     pub(crate) fn await_signal(&self, env: &TestEnv, signal: i32) {
         super::until(&format!("signal {signal} in {}: {:?}", self.log, self.signals(env)), || {

@@ -15,20 +15,20 @@ use super::process;
 use super::test_env::TestEnv;
 use super::wait::{until, until_or_else, until_true};
 
-/// What bash prompts with; no command under test prints it.
+/// The prompt of bash. No command under test prints it.
 const PROMPT: &str = "@prompt@ ";
 
 /// The user's side of a terminal.
 pub(crate) struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<Vec<u8>>>,
-    /// How much of the screen has been looked at.
+    /// The length of the output that a test has checked.
     seen: usize,
     leader: Child,
 }
 
 impl Terminal {
-    /// A terminal on which `program` leads the session.
+    /// Starts a terminal on which `program` leads the session.
     pub(crate) fn start(env: &TestEnv, program: &str, arguments: &[&str]) -> Self {
         let (ours, theirs) = sides();
         resize(&ours, 24, 80);
@@ -46,7 +46,7 @@ impl Terminal {
         Self { keyboard, screen, seen: 0, leader }
     }
 
-    /// A terminal with an interactive bash that is ready for a command; `run` is `dlock run --endpoint LOCKS`.
+    /// Starts a terminal with an interactive bash that is ready for a command; `run` is `dlock run --endpoint LOCKS`.
     pub(crate) fn bash(env: &TestEnv) -> Self {
         let settings = format!("bind 'set enable-bracketed-paste off' 2>/dev/null\nPS1='{PROMPT}'\n");
         env.write("bashrc", &settings);
@@ -68,11 +68,11 @@ impl Terminal {
     }
 
     pub(crate) fn type_line(&mut self, line: &str) {
-        // A return typed ahead of a program that is about to start would stay one; a new line is one in any mode.
+        // A return typed ahead of a program that is about to start would stay a return. A newline is one in every mode.
         self.press(&format!("{line}\n"));
     }
 
-    /// Types a command and waits until it has ended and bash prompts again; returns what the screen got.
+    /// Types a command and waits until it has ended and bash prompts again. Returns the output.
     #[track_caller]
     pub(crate) fn command(&mut self, line: &str) -> String {
         self.type_line(line);
@@ -80,7 +80,7 @@ impl Terminal {
         shown.strip_prefix(line).unwrap_or(&shown).trim().to_owned()
     }
 
-    /// The exit status of the last command.
+    /// Returns the exit status of the last command.
     #[track_caller]
     pub(crate) fn last_status(&mut self) -> i32 {
         let shown = self.command("echo \"<$?>\"");
@@ -88,7 +88,7 @@ impl Terminal {
         number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no status in {shown:?}"))
     }
 
-    /// Waits for the prompt; the job before it ended with `status`.
+    /// Waits for the prompt. Expects that the job before it ended with `status`.
     #[track_caller]
     pub(crate) fn await_status(&mut self, status: i32) {
         self.expect_prompt();
@@ -103,7 +103,7 @@ impl Terminal {
         self.press("\x1a");
     }
 
-    /// Stops the job in the foreground, as a user does, and waits until the shell has said so and prompts.
+    /// Stops the job in the foreground, as a user does, and waits until the shell has reported that and prompts.
     #[track_caller]
     pub(crate) fn stop_job(&mut self) {
         self.ctrl_z();
@@ -119,12 +119,12 @@ impl Terminal {
         resize(&self.keyboard, rows, columns);
     }
 
-    /// Everything that was shown so far.
+    /// Returns the whole output so far.
     pub(crate) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// Waits until `text` is shown after what was expected before; returns what came in between.
+    /// Waits until `text` appears after the output that was expected before. Returns the output in between.
     #[track_caller]
     pub(crate) fn expect(&mut self, text: &str) -> String {
         let from = self.seen;
@@ -146,8 +146,8 @@ impl Terminal {
         self.expect(PROMPT)
     }
 
-    /// Sends a signal to the shell, which has prompted. One that comes just before it begins to wait for keys bash sees only at the
-    /// next key.
+    /// Sends a signal to the shell, which has prompted. If the signal arrives just before bash waits for keys, bash
+    /// sees it only at the next key.
     #[track_caller]
     pub(crate) fn signal_shell(&self, signal: Signal) {
         until_true("a shell that waits for keys", || {
@@ -156,7 +156,7 @@ impl Terminal {
         process::signal(self.leader(), signal);
     }
 
-    /// Waits until the foreground process group is `group`'s.
+    /// Waits until the foreground process group is that of `group`.
     #[track_caller]
     pub(crate) fn await_foreground(&self, group: i32) {
         until(&format!("group {group} in the foreground"), || {
@@ -189,7 +189,7 @@ fn resize(terminal: impl std::os::fd::AsFd, rows: u16, columns: u16) {
     tcsetwinsize(terminal, size).expect("a terminal that takes a size");
 }
 
-/// Keeps what the terminal shows, until its last process has closed it.
+/// Records the output of the terminal until its last process has closed it.
 fn record(mut from: File, screen: Arc<Mutex<Vec<u8>>>) {
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
@@ -199,7 +199,7 @@ fn record(mut from: File, screen: Arc<Mutex<Vec<u8>>>) {
     });
 }
 
-/// A bash in whose foreground dlock runs `script` under the lock x; the script writes its pid to `pid`.
+/// Starts a bash in whose foreground dlock runs `script` under the lock x. The script writes its PID to `pid`.
 pub(crate) fn running(env: &TestEnv, options: &str, script: &str) -> (Terminal, i32) {
     env.write("command.sh", &format!("echo $$ >pid\n{script}\n"));
     let mut terminal = Terminal::bash(env);
@@ -208,7 +208,7 @@ pub(crate) fn running(env: &TestEnv, options: &str, script: &str) -> (Terminal, 
     (terminal, command)
 }
 
-/// The front above a command.
+/// Returns the front above a command.
 pub(crate) fn front_of(command: i32) -> i32 {
     let keeper = process::look(command).expect("a command").parent;
     process::look(keeper).expect("a keeper").parent

@@ -1,4 +1,4 @@
-//! The place where one test lives: a folder, a lock directory, an environment of its own, and its processes.
+//! The environment of one test: a directory, a lock directory, variables, and processes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const MARK: &str = "TEST_ENV";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// One test's own folder and processes; both are gone when it is dropped.
+/// One test's own directory and processes. Both are gone when it is dropped.
 pub(crate) struct TestEnv {
     root: PathBuf,
     id: String,
@@ -36,7 +36,7 @@ impl TestEnv {
         Self::with(crate::service)
     }
 
-    /// An environment whose locks are in `service`.
+    /// Creates an environment whose locks are in `service`.
     pub(crate) fn on(service: Service) -> Self {
         Self::with(|_| service)
     }
@@ -49,7 +49,7 @@ impl TestEnv {
         Self { root, id, service, variables: Vec::new() }
     }
 
-    /// The same with these variables in the environment of every command.
+    /// Adds these variables to the environment of every command.
     pub(crate) fn with_variables(mut self, variables: Vec<(&'static str, String)>) -> Self {
         self.variables = variables;
         self
@@ -63,12 +63,11 @@ impl TestEnv {
         self.root.join(name)
     }
 
-    /// The lock directory.
     pub(crate) fn locks(&self) -> PathBuf {
         self.path("locks")
     }
 
-    /// Where the locks are.
+    /// Returns the service of the locks.
     pub(crate) fn service(&self) -> &Service {
         &self.service
     }
@@ -91,7 +90,7 @@ impl TestEnv {
         self.path(name).exists()
     }
 
-    /// Waits until a command has written a whole line to `name`; returns the text without it.
+    /// Waits until a command has written a whole line to `name`. Returns the text without the newline.
     #[track_caller]
     pub(crate) fn await_line(&self, name: &str) -> String {
         until(&format!("a line in {name}"), || {
@@ -100,23 +99,23 @@ impl TestEnv {
         })
     }
 
-    /// `program` in a session of its own without a terminal, with nothing of this process's environment but
-    /// the PATH. `$dlock` and `$locks` are for scripts.
+    /// Returns `program` in a session of its own without a terminal. Of this process's environment it has only PATH.
+    /// `$dlock` and `$locks` are for scripts.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("env");
-        // Whoever runs the tests may ignore signals: a shell does so for what it runs in the background.
+        // The caller of the tests may ignore signals: a shell does so for programs in the background.
         command.args(["--default-signal", "setsid"]).arg(program);
         self.dress(&mut command);
         command.stdin(Stdio::null());
         command
     }
 
-    /// Whether its service is several Redis servers, which keep no queue.
+    /// Returns whether its service is several Redis servers, which keep no queue.
     pub(crate) fn is_redlock(&self) -> bool {
         self.service.endpoint.contains(",redis://")
     }
 
-    /// Gives a command the test's environment and folder.
+    /// Gives a command the test's environment and directory.
     pub(crate) fn dress(&self, command: &mut Command) {
         command
             .env_clear()
@@ -129,7 +128,7 @@ impl TestEnv {
             .env("dlock", dlock())
             .env("locks", &self.service.endpoint)
             .current_dir(&self.root);
-        // Nodes of a Redlock that are younger than this have no say, and those of tests are young.
+        // Nodes of a Redlock that are younger than this do not vote, and those of tests are young.
         if self.is_redlock() {
             command.env("DLOCK_MAX_TTL", "10s");
         }
@@ -139,14 +138,14 @@ impl TestEnv {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }
 
-    /// dlock with these arguments and nothing else.
+    /// Returns dlock with these arguments and no others.
     pub(crate) fn dlock<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.command(dlock());
         command.args(arguments);
         command
     }
 
-    /// `dlock VERB --endpoint ENDPOINT ARGUMENTS...`.
+    /// Returns `dlock VERB --endpoint ENDPOINT ARGUMENTS...`.
     pub(crate) fn verb<S: AsRef<OsStr>>(
         &self,
         verb: &str,
@@ -157,12 +156,12 @@ impl TestEnv {
         command
     }
 
-    /// `dlock run --endpoint ENDPOINT ARGUMENTS...`.
+    /// Returns `dlock run --endpoint ENDPOINT ARGUMENTS...`.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         self.verb("run", arguments)
     }
 
-    /// A bash script; `run` in it is `dlock run --endpoint ENDPOINT`.
+    /// Returns a bash script; `run` in it is `dlock run --endpoint ENDPOINT`.
     pub(crate) fn bash(&self, script: &str) -> Command {
         let mut command = self.command("bash");
         let prelude = r#"shopt -s expand_aliases; alias run='"$dlock" run --endpoint "$locks"'"#;
@@ -180,7 +179,7 @@ impl TestEnv {
         Running::start(command, out, err)
     }
 
-    /// Starts a command with `err` as its standard error, which is not looked at.
+    /// Starts a command with `err` as its standard error, which this does not read.
     #[track_caller]
     pub(crate) fn start_saying_to(&self, command: &mut Command, err: OwnedFd) -> Running {
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +187,7 @@ impl TestEnv {
         let none = self.write(&format!("{serial}.err"), "");
         command.stdout(File::create(&out).expect("a file for output")).stderr(err);
         let running = Running::start(command, out, none);
-        // Whoever reads sees the end only when nobody has it open for writing any more.
+        // A reader sees the end only when no process has the stream open for writing.
         command.stderr(Stdio::null());
         running
     }
@@ -199,7 +198,7 @@ impl TestEnv {
         self.start(command).finish()
     }
 
-    /// `dlock run` with `options` and a command that says that it runs and waits at a gate.
+    /// Starts `dlock run` with `options`. Its command reports that it runs and waits at a gate.
     #[track_caller]
     pub(crate) fn hold(&self, options: &[&str]) -> Holder {
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -210,7 +209,7 @@ impl TestEnv {
         Holder { running: self.start(&mut command), ready: self.path(&ready), gate, said: Vec::new() }
     }
 
-    /// As [`TestEnv::hold`], once the command runs.
+    /// Does the same as [`TestEnv::hold`] and waits until the command runs.
     #[track_caller]
     pub(crate) fn held(&self, options: &[&str]) -> Holder {
         let mut holder = self.hold(options);
@@ -218,7 +217,7 @@ impl TestEnv {
         holder
     }
 
-    /// What `dlock status --json NAME` says.
+    /// Returns the parsed output of `dlock status --json NAME`.
     #[track_caller]
     pub(crate) fn status(&self, name: &str) -> Value {
         let asked = self.finish(&mut self.verb("status", ["--json", name])).silently(0);
@@ -233,8 +232,8 @@ impl TestEnv {
         self.status(name)["waiters"].as_array().expect("a list of waiters").len()
     }
 
-    /// Waits until so many wait for `name`. Where there is no queue that shows them, they are those keepers that hold nothing, which
-    /// get some time to ask.
+    /// Waits until `count` processes wait for `name`. If no queue shows them, it counts the keepers that hold nothing,
+    /// and gives them some time to send their request.
     #[track_caller]
     pub(crate) fn await_waiters(&self, name: &str, count: usize) {
         if self.is_redlock() {
@@ -250,32 +249,31 @@ impl TestEnv {
         until(&format!("{count} waiters for {name}"), || (self.waiters(name) == count).then_some(()));
     }
 
-    /// The lock can be had at once, and nobody holds or waits.
+    /// Expects that the lock can be acquired at once, and that it has no holder and no waiter.
     #[track_caller]
     pub(crate) fn assert_free(&self, name: &str) {
         self.finish(&mut self.run(["-n", "--name", name, "--", "true"])).silently(0);
         assert_eq!((self.holders(name), self.waiters(name)), (0, 0), "somebody is left in the queue");
     }
 
-    /// The lock cannot be had at once.
+    /// Expects that the lock cannot be acquired at once.
     #[track_caller]
     pub(crate) fn assert_busy(&self, name: &str) {
         self.finish(&mut self.run(["-n", "--name", name, "--", "true"])).failed(75, &[name]);
     }
 
-    /// Every living process of this test.
+    /// Returns every living process of this test.
     pub(crate) fn processes(&self) -> Vec<Process> {
         process::with_variable(MARK, &self.id)
     }
 
-    /// Every living process of this test that is a command's. A keeper may take a moment longer to end than the
-    /// dlock that has told its last word.
+    /// Returns every living process of this test except keepers. A keeper may end a moment after its front.
     pub(crate) fn command_processes(&self) -> Vec<Process> {
         self.processes().into_iter().filter(|p| p.name != "lease-keeper").collect()
     }
 
-    /// Waits until no process of this test is left, also of those that have lost their environment and not yet their
-    /// files, with the locks on them.
+    /// Waits until no process of this test is left. That includes exiting processes without an environment that still
+    /// have open files, with the locks on them.
     #[track_caller]
     pub(crate) fn await_no_process(&self) {
         let begun = Instant::now();
@@ -295,7 +293,7 @@ impl TestEnv {
         }
     }
 
-    /// A Python that is no wrapper, so that its pid is the one that was started.
+    /// Returns a Python that is no wrapper, so that its PID is that of the started process.
     pub(crate) fn python() -> &'static str {
         if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
     }
@@ -303,7 +301,7 @@ impl TestEnv {
 
 impl Drop for TestEnv {
     fn drop(&mut self) {
-        // A killed parent's children are found in the next round.
+        // The next round finds the children of a killed parent.
         for _ in 0..200 {
             let left = self.processes();
             if left.is_empty() {
@@ -331,7 +329,6 @@ impl Holder {
         fs::read_to_string(&self.ready).is_ok_and(|text| text.ends_with('\n'))
     }
 
-    /// Waits until the command runs.
     #[track_caller]
     pub(crate) fn await_start(&mut self) {
         let what = format!("the start of a command; its dlock said {:?}", self.running.err_so_far());
@@ -339,12 +336,12 @@ impl Holder {
         self.said = text.split_ascii_whitespace().map(str::to_owned).collect();
     }
 
-    /// The pid of the command.
+    /// Returns the PID of the command.
     pub(crate) fn command(&self) -> i32 {
         self.said[0].parse().expect("a pid")
     }
 
-    /// The pid that others are told.
+    /// Returns the PID that dlock reports to other users.
     pub(crate) fn command_pid(&self) -> String {
         self.running.pid().to_string()
     }
@@ -374,7 +371,7 @@ impl Holder {
     }
 }
 
-/// Lets every command end; each dlock ends with 0 and says nothing.
+/// Lets every command end. Expects that each dlock exits 0 and prints nothing.
 #[track_caller]
 pub(crate) fn release_all(holders: impl IntoIterator<Item = Holder>) {
     for holder in holders {

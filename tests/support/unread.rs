@@ -1,4 +1,4 @@
-//! A standard error that nobody reads.
+//! A standard error without a reader.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -7,25 +7,25 @@ use std::os::unix::net::UnixStream;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// What a standard error leads to.
+/// The kind of stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// A pipe, as of `2>&1 | pager`.
+    /// A pipe, as in `2>&1 | pager`.
     Pipe,
-    /// A stream socket, as of a service manager's log.
+    /// A stream socket, as for a service manager's log.
     Socket,
 }
 
-/// A stream that took all that it could before the test began.
+/// A stream that was full before the test began.
 pub(crate) struct Unread {
     reader: File,
     writer: OwnedFd,
-    /// How much of what comes out is what filled it.
+    /// The number of bytes that filled it. They are read first.
     filling: usize,
 }
 
 impl Unread {
-    /// A stream without room for another byte.
+    /// Returns a stream without room for another byte.
     pub(crate) fn full(kind: Kind) -> Self {
         let (reader, writer): (OwnedFd, OwnedFd) = match kind {
             Kind::Pipe => std::io::pipe().map(|(r, w)| (r.into(), w.into())).expect("a pipe"),
@@ -35,13 +35,13 @@ impl Unread {
         Self { reader: File::from(reader), writer, filling }
     }
 
-    /// For a program to have as its standard error.
+    /// Returns the writing end, for a program's standard error.
     pub(crate) fn writer(&self) -> OwnedFd {
         self.writer.try_clone().expect("a descriptor")
     }
 
-    /// Reads the rest to its end, which comes when every process that had it has ended; `pause` comes before each read
-    /// of at most `size` bytes.
+    /// Reads the rest to its end, which comes when every process that had the stream has ended. `pause` runs before
+    /// each read of at most `size` bytes.
     pub(crate) fn rest(self, size: usize, mut pause: impl FnMut()) -> String {
         let Self { mut reader, writer, filling } = self;
         drop(writer);
@@ -57,7 +57,7 @@ impl Unread {
     }
 }
 
-/// Fills what can be written to `stream`, and leaves it blocking, as it was.
+/// Fills `stream`, and leaves it blocking, as it was. Returns the number of bytes.
 fn fill(stream: &OwnedFd) -> usize {
     let flags = fcntl_getfl(stream).expect("its flags");
     fcntl_setfl(stream, flags | OFlags::NONBLOCK).expect("its flags set");

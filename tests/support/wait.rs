@@ -2,24 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take that does not depend on the machine's speed; generous, since it is only waited
-/// out by a test that fails.
+/// The time limit for anything that does not depend on the machine's speed. It is generous, since only a failing test
+/// waits for all of it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(4);
 
-/// Asks `probe` again and again until it answers; a test that never gets its answer fails.
+/// Calls `probe` until it returns a value. The test fails if that does not happen in time.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     until_or_else(|| what.to_owned(), probe)
 }
 
-/// As [`until`], with `what` made up only in the end, when there is most to tell.
+/// Does the same as [`until`]. `what` is called only for the message of a failure, when the most is known.
 #[track_caller]
 pub(crate) fn until_or_else<T>(what: impl FnOnce() -> String, probe: impl FnMut() -> Option<T>) -> T {
     until_within(LIMIT, what, probe)
 }
 
-/// As [`until_or_else`], with another limit.
+/// Does the same as [`until_or_else`] with another limit.
 #[track_caller]
 pub(crate) fn until_within<T>(
     limit: Duration,
@@ -36,7 +36,7 @@ pub(crate) fn until_within<T>(
     }
 }
 
-/// As [`until`], for a plain condition.
+/// Does the same as [`until`] for a condition.
 #[track_caller]
 pub(crate) fn until_true(what: &str, mut probe: impl FnMut() -> bool) {
     until(what, || probe().then_some(()));

@@ -1,4 +1,4 @@
-//! The ways to hold a lock: what is promised of one is promised of all.
+//! The ways to hold a lock. The promises of one are the promises of all.
 
 use std::fs;
 use std::process::Command;
@@ -7,11 +7,11 @@ use super::process;
 use super::running::{Finished, Running};
 use super::test_env::TestEnv;
 
-/// By which subcommand a command gets its lock.
+/// The subcommand by which a command gets its lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     Run,
-    /// A script takes the lock with `acquire --for-pid` and becomes the command.
+    /// A script acquires the lock with `acquire --for-pid` and becomes the command.
     Acquire,
     Elect,
     /// `elect --forever`.
@@ -24,10 +24,10 @@ eval "$claim"; exec "${@:$0+1}""#;
 
 impl Way {
     pub(crate) const ALL: [Self; 4] = [Self::Run, Self::Acquire, Self::Elect, Self::Forever];
-    /// Those beside `run`.
+    /// The ways other than `run`.
     pub(crate) const OTHERS: [Self; 3] = [Self::Acquire, Self::Elect, Self::Forever];
 
-    /// What runs `words` under the lock that the options describe.
+    /// Returns the command that runs `words` under the lock that the options describe.
     pub(crate) fn command<W: AsRef<str>>(self, env: &TestEnv, options: &[&str], words: &[W]) -> Command {
         let words = words.iter().map(AsRef::as_ref);
         let verb = match self {
@@ -47,7 +47,7 @@ impl Way {
         command
     }
 
-    /// dlock's processes that hold the lock for `running`: the front and its keeper.
+    /// Returns dlock's processes that hold the lock for `running`: the front and its keeper.
     pub(crate) fn pair(self, running: &Running) -> Option<(i32, i32)> {
         if self != Self::Acquire {
             return process::keeper_of(running.pid()).map(|keeper| (running.pid(), keeper));
@@ -56,7 +56,7 @@ impl Way {
         all.iter().find(|one| one.name == "lease-keeper").map(|keeper| (keeper.parent, keeper.pid))
     }
 
-    /// All of dlock's processes for `running`, those that only wait for the pair too.
+    /// Returns all of dlock's processes for `running`, including those that only wait for the pair.
     pub(crate) fn processes(self, running: &Running) -> Vec<i32> {
         if self == Self::Acquire {
             return kept_for(running.pid()).iter().map(|one| one.pid).collect();
@@ -64,7 +64,7 @@ impl Way {
         [Some(running.pid()), process::keeper_of(running.pid())].into_iter().flatten().collect()
     }
 
-    /// It ended because the lock on `name` was lost, as whoever holds it so is told.
+    /// Expects that it ended because the lock on `name` was lost, with the message of this way.
     #[track_caller]
     pub(crate) fn lost(self, ended: Finished, name: &str) {
         if self == Self::Acquire {
@@ -76,17 +76,17 @@ impl Way {
     }
 }
 
-/// dlock's living processes that hold, or wait for, a lock for the process `pid`.
+/// Returns dlock's living processes that hold, or wait for, a lock for the process `pid`.
 fn kept_for(pid: i32) -> Vec<process::Process> {
     let all = process::all().into_iter();
     all.filter(|one| one.is_alive() && served_by(one.pid) == Some(pid)).collect()
 }
 
-/// For which process `acquire --for-pid` is at work in the process `dlock`, if it is.
+/// Returns the process for which the process `dlock` runs `acquire --for-pid`, if it does.
 pub(crate) fn served_by(dlock: i32) -> Option<i32> {
     let line = fs::read(format!("/proc/{dlock}/cmdline")).ok()?;
     let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    // Scripts have the words of `acquire` among their own.
+    // A script has the arguments of `acquire` among its own, so the program's name decides.
     words.next().filter(|word| word.ends_with("dlock"))?;
     words.find(|word| word == "--for-pid")?;
     words.next()?.parse().ok()

@@ -1,5 +1,4 @@
-//! Sees when the machine stands still: what is told of a lease of seconds by a machine that stops for a part of one is told
-//! by the machine.
+//! Notices when the machine stands still. A short lease that is lost then is not dlock's fault.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -10,24 +9,25 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Between two questions to another process.
+/// The pause between two questions to another process.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What each question costs in work.
+/// The work that each question costs.
 const WORK: Duration = Duration::from_micros(500);
 
 /// So many questions take a second on a machine at rest.
 const WINDOW: usize = 50;
 
-/// When a question was asked by which too much time was lost, and how much.
+/// The times of questions by which too much time was lost, and the lost times.
 static STOOD: Mutex<Vec<(Duration, Duration)>> = Mutex::new(Vec::new());
 
-/// Since the machine was started; the same for all processes.
+/// Returns the time since the machine was started, which is the same for all processes.
 pub(crate) fn now() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).expect("after the start")
 }
 
-/// Begins to watch, for as long as this process lives: the machine stands still if it loses more than `still` in a second.
+/// Begins to watch for the rest of this process's life. The machine stands still if it loses more than `still` in a
+/// second.
 #[expect(clippy::zombie_processes, reason = "it dies with this process")]
 pub(crate) fn watch(still: Duration) {
     static BEGUN: Once = Once::new();
@@ -64,7 +64,7 @@ fn work() {
     while used() < begun + WORK {}
 }
 
-/// How much time the machine lost in a second at most since then.
+/// Returns the most time that the machine has lost in a second since then.
 pub(crate) fn stood_still(since: Duration) -> Option<Duration> {
     let stood = STOOD.lock().unwrap_or_else(PoisonError::into_inner);
     stood.iter().filter(|(at, _)| *at > since).map(|(_, lost)| *lost).max()

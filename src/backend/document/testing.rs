@@ -76,7 +76,7 @@ impl Fake {
         self.state().mishaps = mishaps.iter().copied().collect();
     }
 
-    /// Makes the late replacements. Returns for each whether it was made.
+    /// Executes the late replacements. Returns for each whether it took effect.
     pub(super) fn deliver(&self) -> Vec<bool> {
         let mut state = self.state();
         let late = std::mem::take(&mut state.late);

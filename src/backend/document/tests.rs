@@ -203,7 +203,7 @@ async fn those_who_try_and_go_find_together_that_a_holder_is_dead() {
     for n in 2..40 {
         scene.sleep(step).await;
         scene.fake.set_time(u64::from(n) * 7_000);
-        // Renewed at first, for several times its ttl.
+        // Renewed at first, for several times its TTL.
         if n < 20 {
             holder.renew(scene.soon()).await.expect("renews");
         }

@@ -1,4 +1,4 @@
-//! One client's end of a claim.
+//! A claim, as its client sees it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub(super) struct MemoryClaim {
     news: watch::Receiver<ClaimState>,
     last_good: Mutex<Moment>,
     left: AtomicBool,
-    /// What `changed` told last, for the mutation that compares with this instead of with `seen`.
+    /// The last state that `changed` returned. One mutation compares with this instead of with `seen`.
     told: Mutex<Option<ClaimState>>,
 }
 
@@ -52,7 +52,7 @@ impl MemoryClaim {
         Call { server: &self.server, clock: self.clock, deadline }
     }
 
-    /// Whether `state` is news to one who has seen `seen`.
+    /// Returns whether `state` is news after `seen`.
     fn is_news(&self, state: &ClaimState, seen: Option<&ClaimState>) -> bool {
         if self.server.has(Mutation::LosesWakeUps) {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl Claim for MemoryClaim {
             let next = self.server.step(|queues, now| queues.next_expiry(self.id, now));
             let state = news.borrow_and_update().clone();
             if self.is_news(&state, seen) {
-                // The answer travels: the future can be dropped here, with nothing lost.
+                // The answer is on its way: dropping the future here loses nothing.
                 tokio::task::yield_now().await;
                 return Ok(state);
             }
@@ -112,7 +112,7 @@ impl Claim for MemoryClaim {
         let call = self.call(deadline);
         call.run(|queues, _| {
             queues.leave(self.id, succeeded)?;
-            // In the same step, so that one who listens meanwhile takes it for no loss.
+            // In the same step, so that a call of `changed` does not take the departure for a loss.
             self.left.store(true, Ordering::Relaxed);
             Ok(())
         })

@@ -1,8 +1,7 @@
 //! The reference implementation: a service inside one process, with switches that break it (mutations).
 //!
-//! It is what the contract means, in the fewest words, and what the contract suite is tried on: with one
-//! [`Mutation`] seeded the suite must fail. Of the library it uses
-//! what any backend can.
+//! It states the contract in the fewest words. The contract suite is tested on it: with one [`Mutation`] seeded the
+//! suite must fail. It uses only the parts of the library that every backend can use.
 
 mod claim;
 mod mutation;
@@ -36,12 +35,12 @@ pub(crate) struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// A client whose clock is the server's.
+    /// Returns a client whose clock is the server's.
     pub(crate) fn connect(server: &Arc<MemoryServer>) -> Self {
         Self::connect_with(server, server.clock())
     }
 
-    /// A client with a clock of its own, which may tell another time than the server's.
+    /// Returns a client with a clock of its own, which may differ from the server's.
     pub(crate) fn connect_with(server: &Arc<MemoryServer>, clock: Clock) -> Self {
         Self { server: Arc::clone(server), clock }
     }

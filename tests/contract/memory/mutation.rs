@@ -1,11 +1,11 @@
-//! Seeded faults, as mutation tests have them.
+//! Seeded faults for mutation tests.
 
-/// A defect that a [`super::MemoryServer`] can be given, each against the clause named with it.
+/// A defect of a [`super::MemoryServer`], with the clause that it violates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mutation {
     /// C01: `--slots N` admits N + 1.
     SlotsAdmitOneTooMany,
-    /// C01: tells the next one that it holds before the present hold ended.
+    /// C01: reports the next hold before the present hold has ended.
     TellsHoldEarly,
     /// C01: a claim of the same holder passes as the same claim.
     Reentrant,
@@ -23,41 +23,41 @@ pub(crate) enum Mutation {
     SupersedeIgnored,
     /// C02: `--supersede` also removes a holder.
     SupersedeEndsHolder,
-    /// C02: entries do not show the claims under which theirs was made.
+    /// C02: entries do not show the ancestors of their claims.
     AncestorsUnshown,
-    /// C02: entries do not show in which other queues the search for a cycle goes on.
+    /// C02: entries do not show the other queues in which the search for a cycle continues.
     RelatedUnshown,
-    /// C03: every fifth token is the one before.
+    /// C03: every fifth token repeats the previous one.
     RepeatsToken,
-    /// C03: tokens start again when the queue was empty.
+    /// C03: tokens start again after the queue was empty.
     TokensRestartWhenIdle,
-    /// C03: shared claims count on their own.
+    /// C03: shared claims have a token counter of their own.
     TokensPerMode,
     /// C03: a restart forgets the token counter.
     ForgetsTokensOnRestart,
-    /// C03: a restart drops those who wait.
+    /// C03: a restart drops the waiters.
     ForgetsWaitersOnRestart,
     /// C04: a waiter never expires.
     KeepsAbandonedWaiters,
     /// C04: a holder never expires.
     KeepsAbandonedHolders,
-    /// C05: entering twice with one id makes two entries.
+    /// C05: entering twice with one id creates two entries.
     EnterNotIdempotent,
-    /// C05: an entry whose client never heard the answer cannot be evicted.
+    /// C05: an entry whose client never received the answer cannot be evicted.
     UnansweredCannotBeEvicted,
-    /// C06: a change is lost if `changed` is dropped while telling of it.
+    /// C06: a change is lost if `changed` is dropped while it returns the change.
     LosesWakeUps,
     /// C06: the first answer comes only with the first change.
     FirstAnswerLate,
-    /// C06: a loss is never told.
+    /// C06: a loss is never reported.
     TellsNoLoss,
     /// C07: renewing an expired entry brings it back.
     RevivesExpired,
     /// C07: a renewal counts from its end.
     RenewCountsFromEnd,
-    /// C07: a grant counts from when it was given, without a renewal.
+    /// C07: a grant counts from the moment of the grant, without a renewal.
     GrantCountsFromGrant,
-    /// C07: a renewal is answered and not done.
+    /// C07: a renewal is answered and not executed.
     RenewDoesNothing,
     /// C08: leaving twice is an error.
     LeaveNotIdempotent,
@@ -67,27 +67,27 @@ pub(crate) enum Mutation {
     RecordsFailure,
     /// C08: the last success is that of the run which ended last.
     LastToEndSucceeds,
-    /// C09: evicts whoever holds.
+    /// C09: evicts holders, too.
     EvictsHolder,
-    /// C09: asking to leave removes at once.
+    /// C09: asking to leave removes the entry at once.
     AskRemoves,
-    /// C09: asking to leave is never told.
+    /// C09: a request to leave is never reported.
     AskIsForgotten,
-    /// C09: a value is published for whoever waits, too.
+    /// C09: a value is published for a waiter, too.
     WaiterPublishes,
-    /// C10: looking at a queue removes its waiters.
+    /// C10: inspecting a queue removes its waiters.
     InspectPurges,
     /// C10: `list` is in no order.
     ListUnsorted,
-    /// C10: an observer sees nothing after the first look.
+    /// C10: an observer reports nothing after the first status.
     ObserverSleeps,
-    /// C11: a frozen service keeps the caller for ever.
+    /// C11: a frozen service blocks the caller for ever.
     IgnoresDeadlines,
     /// C12: errors do not name the lock.
     ErrorWithoutLock,
-    /// C12: a mismatch looks as if trying again could help.
+    /// C12: a mismatch is reported as transient.
     MismatchIsTransient,
-    /// C13: the ttl ends by the client's clock.
+    /// C13: the TTL ends by the client's clock.
     TrustsClientClock,
     /// C14: texts are cut after 64 characters.
     TruncatesTexts,
@@ -101,12 +101,11 @@ pub(crate) enum Mutation {
     MixesKinds,
     /// C15: the entry of a mismatch stays.
     MismatchStays,
-    /// C15: a mismatch does not say who holds.
+    /// C15: a mismatch does not name the holder.
     MismatchUnnamed,
 }
 
 impl Mutation {
-    /// Every mutation.
     pub(crate) const ALL: &[Self] = &[
         Self::SlotsAdmitOneTooMany,
         Self::TellsHoldEarly,

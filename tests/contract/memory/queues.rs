@@ -1,4 +1,4 @@
-//! The entries, and what follows from their order.
+//! The entries, and the consequences of their order.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use dlock::lock::{
 
 use super::Mutation;
 
-/// Why a step was refused; becomes an [`dlock::lock::Error`].
+/// The reason for a refused step; becomes an [`dlock::lock::Error`].
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) kind: ErrorKind,
@@ -31,7 +31,7 @@ impl Refusal {
 pub(super) struct Entry {
     pub(super) request: Request,
     pub(super) expires: Moment,
-    /// The beginning, on its client's clock, of the last call that proved it.
+    /// The beginning, by its client's clock, of the last call that proved it.
     pub(super) counts_from: Moment,
     pub(super) arrived: SystemTime,
     pub(super) hold: Option<Hold>,
@@ -40,7 +40,6 @@ pub(super) struct Entry {
     pub(super) news: watch::Sender<ClaimState>,
 }
 
-/// What an entry was given.
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) grant: Grant,
@@ -56,7 +55,7 @@ pub(super) struct Queues {
     pub(super) entries: Vec<Entry>,
     pub(super) ended: HashMap<ClaimId, Entry>,
     pub(super) successes: HashMap<LockName, Moment>,
-    /// Grows with each change that somebody could see.
+    /// Grows with each visible change.
     pub(super) version: u64,
     pub(super) last_token: u64,
     last_shared_token: u64,
@@ -83,7 +82,7 @@ impl Queues {
         self.entries.iter().position(|e| e.request.id == id)
     }
 
-    /// Lets time and order take effect: ends what expired, gives what is free, tells everybody.
+    /// Applies time and order: ends expired entries, grants free locks and notifies all claims.
     pub(super) fn settle(&mut self, now: Moment) {
         while let Some(at) = self.entries.iter().position(|e| e.expires <= now && !self.keeps(e)) {
             self.end(at, ClaimState::Lost(LossReason::Expired));
@@ -112,7 +111,7 @@ impl Queues {
         }
     }
 
-    /// Takes the entry out of all queues, for ever.
+    /// Removes the entry from all queues, for ever.
     pub(super) fn end(&mut self, at: usize, last: ClaimState) {
         let entry = self.entries.remove(at);
         if !self.has(Mutation::TellsNoLoss) {
@@ -122,7 +121,7 @@ impl Queues {
         self.ended.insert(entry.request.id, entry);
     }
 
-    /// The indices of the entries in the queue of `name`, in order.
+    /// Returns the indices of the entries in the queue of `name`, in order.
     pub(super) fn queue(&self, name: &LockName) -> Vec<usize> {
         let in_queue = |e: &Entry| e.request.names.iter().any(|n| self.same(n, name));
         let mut queue: Vec<usize> = (0..self.entries.len()).filter(|i| in_queue(&self.entries[*i])).collect();
@@ -145,7 +144,7 @@ impl Queues {
         queue.iter().map(|i| self.entries[*i].request.mode).collect()
     }
 
-    /// The entries of the queue of `name` that nothing ahead keeps from holding.
+    /// Returns the entries in the queue of `name` that no entry ahead keeps from holding.
     pub(super) fn free(&self, name: &LockName) -> Vec<usize> {
         let mut queue = self.queue(name);
         let modes = self.modes(&queue);
@@ -209,19 +208,19 @@ impl Queues {
         (1..=u32::MAX).find(|slot| !taken.contains(slot))
     }
 
-    /// The slot that an entry holds on `name`.
+    /// Returns the slot that an entry holds on `name`.
     pub(super) fn slot(&self, at: usize, name: &LockName) -> Option<u32> {
         self.granted(at, name).and_then(|given| given.slot)
     }
 
-    /// What an entry was given on `name`.
+    /// Returns the grant of an entry on `name`.
     pub(super) fn granted(&self, at: usize, name: &LockName) -> Option<Granted> {
         let entry = &self.entries[at];
         let index = entry.request.names.iter().position(|n| self.same(n, name))?;
         entry.hold.as_ref().and_then(|hold| hold.grant.names.get(index)).copied()
     }
 
-    /// Where an entry stands.
+    /// Returns the state of an entry.
     pub(super) fn state(&self, at: usize) -> ClaimState {
         let entry = &self.entries[at];
         match (&entry.asked, &entry.hold) {
@@ -237,13 +236,13 @@ impl Queues {
         }
     }
 
-    /// The first of its names on which an entry still waits.
+    /// Returns the first of its names on which an entry still waits.
     fn waited_for(&self, at: usize) -> LockName {
         let names = &self.entries[at].request.names;
         names.iter().find(|name| !self.free(name).contains(&at)).unwrap_or(&names[0]).clone()
     }
 
-    /// How many entries stand ahead in any of an entry's queues, and the first of the queue it waits in.
+    /// Returns how many entries are ahead in any of an entry's queues, and the first of the queue that it waits in.
     pub(super) fn ahead(&self, at: usize) -> (u32, Option<usize>) {
         let mut all: Vec<usize> = Vec::new();
         for name in &self.entries[at].request.names {
@@ -255,7 +254,7 @@ impl Queues {
         (u32::try_from(all.len()).unwrap_or(u32::MAX), first)
     }
 
-    /// The next instant at which time alone may change what `id` sees: nothing behind it matters.
+    /// Returns the next instant at which time alone may change the state of `id`. Entries behind it do not matter.
     pub(super) fn next_expiry(&self, id: ClaimId, now: Moment) -> Moment {
         let Some(at) = self.position(id) else { return Moment::NEVER };
         let ahead = self.entries[..=at].iter().map(|e| e.expires);

@@ -1,4 +1,4 @@
-//! The service, its switches, and how a call reaches it.
+//! The service, its switches, and the path of a call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,12 +27,12 @@ pub(crate) struct MemoryServer {
 }
 
 impl MemoryServer {
-    /// A faultless service that counts ttls on `clock`.
+    /// Creates a faultless service that measures TTLs by `clock`.
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Self::start(clock, None)
     }
 
-    /// A service with one defect.
+    /// Creates a service with one defect.
     pub(crate) fn with_mutation(clock: Clock, mutation: Mutation) -> Arc<Self> {
         Self::start(clock, Some(mutation))
     }
@@ -55,7 +55,6 @@ impl MemoryServer {
         self.frozen.send_replace(true);
     }
 
-    /// Ends a freeze.
     pub(crate) fn thaw(&self) {
         self.frozen.send_replace(false);
     }
@@ -66,7 +65,7 @@ impl MemoryServer {
         self.starts.send_modify(|n| *n += 1);
     }
 
-    /// Ends the session of one claim; says whether there was such a claim.
+    /// Ends the session of one claim. Returns whether there was such a claim.
     pub(crate) fn sever(&self, id: ClaimId) -> bool {
         self.step(|queues, _| {
             let found = queues.position(id);
@@ -89,7 +88,7 @@ impl MemoryServer {
         format!("{NAME}:{}", self.number)
     }
 
-    /// One step of the service, now, whatever the switches say.
+    /// Executes one step of the service now, whatever the switches are.
     pub(super) fn step<T>(&self, f: impl FnOnce(&mut Queues, Moment) -> T) -> T {
         let (result, version) = {
             let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +125,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Sends the request, has `f` done as one step, and brings the answer back, all by the deadline.
+    /// Sends the request, executes `f` as one step, and returns the answer, all by the deadline.
     ///
     /// It can be dropped before the step, and between the step and the answer.
     pub(super) async fn run<T>(

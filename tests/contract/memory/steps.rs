@@ -86,7 +86,7 @@ impl Queues {
         Err(Refusal::new(kind, mismatch(Some(name), Some(&who), Use::Mode(*mode), request.mode)))
     }
 
-    /// The older waiters whose place `request` takes.
+    /// Returns the older waiters whose place `request` takes.
     fn superseded(&self, request: &Request) -> Vec<ClaimId> {
         let also_holders = self.has(Mutation::SupersedeEndsHolder);
         let older = self.entries.iter().filter(|e| {
@@ -99,14 +99,14 @@ impl Queues {
         if self.has(Mutation::SupersedeIgnored) { Vec::new() } else { ids }
     }
 
-    /// Notes that the client heard of its entry.
+    /// Notes that the client has received the answer to its request to enter.
     pub(super) fn answer(&mut self, id: ClaimId) {
         if let Some(at) = self.position(id) {
             self.entries[at].answered = true;
         }
     }
 
-    /// Gives a live entry another ttl; says whether there was one.
+    /// Extends a live entry by another TTL. Returns whether there was one.
     pub(super) fn renew(&mut self, id: ClaimId, counts_from: Moment, now: Moment) -> bool {
         if self.has(Mutation::RevivesExpired)
             && let Some(entry) = self.ended.remove(&id)
@@ -124,7 +124,7 @@ impl Queues {
         true
     }
 
-    /// Takes the entry out of its queues.
+    /// Removes the entry from its queues.
     pub(super) fn leave(&mut self, id: ClaimId, succeeded: bool) -> Result<(), Refusal> {
         let Some(at) = self.position(id) else {
             let strict = self.has(Mutation::LeaveNotIdempotent);
@@ -153,7 +153,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Acts on exactly the entry `id` of the queue of `name`; says whether there was one to act on.
+    /// Acts on exactly the entry `id` of the queue of `name`. Returns whether there was one to act on.
     pub(super) fn evict(&mut self, name: &LockName, id: ClaimId, how: Evict, by: &Holder) -> bool {
         let queue = self.queue(name);
         let found = if self.has(Mutation::EvictsHolder) {
@@ -177,7 +177,7 @@ impl Queues {
         true
     }
 
-    /// Replaces the label of a live entry; says whether there was one.
+    /// Replaces the label of a live entry. Returns whether there was one.
     pub(super) fn publish(&mut self, name: &LockName, id: ClaimId, value: &str) -> bool {
         let holds = |at: &usize| {
             let entry = &self.entries[*at];
@@ -190,12 +190,12 @@ impl Queues {
         true
     }
 
-    /// How long ago the last successful run acquired `name`.
+    /// Returns how long ago the last successful run acquired `name`.
     pub(super) fn last_success(&self, name: &LockName, now: Moment) -> Option<Duration> {
         self.successes.get(name).map(|at| now.since(*at))
     }
 
-    /// What a restart that keeps the data changes: nothing.
+    /// Applies the effect of a restart that keeps the data: none without a mutation.
     pub(super) fn restart(&mut self) {
         match self.mutation {
             Some(Mutation::ForgetsTokensOnRestart) => self.last_token = 0,

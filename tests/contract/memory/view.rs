@@ -1,4 +1,4 @@
-//! The queues as seen from outside.
+//! The queues as other clients see them.
 
 use dlock::lock::{Entry, LockName, LockStatus, Moment, Request};
 
@@ -6,7 +6,7 @@ use super::Mutation;
 use super::queues::Queues;
 
 impl Queues {
-    /// Holders and waiters of one queue, in order.
+    /// Returns the holders and waiters of one queue, in order.
     pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> LockStatus {
         let status = self.status(name, now);
         if self.has(Mutation::InspectPurges) {
@@ -15,7 +15,7 @@ impl Queues {
         status
     }
 
-    /// The queues in use whose names start with `prefix`, by name.
+    /// Returns the queues in use whose names start with `prefix`, by name.
     pub(super) fn list(&self, prefix: &str, now: Moment) -> Vec<LockStatus> {
         let mut names: Vec<&LockName> = self.entries.iter().flat_map(|e| &e.request.names).collect();
         if !self.has(Mutation::ListUnsorted) {
@@ -26,7 +26,7 @@ impl Queues {
         names.into_iter().map(|name| self.status(name, now)).collect()
     }
 
-    /// As [`Queues::inspect`], without its mutation.
+    /// Does the same as [`Queues::inspect`], without its mutation.
     pub(super) fn status(&self, name: &LockName, now: Moment) -> LockStatus {
         let with_clock = |i: usize| {
             let ttl = Some(self.entries[i].expires.since(now));
@@ -41,7 +41,7 @@ impl Queues {
         }
     }
 
-    /// An entry of the queue of `name` without its remaining ttl, which changes all the time.
+    /// Returns an entry of the queue of `name` without its remaining TTL, which changes all the time.
     pub(super) fn entry_without_clock(&self, at: usize, name: &LockName) -> Entry {
         let entry = &self.entries[at];
         let given = self.granted(at, name);

@@ -1,5 +1,5 @@
-// Curator's recipes, told what to do line by line: "KIND NAME PATH" acquires and says "held NAME", "release NAME"
-// releases and says "released NAME". KIND is mutex, read or write.
+// Curator's recipes; obeys orders line by line: "KIND NAME PATH" acquires and prints "held NAME", "release NAME"
+// releases and prints "released NAME". KIND is mutex, read or write.
 
 import java.util.Map;
 import java.util.Scanner;

@@ -24,7 +24,7 @@ fn class_path() -> String {
     ])
 }
 
-/// The folder with the compiled program, or why there is none.
+/// Returns the directory of the compiled program, or the reason why there is none.
 fn compiled() -> Result<&'static PathBuf, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let compile = || {
@@ -43,7 +43,7 @@ fn compiled() -> Result<&'static PathBuf, String> {
     FOLDER.get_or_init(compile).as_ref().map_err(Clone::clone)
 }
 
-/// A Curator client; `None`, said aloud, where there is none.
+/// Returns a Curator client. If there is none, prints the reason and returns `None`.
 fn curator() -> Option<Peer> {
     let folder = match compiled() {
         Ok(folder) => folder,

@@ -13,7 +13,7 @@ use crate::servers::zookeeper;
 use crate::support::gate::Gate;
 use crate::support::{Running, TestEnv, until};
 
-/// A queue that no other test has, and dlock in front of it.
+/// A queue that no other test has, and an environment to use it.
 struct Queue {
     env: TestEnv,
     path: String,
@@ -34,13 +34,13 @@ impl Queue {
         command
     }
 
-    /// The exit status of a try.
+    /// Returns the exit status of `dlock run --try`.
     fn tried(&self, options: &[&str]) -> Option<i32> {
         let mut command = self.verb("run", &["--name", &self.path, "--try", "--quiet"]);
         self.env.finish(command.args(options).args(["--", "true"])).code()
     }
 
-    /// A dlock whose command makes `NAME.held` and waits at a gate.
+    /// Starts a dlock whose command creates `NAME.held` and waits at a gate.
     fn start(&self, name: &str, options: &[&str]) -> (Running, Gate) {
         let gate = self.env.gate(&format!("{name}.gate"));
         let script = r#"echo "$DLOCK_TOKEN" >"$0.held"; read _ <"$0.gate""#;
@@ -73,7 +73,7 @@ impl Queue {
     }
 }
 
-/// Has a dlock's command end, and dlock with it.
+/// Lets a dlock's command end, and dlock with it.
 #[track_caller]
 fn end((running, gate): (Running, Gate)) {
     gate.open();

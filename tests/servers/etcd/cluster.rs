@@ -1,4 +1,4 @@
-//! Several etcd that are one service, and what an enemy does to its members.
+//! Several etcd members that are one service, and the faults of members.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,18 +13,18 @@ use crate::servers::relay::{Protocol, tls::Tls};
 use crate::servers::site::{self, Kind, Site};
 use crate::support::Service;
 
-/// Who may use a secure cluster, and the password.
+/// The user and the password of a secure cluster.
 const LOGIN: (&str, &str) = ("root", "admin");
 
-/// How often members tell each other that they live, and how soon one that does not is missed.
+/// The interval of heartbeats, and the time after which a silent member is missed.
 const TIMES: [&str; 4] = ["--heartbeat-interval", "50", "--election-timeout", "500"];
 
 /// Three servers that are one etcd.
 pub(crate) struct Cluster {
     members: Vec<Server>,
-    /// Through which the members reach each other, if not directly.
+    /// The relays between the members, if they are not connected directly.
     relays: Vec<Relay>,
-    /// Where its certificates are, if it is one for those who have a password.
+    /// The directory of its certificates, if it is a secure cluster.
     secure: Option<PathBuf>,
 }
 
@@ -34,7 +34,7 @@ impl Cluster {
         Self::with(TIMES, false, None)
     }
 
-    /// Starts three that talk TLS, sign their tokens, and let nobody in without the password.
+    /// Starts three servers that use TLS, sign their tokens and demand the password.
     pub(crate) fn start_secure() -> Self {
         let cluster = Self::with(TIMES, false, Some(certificates::folder()));
         let (user, password) = LOGIN;
@@ -44,7 +44,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts three that can be cut off from each other, and are slow to notice.
+    /// Starts three servers with relays between them. They are slow to notice a cut.
     pub(crate) fn start_apart() -> Self {
         Self::with(["--heartbeat-interval", "200", "--election-timeout", "2000"], true, None)
     }
@@ -64,7 +64,7 @@ impl Cluster {
             Server::start(shared_folder("etcd"), port, move || {
                 let mut command = dying_with_us("etcd");
                 command.args(["--name", &name, "--data-dir", "data", "--unsafe-no-fsync"]).args(times);
-                // The least, so that not most of the time goes to passwords.
+                // The lowest cost; otherwise most of the time would go to passwords.
                 command.args(["--bcrypt-cost", "4"]).args(&words);
                 command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
                 command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &told]);
@@ -78,7 +78,7 @@ impl Cluster {
         cluster
     }
 
-    /// Cuts `member` off from the others, both ways. Clients still reach it.
+    /// Cuts `member` off from the others, in both directions. Clients still reach it.
     pub(crate) fn cut(&self, member: usize) {
         let leads = self.leader(member) == member;
         let id: u64 = self.number(member, "\"MemberID\" : ").parse().expect("a number");
@@ -91,16 +91,16 @@ impl Cluster {
         }
     }
 
-    /// The lease of the first entry under the raw `prefix`, in hexadecimal digits, as `member` knows it.
+    /// Returns the lease of the first entry under the raw `prefix`, in hexadecimal digits, as `member` knows it.
     pub(crate) fn lease_of_first(&self, member: usize, prefix: &str) -> String {
         let words = ["get", "--prefix", "--sort-by", "CREATE", "--keys-only", "--limit", "1", prefix];
         let keys = asked(self.ctl(member, &words), &words);
         keys.trim().rsplit('/').next().expect("a key").to_owned()
     }
 
-    /// Whether `member` says within a moment that it has renewed `lease`.
+    /// Returns whether `member` confirms a renewal of `lease` within a moment.
     pub(crate) fn renews(&self, member: usize, lease: &str) -> bool {
-        // Its own limits are not those of this command.
+        // `timeout` bounds the command; etcdctl's own limits do not.
         let mut command = Command::new("timeout");
         command.args(["1", "etcdctl", "--endpoints", &self.endpoint(member)]).env("ETCDCTL_API", "3");
         command.args(["lease", "keep-alive", "--once", lease]);
@@ -108,17 +108,17 @@ impl Cluster {
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains("keepalived")
     }
 
-    /// The addresses of all members, in this order.
+    /// Returns the addresses of all members in this order.
     pub(crate) fn endpoints(&self, order: [usize; 3]) -> String {
         order.map(|n| self.endpoint(n)).join(",")
     }
 
-    /// The address of one member.
+    /// Returns the address of one member.
     pub(crate) fn endpoint(&self, n: usize) -> String {
         format!("{}://127.0.0.1:{}", scheme(self.secure.is_some()), self.members[n].port())
     }
 
-    /// etcdctl, as a client of one member.
+    /// Returns etcdctl as a client of one member.
     fn ctl(&self, n: usize, words: &[&str]) -> Command {
         ctl(&self.endpoint(n), &self.way(), words)
     }
@@ -135,21 +135,21 @@ impl Cluster {
         await_leader(&self.members[n], || self.ctl(n, &["get", "x"]));
     }
 
-    /// Which member leads: what a member that lives says.
+    /// Returns the number of the leader, as the live member `witness` reports it.
     pub(crate) fn leader(&self, witness: usize) -> usize {
         let leader = self.number(witness, "\"Leader\" : ");
         let mut up = (0..3).filter(|n| self.members[*n].is_up());
         up.find(|n| self.number(*n, "\"MemberID\" : ") == leader).expect("the leader lives")
     }
 
-    /// A field of what member `n` says of itself.
+    /// Returns a field of the status of member `n`.
     fn number(&self, n: usize, key: &str) -> String {
         let words = ["endpoint", "status", "-w", "fields"];
         let text = asked(self.ctl(n, &words), &words);
         text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned)).expect("a number")
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn down(&self, n: usize) {
         self.members[n].down();
     }
@@ -189,7 +189,7 @@ impl Site for Cluster {
         if self.secure.is_some() { || Box::new(Tls) } else { KIND.protocol }
     }
 
-    /// One of them.
+    /// Restarts one of them.
     fn restart(&self) {
         self.members[0].restart();
         self.await_serving(0);

@@ -1,5 +1,5 @@
-//! etcd: a gRPC message is a DATA frame, which the headers of its stream precede. A stream that is answered by headers
-//! alone has an error for an answer.
+//! etcd: a gRPC message is a DATA frame, after the headers of its stream. If a stream has only headers in its answer,
+//! the answer is an error.
 //!
 //! Frames: RFC 9113, section 4.1.
 
@@ -19,7 +19,7 @@ const LAST: u8 = 1;
 /// A connection to etcd.
 #[derive(Default)]
 pub(crate) struct Http2 {
-    /// The streams on which the server has said something.
+    /// The streams that the server has answered.
     answered: BTreeSet<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! `MySQL`: a request is a packet. An answer, of as many packets as it may have, begins with the first one after a
-//! request; the greeting is the first answer.
+//! `MySQL`: a request is a packet. An answer has one or more packets; its first packet is the first one after a
+//! request. The greeting is the first answer.
 //!
 //! <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html>
 
@@ -11,7 +11,7 @@ const HEAD: usize = 4;
 /// A connection to `MySQL`.
 #[derive(Default)]
 pub(crate) struct Mysql {
-    /// Whether the last thing that was asked has begun to be answered.
+    /// Whether the answer to the last request has begun.
     is_answered: bool,
 }
 

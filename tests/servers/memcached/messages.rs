@@ -5,7 +5,7 @@
 use crate::servers::relay::fault::Way;
 use crate::servers::relay::wire::{Unit, Wire, beginning};
 
-/// A connection to memcached, in its text protocol.
+/// A connection to memcached in its text protocol.
 pub(crate) struct Memcached;
 
 impl Wire for Memcached {
@@ -18,14 +18,14 @@ impl Wire for Memcached {
     }
 }
 
-/// The words of the line that begins at `at`, and where the next one begins.
+/// Returns the words of the line that begins at `at`, and the start of the next line.
 fn line(bytes: &[u8], at: usize) -> Option<(Vec<String>, usize)> {
     let end = at + bytes.get(at..)?.iter().position(|byte| *byte == b'\n')?;
     let text = String::from_utf8_lossy(&bytes[at..end]).trim_end().to_owned();
     Some((text.split(' ').map(str::to_owned).collect(), end + 1))
 }
 
-/// Where the value that begins at `at` ends, whose length is the word.
+/// Returns the end of the value that begins at `at`. `word` is its length.
 fn value(bytes: &[u8], at: usize, word: Option<&String>) -> Option<usize> {
     let length: usize = word.and_then(|word| word.parse().ok()).unwrap_or(0);
     (bytes.len() >= at + length + 2).then_some(at + length + 2)

@@ -1,4 +1,4 @@
-//! `PostgreSQL`: a request is all up to a Sync, or a message that has an answer of its own; an answer is all up to
+//! `PostgreSQL`: a request ends with a Sync, or is a message that has an answer of its own. An answer ends with
 //! `ReadyForQuery`. A notification is a message of its own.
 //!
 //! <https://www.postgresql.org/docs/current/protocol-message-formats.html>
@@ -6,13 +6,13 @@
 use crate::servers::relay::fault::Way;
 use crate::servers::relay::wire::{Unit, Wire, beginning, number};
 
-/// Who asks for TLS or GSS is answered with one byte.
+/// The server answers a request for TLS or GSS with one byte.
 const ENCRYPTION: [usize; 2] = [80_877_103, 80_877_104];
 
 /// A connection to `PostgreSQL`.
 #[derive(Default)]
 pub(crate) struct Postgres {
-    /// Whether the client has said who it is: from then on messages have a kind.
+    /// Whether the client has sent its startup message. From then on messages have a kind.
     has_begun: bool,
     asked_for_encryption: bool,
 }
@@ -45,7 +45,7 @@ impl Postgres {
     }
 }
 
-/// Where the message at `at` ends, if it is all there.
+/// Returns the end of the message at `at`, if all of it has arrived.
 fn end(bytes: &[u8], at: usize) -> Option<usize> {
     let end = at + 1 + number(bytes.get(at + 1..at + 5)?);
     (bytes.len() >= end).then_some(end)
@@ -68,7 +68,7 @@ fn answer(bytes: &[u8]) -> Option<Unit> {
     match bytes[0] {
         b'A' => return Some(Unit::message(first, format!("notification {}", beginning(&bytes[9..first])))),
         b'N' | b'S' => return Some(Unit::other(first)),
-        // What authentication still wants; all is well is 0, and a last word of the server's is 12.
+        // The authentication continues. 0 is its success, and 12 is the server's last message.
         b'R' if ![0, 12].contains(&number(&bytes[5..9])) => {
             return Some(Unit::message(first, "authentication"));
         }

@@ -1,4 +1,5 @@
-//! Redis: every value is a message, but what only says how the next command is meant, that this is well, and an empty line.
+//! Redis: every value is a message. Exceptions are commands that only prepare the next one, their answers, and an empty
+//! line.
 //!
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
@@ -22,14 +23,14 @@ impl Wire for Resp {
     }
 }
 
-/// The end of the line that begins at `at`, and where the next one begins.
+/// Returns the line that begins at `at`, and the start of the next one.
 fn line(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let end = at + bytes.get(at..)?.windows(2).position(|two| two == b"\r\n")?;
     let said = bytes.get(at + 1..end).unwrap_or_default();
     Some((std::str::from_utf8(said).unwrap_or_default(), end + 2))
 }
 
-/// Where the value that begins at `at` ends.
+/// Returns the end of the value that begins at `at`.
 fn value(bytes: &[u8], at: usize) -> Option<usize> {
     let (said, mut end) = line(bytes, at)?;
     // A null has the length -1.
@@ -43,14 +44,14 @@ fn value(bytes: &[u8], at: usize) -> Option<usize> {
             for _ in 0..number * of_each {
                 end = value(bytes, end)?;
             }
-            // An attribute stands before what it is about.
+            // An attribute precedes its value.
             if bytes[at] == b'|' { value(bytes, end) } else { Some(end) }
         }
         _ => Some(end),
     }
 }
 
-/// The command, and the first of its words that tell which one it is.
+/// Returns the command and the first of its words that identify it.
 fn words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let words = text.split("\r\n").filter(|word| !word.starts_with(['*', '$']) && !word.is_empty());

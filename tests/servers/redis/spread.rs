@@ -1,4 +1,4 @@
-//! A proxy that keeps keys on two servers, as Envoy does: a script goes to the server of its first key.
+//! A proxy that keeps keys on two servers, as Envoy does: it sends a script to the server of its first key.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use super::messages::Resp;
 use crate::servers::relay::fault::Way;
 use crate::servers::relay::wire::Wire as _;
 
-/// Listens on a free port, which is returned; keys that end with an `a` are on the first of the servers at `ports`.
+/// Listens on a free port and returns it. Keys that end with an `a` are on the first of the servers at `ports`.
 pub(crate) fn spread(ports: [u16; 2]) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let own = listener.local_addr().expect("bound").port();
@@ -22,7 +22,7 @@ pub(crate) fn spread(ports: [u16; 2]) -> u16 {
     own
 }
 
-/// Answers one request after the other.
+/// Answers one request after another.
 fn serve(mut client: TcpStream, mut servers: [TcpStream; 2]) {
     let mut waiting = Vec::new();
     while let Some(request) = message(&mut client, Way::Request, &mut waiting) {
@@ -45,7 +45,7 @@ fn serve(mut client: TcpStream, mut servers: [TcpStream; 2]) {
     }
 }
 
-/// The next whole message that `from` sends; `waiting` is what came of it already.
+/// Returns the next whole message of `from`. `waiting` is the part that has arrived already.
 fn message(from: &mut TcpStream, way: Way, waiting: &mut Vec<u8>) -> Option<Vec<u8>> {
     let mut buffer = [0; 16_384];
     loop {

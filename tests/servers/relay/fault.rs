@@ -1,12 +1,12 @@
-//! What goes wrong with one message.
+//! The fault of one message.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The ttl by which lateness is measured.
+/// The TTL by which delays are measured.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// Whose message it is.
+/// The direction of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// To the service.
@@ -15,18 +15,17 @@ pub(crate) enum Way {
     Answer,
 }
 
-/// What happens to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// It is lost, and the connection is cut.
+    /// The relay drops it and cuts the connection.
     Lost,
-    /// The client's connection is cut; the request is done half a ttl later.
+    /// The relay cuts the client's connection and delivers the request half a TTL later.
     Late,
-    /// The client's connection is cut; the request is done after the claim's dlock has ended.
+    /// The relay cuts the client's connection and delivers the request after the claim's dlock has ended.
     Ghost,
-    /// It comes late by so many tenths of a ttl, and what follows on its connection after it.
+    /// The relay delays it, and all messages after it on its connection, by so many tenths of a TTL.
     Delayed(u32),
-    /// It is lost, and so is everything after it, on this and every later connection.
+    /// The relay drops it and all later messages, on this connection and on later ones.
     Silence,
 }
 
@@ -42,7 +41,7 @@ impl Way {
 }
 
 impl Fault {
-    /// Whether the service was out of reach for so long that a lease may have run out.
+    /// Returns whether the service was out of reach for so long that a lease may have expired.
     pub(crate) fn is_outage(self) -> bool {
         match self {
             Self::Delayed(tenths) => tenths >= 10,
@@ -51,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// For how long this alone keeps anybody waiting.
+    /// Returns the time for which this fault alone makes a process wait.
     pub(crate) fn delay(self) -> Duration {
         if let Self::Delayed(tenths) = self { TTL * tenths / 10 } else { Duration::ZERO }
     }
@@ -69,11 +68,11 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What goes wrong, with which message.
+/// A fault, and the message that it meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Strike {
     pub(crate) way: Way,
-    /// Which of the messages that go this way, from 1.
+    /// The number of the message among those in this direction, from 1.
     pub(crate) number: usize,
     pub(crate) fault: Fault,
 }

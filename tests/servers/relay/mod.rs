@@ -1,4 +1,4 @@
-//! A relay between a client and a service, which knows messages and does one thing to one of them, or delays each.
+//! A relay between a client and a service. It knows messages, and disturbs one of them or delays each.
 
 pub(crate) mod fault;
 pub(crate) mod tls;
@@ -18,13 +18,13 @@ use wire::Wire;
 /// Reads a connection of one protocol.
 pub(crate) type Protocol = fn() -> Box<dyn Wire>;
 
-/// For how long a message is kept waiting.
+/// Returns the delay of the next message.
 pub(crate) type Delay = Box<dyn FnMut() -> Duration + Send>;
 
-/// How long a server may take for what has come late.
+/// The time limit for a server to answer a late request.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// How far the life is.
+/// The progress of the life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Stage {
     #[default]
@@ -35,14 +35,14 @@ enum Stage {
     Over,
 }
 
-/// What has passed, and what was done to it.
+/// The messages so far, and the fault.
 #[derive(Default)]
 struct State {
-    /// The messages that went each way, in their order.
+    /// The messages in each direction, in order.
     messages: [Vec<String>; 2],
-    /// Which message the fault has met.
+    /// The message that the fault has met.
     met: Option<String>,
-    /// The server of which nothing is heard any more.
+    /// The server that is silent from now on.
     silent: Option<usize>,
     /// A request is still kept back, or not answered yet.
     is_kept_back: bool,
@@ -58,19 +58,19 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A relay to a server, or to several that are one service: a message is counted wherever it goes.
+/// A relay to a server, or to several that are one service. It counts the messages of all together.
 pub(crate) struct Relay {
     ports: Vec<u16>,
     shared: Arc<Shared>,
 }
 
 impl Relay {
-    /// Relays to these ports of the loopback.
+    /// Starts a relay to these ports of the loopback interface.
     pub(crate) fn to(ports: &[u16], protocol: Protocol, strike: Option<Strike>) -> Self {
         Self::start(ports, protocol, strike, None)
     }
 
-    /// The same, and each message comes later by what `delay` says, without overtaking another of its connection.
+    /// Starts a relay that delays each message by the result of `delay`. Messages of one connection stay in order.
     pub(crate) fn delaying(ports: &[u16], protocol: Protocol, delay: Delay) -> Self {
         Self::start(ports, protocol, None, Some(Mutex::new(delay)))
     }
@@ -82,22 +82,22 @@ impl Relay {
         Self { ports: ports.collect(), shared }
     }
 
-    /// Where it listens, for each server in the same order.
+    /// Returns its ports, one for each server in the same order.
     pub(crate) fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// The messages that went that way so far.
+    /// Returns the messages in this direction so far.
     pub(crate) fn messages(&self, way: Way) -> Vec<String> {
         self.shared.state().messages[way as usize].clone()
     }
 
-    /// The message that the fault has met.
+    /// Returns the message that the fault has met.
     pub(crate) fn met(&self) -> Option<String> {
         self.shared.state().met.clone()
     }
 
-    /// The claim's dlock has ended: what was kept back for this moment is done now. Returns when it is.
+    /// Delivers the request that was kept back until the claim's dlock ended. Returns when the server has answered.
     pub(crate) fn end(&self) {
         let mut state = self.shared.state();
         state.stage = Stage::Ended;
@@ -119,7 +119,7 @@ impl Drop for Relay {
         }
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes who listens.
+        // Wakes the threads that listen.
         for port in &self.ports {
             let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, *port));
         }
@@ -131,14 +131,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits so long, or until `is_enough`; false if the life is over.
+    /// Waits for `length`, or until `is_enough`. Returns false if the life is over.
     fn wait(&self, length: Duration, is_enough: impl Fn(&State) -> bool) -> bool {
         let goes_on = |state: &mut State| state.stage < Stage::Over && !is_enough(state);
         let wait = self.changed.wait_timeout_while(self.state(), length, goes_on);
         wait.unwrap_or_else(PoisonError::into_inner).0.stage < Stage::Over
     }
 
-    /// What is to be done to this message.
+    /// Records the message and returns its fault, if it has one.
     fn judge(&self, server: usize, way: Way, message: &str) -> Option<Fault> {
         let now = Duration::try_from(clock_gettime(ClockId::Boottime)).expect("after the start");
         let mut state = self.state();
@@ -154,7 +154,7 @@ impl Shared {
         Some(strike.fault)
     }
 
-    /// Waits for as long as every message does.
+    /// Waits for the delay that every message has.
     fn delay(&self) {
         if let Some(delay) = &self.delay {
             let length = (*delay.lock().unwrap_or_else(PoisonError::into_inner))();
@@ -162,17 +162,17 @@ impl Shared {
         }
     }
 
-    /// Keeps a request back until its time has come; false if that never does.
+    /// Keeps a request back until its time. Returns false if the life is over first.
     fn keep_back(&self, fault: Fault) -> bool {
         match fault {
             Fault::Late => self.wait(TTL / 2, |_| false),
-            // It is over only after that.
+            // The life is over only after that.
             _ => self.wait(TTL * 100, |state| state.stage == Stage::Ended),
         }
     }
 }
 
-/// Takes connections to the server at `port`; the port for it.
+/// Accepts connections for the server at `port`. Returns the port of the relay.
 fn listen(shared: &Arc<Shared>, server: usize, port: u16) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let own = listener.local_addr().expect("bound").port();
@@ -192,14 +192,14 @@ fn connect(shared: &Arc<Shared>, client: &TcpStream, number: usize, port: u16) {
     let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
     shared.state().sockets.push(one_more(client));
     if shared.state().silent == Some(number) {
-        // It stays open, and nobody reads from it.
+        // The connection stays open, and the relay does not read from it.
         return;
     }
     let Ok(server) = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) else {
         let _ = client.shutdown(Shutdown::Both);
         return;
     };
-    // Without these a relay answers later than a server would.
+    // Without this option a relay answers later than a server would.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     shared.state().sockets.push(one_more(&server));
     let wire = Arc::new(Mutex::new((shared.protocol)()));
@@ -215,13 +215,13 @@ fn connect(shared: &Arc<Shared>, client: &TcpStream, number: usize, port: u16) {
     }
 }
 
-/// One way of one connection.
+/// One direction of one connection.
 struct Direction {
     shared: Arc<Shared>,
     wire: Arc<Mutex<Box<dyn Wire>>>,
-    /// What was kept back on this connection is with the server.
+    /// The server has received the request that was kept back on this connection.
     is_late: Arc<AtomicBool>,
-    /// Which server it is.
+    /// The number of the server.
     number: usize,
     way: Way,
     from: TcpStream,
@@ -238,16 +238,16 @@ impl Direction {
             }
         }
         if self.shared.state().silent == Some(self.number) {
-            // Nobody hears of the end either.
+            // The end does not pass either.
             self.shared.wait(TTL * 100, |_| false);
             return;
         }
-        // A half of a message is for who knows what to do with it.
+        // Passes on an incomplete message too: the receiver knows how to treat one.
         let _ = self.to.write_all(&waiting);
         let _ = self.to.shutdown(Shutdown::Both);
     }
 
-    /// Passes on what is whole; false if nothing more is to pass.
+    /// Passes on whole messages. Returns false if nothing more is to pass.
     fn pass_on(&mut self, waiting: &mut Vec<u8>) -> bool {
         loop {
             let unit = self.wire.lock().unwrap_or_else(PoisonError::into_inner).next(self.way, waiting);
@@ -259,7 +259,7 @@ impl Direction {
             };
             match fault {
                 None => self.shared.delay(),
-                // Nobody hears of it.
+                // Neither side is notified.
                 Some(Fault::Silence) => {
                     self.shared.wait(TTL * 100, |_| false);
                     return false;
@@ -284,7 +284,7 @@ impl Direction {
         }
     }
 
-    /// Cuts the client's connection, and has its request done later.
+    /// Cuts the client's connection and delivers its request later.
     fn deliver_late(&mut self, fault: Fault, waiting: &[u8]) {
         let _ = self.from.shutdown(Shutdown::Both);
         if !self.shared.keep_back(fault) {
@@ -292,14 +292,14 @@ impl Direction {
         }
         self.is_late.store(true, Ordering::SeqCst);
         if self.to.write_all(waiting).is_err() {
-            // The server has hung up meanwhile.
+            // The server has closed the connection meanwhile.
             self.has_answered();
         }
         self.shared.wait(ANSWER, |state| !state.is_kept_back);
         let _ = self.to.shutdown(Shutdown::Both);
     }
 
-    /// Something came from the server. It may be an answer to what was kept back.
+    /// Notes that the server has sent bytes. They may be the answer to the request that was kept back.
     fn has_answered(&self) {
         if self.is_late.load(Ordering::SeqCst) {
             self.shared.state().is_kept_back = false;
@@ -307,7 +307,7 @@ impl Direction {
         }
     }
 
-    /// The client is gone, and the server goes on.
+    /// Reads the rest of the server's answers after the client is gone.
     fn drain(&mut self) -> bool {
         let mut buffer = vec![0; 65_536];
         while let Ok(1..) = self.from.read(&mut buffer) {

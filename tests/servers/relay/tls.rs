@@ -1,4 +1,4 @@
-//! TLS: what a message says cannot be read, and so each record is one.
+//! TLS: the content of messages cannot be read, so each record counts as one.
 
 use super::fault::Way;
 use super::wire::{Unit, Wire, number};

@@ -1,12 +1,12 @@
-//! Where the messages of a connection begin and end.
+//! The boundaries of the messages on a connection.
 
 use super::fault::Way;
 
-/// What stands at the beginning of what was received.
+/// The first unit of the received bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
     pub(crate) length: usize,
-    /// What message it is; `None` if it is no message of its own: a part of one, or of the connection.
+    /// The text that identifies the message. `None` for a part of a message and for the setup of the connection.
     pub(crate) message: Option<String>,
 }
 
@@ -20,18 +20,18 @@ impl Unit {
     }
 }
 
-/// Reads one connection, both ways.
+/// Reads one connection in both directions.
 pub(crate) trait Wire: Send {
-    /// The unit with which `bytes`, which go that way, begin; `None` if not all of it is there.
+    /// Returns the first unit of `bytes`, which go in that direction. Returns `None` if the unit is incomplete.
     fn next(&mut self, way: Way, bytes: &[u8]) -> Option<Unit>;
 }
 
-/// The number in `bytes`, the highest first.
+/// Returns the big-endian number in `bytes`.
 pub(crate) fn number(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-/// So much of a text that somebody who reads it knows which it is.
+/// Returns as much of a text as a reader needs to identify it.
 pub(crate) fn beginning(bytes: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_control()).take(60).collect();
     text.trim().to_owned()

@@ -1,11 +1,11 @@
-//! `ZooKeeper`: everything is a message behind its length, but what is asked in words of four letters.
+//! `ZooKeeper`: every message follows its length. Four-letter words are the exception.
 //!
 //! Records and operation codes: `zookeeper.jute` and `ZooDefs.java` of Apache `ZooKeeper`.
 
 use crate::servers::relay::fault::Way;
 use crate::servers::relay::wire::{Unit, Wire, beginning, number};
 
-/// The number of every ping and of its answer; a ping says no more than that the connection is there.
+/// The number of every ping and of its answer. A ping only shows that the connection is alive.
 const PING: i32 = -2;
 
 /// No message is as long as four letters are, read as a number.
@@ -14,7 +14,7 @@ const LONGEST: usize = 1 << 24;
 /// A connection to `ZooKeeper`.
 #[derive(Default)]
 pub(crate) struct Zookeeper {
-    /// Whether the session was asked for, and answered.
+    /// Whether the session was requested, and whether the server has answered.
     has_begun: [bool; 2],
 }
 

@@ -1,4 +1,5 @@
-//! Passwords and certificates that are exchanged while a command runs. Connections are made anew before the files are right, and after.
+//! Passwords and certificates that are exchanged while a command runs. dlock reconnects before the files are right, and
+//! after.
 
 use std::any::Any;
 use std::fs;
@@ -15,30 +16,30 @@ use crate::servers::{mariadb, memcached, postgres, redis, shared_folder};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 
-/// Longer than it takes to see that a renewal fails.
+/// Longer than dlock takes to see that a renewal fails.
 const TTL: Duration = Duration::from_secs(9);
 
-/// Those that have one server; Redlock connects as Redis does.
+/// The services with one server. Redlock connects as Redis does.
 const KINDS: [Kind; 6] = [Kind::Etcd, Kind::Redis, Kind::Zk, Kind::Mysql, Kind::Postgres, Kind::Memcached];
 
-/// How it is known that what is wrong was used.
+/// The sign that dlock used the wrong file.
 #[derive(Clone, Copy)]
 enum Seen {
     /// A renewal fails.
     Refused,
-    /// Not at all: the client library goes on with what it has read, or may have connected before the files are read again. Its pause
-    /// between attempts doubles, so the files are soon right again.
+    /// There is none. The client library may keep what it has read, or may have connected before dlock read the files
+    /// again. The pause between its attempts doubles, so the files are put right soon.
     Perhaps,
 }
 
-/// A service behind a relay, and who uses it.
+/// A service behind a relay, and its user's environment.
 struct Guarded {
     env: TestEnv,
     relay: Proxy,
 }
 
 impl Guarded {
-    /// The files that `variables` name are in the folder of the user.
+    /// The files that `variables` name are in the home directory of the user.
     fn at(kind: Kind, endpoint: &str, variables: &[(&'static str, &str)]) -> Self {
         let (before, port) = endpoint.split_once("127.0.0.1:").expect("an address");
         let digits = port.find(|c: char| !c.is_ascii_digit()).unwrap_or(port.len());
@@ -58,7 +59,8 @@ impl Guarded {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("sets");
     }
 
-    /// A command that runs outlives that `first` something is exchanged and then, once `seen` that it is wrong, the rest is.
+    /// Expects that a running command survives. `first` exchanges one file. After the sign in `seen`, `then` exchanges
+    /// the rest.
     fn outlives(&self, what: &str, seen: Seen, first: impl FnOnce(), then: impl FnOnce()) {
         eprintln!("{what}");
         let options = ["--name", "x", "-v", "--ttl", &format!("{}s", TTL.as_secs())];
@@ -113,8 +115,8 @@ fn certificates_are_read_again_before_a_hold_is_given_up() {
     }
 }
 
-/// The channel connects by itself with what dlock has read. To a server that did not restart it resumes an encrypted session, in which
-/// no certificate is looked at.
+/// The channel reconnects by itself with the files that dlock has read. A server that did not restart lets it resume an
+/// encrypted session, and a resumed session checks no certificate.
 #[test]
 fn etcds_channel_is_replaced_where_the_authority_became_another() {
     let shown = shared_folder("etcd-shown").join("server.pem");
@@ -131,7 +133,7 @@ fn etcds_channel_is_replaced_where_the_authority_became_another() {
     guarded.outlives("etcd", Seen::Refused, another, || copy(&guarded, "other.pem", "ca"));
 }
 
-/// A service that lets `ci` in with the password `old-secret`, and how it is told that this is `new-secret` from now on.
+/// A service that admits `ci` with the password `old-secret`, and a call that changes the password to `new-secret`.
 type Login = (String, Box<dyn Any>, Box<dyn Fn()>);
 
 fn etcd() -> Login {
@@ -180,7 +182,7 @@ fn login(kind: Kind) -> Login {
             let tell = move || drop(told.sql("ALTER ROLE ci PASSWORD 'new-secret'"));
             (at, Box::new(server), Box::new(tell))
         }
-        // It reads its file of users at its start alone.
+        // memcached reads its user file only at its start.
         Kind::Memcached => {
             let users = shared_folder("memcached-users").join("users");
             fs::write(&users, "root:new-secret\n").expect("writes");
@@ -191,7 +193,7 @@ fn login(kind: Kind) -> Login {
     }
 }
 
-/// As each service's own clients have it, where they have a file for it.
+/// Each service uses the password file of its own clients, if they have one.
 #[test]
 fn a_password_is_read_again_before_a_hold_is_given_up() {
     for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Zk) {
@@ -221,7 +223,7 @@ fn a_password_is_read_again_before_a_hold_is_given_up() {
     }
 }
 
-/// A password that is there for one reading is kept.
+/// The password can be read once and is kept.
 #[test]
 fn a_password_out_of_a_pipe_is_read_once() {
     let server = redis::start_with(&["--appendonly", "no"]);

@@ -1,4 +1,4 @@
-//! Who is not let in, and who may not do what is to be done.
+//! Users that a service refuses, and users without the rights that dlock needs.
 
 use std::fs;
 
@@ -11,14 +11,14 @@ use crate::support::{Service, TestEnv};
 const NO_USERS: Staged = Staged::Never("a directory knows the users of the system, and no password");
 const ZK_USERS: Staged =
     Staged::Never("ZooKeeper takes every user with every password; a wrong one has no right");
-/// A user whom no server of these tests knows, but this system may.
+/// A user that no server of these tests knows. It may exist on this system.
 const SOMEBODY: u32 = 54_321;
 
 fn nodes(kind: Kind) -> Vec<Server> {
     (0..kind.servers()).map(|_| redis::start_with(&["--appendonly", "no"])).collect()
 }
 
-/// A Redis, or three, in which each has been told `words`.
+/// Starts one Redis, or three, and sends `words` to each.
 fn told(kind: Kind, words: &[&str]) -> Scene {
     let nodes = nodes(kind);
     for node in &nodes {
@@ -27,7 +27,7 @@ fn told(kind: Kind, words: &[&str]) -> Scene {
     Scene::at(redis::addresses(&nodes), nodes)
 }
 
-/// An etcd that asks who is there; `ci` has the password `right`, and no rights.
+/// Starts an etcd with authentication. `ci` has the password `right` and no rights.
 fn guarded_etcd() -> Scene {
     let etcd = Etcd::start();
     for words in [&["user", "add", "root:admin"][..], &["user", "add", "ci:right"], &["auth", "enable"]] {
@@ -67,7 +67,7 @@ pub(crate) fn unnamed(kind: Kind) -> Staged {
         Kind::Zk => return ZK_USERS,
         Kind::Etcd => guarded_etcd(),
         Kind::Redis | Kind::Redlock => told(kind, &["CONFIG", "SET", "requirepass", "right"]),
-        // It does not tell no password from a wrong one.
+        // MySQL does not tell a missing password from a wrong one.
         Kind::Mysql => {
             guarded_mysql("ALL").says(77, &["it does not accept this user or password (", "password: NO"])
         }

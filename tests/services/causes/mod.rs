@@ -1,7 +1,8 @@
-//! Every cause for which a service cannot be used, on every service: what is said, with which code, and how soon.
+//! Every cause for which a service cannot be used, on every service: the message, the exit status and the time.
 //!
-//! Each test walks one line of the table over all services against real servers, and prints it (`--nocapture`). Where two fail alike
-//! they say it in the same words with the same code; a cell that cannot be is said with its reason.
+//! Each test walks one line of the table over all services against real servers, and prints it (`--nocapture`).
+//! Services that fail alike print the same words and exit with the same status. A cell that cannot be prints the
+//! reason.
 
 mod exchanged;
 mod login;
@@ -110,7 +111,7 @@ fn certificate_of_an_authority() {
 
 #[test]
 fn client_certificate_wanted() {
-    // Why, a server says in its last words, which the end of the connection may overtake.
+    // The server gives the reason in its last message. The end of the connection may overtake that message.
     let cause = Cause::lasting("client certificate wanted", 77, &[]).or_overtaken();
     walk(&cause, secure::unidentified);
 }

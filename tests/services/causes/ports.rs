@@ -1,4 +1,4 @@
-//! Ports behind which there is no lock service.
+//! Ports without a lock service.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-/// One that takes connections and says nothing.
+/// A port that accepts connections and never answers.
 pub(crate) fn silent() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port")
 }
 
-/// One whose queue of connections is full: the kernel drops what comes.
+/// A port whose queue of connections is full: the kernel drops further packets.
 pub(crate) struct Full {
     listener: TcpListener,
     _first: Vec<TcpStream>,
@@ -26,7 +26,7 @@ impl Full {
         Self::on(0)
     }
 
-    /// The same on a certain port.
+    /// Creates one on this port.
     pub(crate) fn on(port: u16) -> Self {
         let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         let socket = || {
@@ -41,7 +41,7 @@ impl Full {
         let mut first = Vec::new();
         for _ in 0..3 {
             let stream = socket();
-            // Whichever does not come through keeps trying, which is as good.
+            // A connection that does not get through keeps trying, which serves as well.
             let _ = connect(&stream, &at);
             first.push(TcpStream::from(stream));
         }
@@ -49,7 +49,7 @@ impl Full {
     }
 }
 
-/// A web server, which knows no other requests than those of browsers. It ends with the process.
+/// A web server that answers every request with 400. It ends with the process.
 pub(crate) fn web() -> u16 {
     let listener = silent();
     let port = listener.local_addr().expect("bound").port();
@@ -67,7 +67,7 @@ fn serve(mut stream: TcpStream) {
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         match stream.read(&mut buffer) {
             Ok(length) if length > 0 => request.extend_from_slice(&buffer[..length]),
-            // Whoever asked has gone.
+            // The client has gone.
             _ => return,
         }
     }

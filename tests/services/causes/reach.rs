@@ -1,11 +1,11 @@
-//! Nobody there, or somebody else.
+//! No server at the address, or a server of another protocol.
 
 use super::NOTHING_TO_REACH;
 use super::ports::{self, Full};
 use super::scene::{Kind, Scene, Staged};
 use crate::servers::{free_port, memcached, redis};
 
-/// The address of as many ports as `kind` has servers; `port` makes one and says where it is.
+/// Stages an address with as many ports as `kind` has servers. `port` creates one and returns its number.
 fn on<T: 'static>(kind: Kind, port: impl Fn() -> (T, u16)) -> Staged {
     if kind == Kind::File {
         return NOTHING_TO_REACH;
@@ -39,7 +39,7 @@ pub(crate) fn web(kind: Kind) -> Staged {
     on(kind, || ((), ports::web()))
 }
 
-/// A Redis, and for Redis itself a memcached.
+/// Stages a Redis in the place of each service, and a memcached in the place of Redis.
 pub(crate) fn other_service(kind: Kind) -> Staged {
     on(kind, || {
         let server = match kind {

@@ -1,4 +1,4 @@
-//! What is not there, is full, or cannot be written.
+//! Places that are missing, full or read-only.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,7 +11,7 @@ use crate::servers::etcd::Etcd;
 use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder};
 use crate::support::{Service, TestEnv, until};
 
-/// How long the nodes of a Redlock do not vote.
+/// The time in which the nodes of a Redlock do not vote.
 const MAX_TTL: &str = "3s";
 
 pub(crate) fn missing(kind: Kind) -> Staged {
@@ -36,7 +36,7 @@ pub(crate) fn missing(kind: Kind) -> Staged {
     .staged()
 }
 
-/// A file system of its own for one directory; gone when it is dropped.
+/// A file system mounted on one directory. Dropping it unmounts it.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -57,7 +57,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: somebody may still be in it.
+        // Lazily: a process may still use it.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -95,7 +95,7 @@ pub(crate) fn full(kind: Kind) -> Staged {
             mariadb::ask(&server, once);
             let at = format!("mysql://ci@127.0.0.1:{}/locks", server.port());
             let env = TestEnv::on(Service { backend: "mysql", endpoint: at.clone(), prefix: None });
-            // Its only connection.
+            // This takes the only connection.
             env.finish(&mut env.verb("status", ["x"])).silently(0);
             Scene::at(at, server)
         }
@@ -117,7 +117,7 @@ pub(crate) fn full(kind: Kind) -> Staged {
     .staged()
 }
 
-/// A connection to the PostgreSQL at `port` that has been let in.
+/// Opens a connection to the PostgreSQL at `port` and logs in.
 fn connected(port: u16) -> TcpStream {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("sets");
@@ -126,7 +126,7 @@ fn connected(port: u16) -> TcpStream {
     let version = 196_608_u32.to_be_bytes();
     stream.write_all(&[&length[..], &version, words].concat()).expect("greets");
     let mut answer = Vec::new();
-    // It is ready for a query.
+    // The server is ready for a query.
     while !answer.ends_with(b"Z\0\0\0\x05I") {
         let mut byte = [0];
         assert_eq!(stream.read(&mut byte).expect("answers"), 1, "{}", String::from_utf8_lossy(&answer));
@@ -174,7 +174,7 @@ pub(crate) fn read_only(kind: Kind) -> Staged {
             let master = redis::start();
             let of = ["--replicaof", "127.0.0.1", &master.port().to_string()];
             let nodes: Vec<Server> = (0..3).map(|_| redis::start_with(&of)).collect();
-            // Nobody may take replicas for independent nodes.
+            // dlock must not take replicas for independent nodes.
             Scene::at(redis::addresses(&nodes), (nodes, master)).says(64, &["replica"])
         }
         Kind::Zk => {

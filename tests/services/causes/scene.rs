@@ -1,4 +1,4 @@
-//! A service in trouble, and how to ask it.
+//! A service in trouble, and the way to ask it.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::servers::{self, etcd, mariadb, memcached, postgres, redis, zookeeper};
 
-/// A service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     File,
@@ -19,7 +18,6 @@ pub(crate) enum Kind {
     Memcached,
 }
 
-/// Each of them.
 pub(crate) const ALL: [Kind; 8] = [
     Kind::File,
     Kind::Etcd,
@@ -32,7 +30,7 @@ pub(crate) const ALL: [Kind; 8] = [
 ];
 
 impl Kind {
-    /// What tests know of it, if it is a service.
+    /// Returns the description of the service. A lock directory has none.
     fn known(self) -> Option<&'static servers::Kind> {
         Some(match self {
             Self::File => return None,
@@ -50,31 +48,31 @@ impl Kind {
         self.known().map_or("file", |known| known.name)
     }
 
-    /// As `--backend` calls it.
+    /// Returns its name for `--backend`.
     pub(crate) fn backend(self) -> &'static str {
         self.known().map_or("file", |known| known.backend)
     }
 
-    /// Why there is none on this machine.
+    /// Returns the reason why this machine does not have it.
     pub(crate) fn missing(self) -> Option<String> {
         (self.known()?.missing)()
     }
 
-    /// The address of `ports`, of which all but a Redlock have one.
+    /// Returns the address of `ports`. Every service but Redlock has one port.
     pub(crate) fn at(self, ports: &[u16]) -> String {
         self.known().expect("a directory has no port").at(ports).endpoint
     }
 
-    /// How many servers there are to an address.
+    /// Returns the number of servers in an address.
     pub(crate) fn servers(self) -> usize {
         if self == Self::Redlock { 3 } else { 1 }
     }
 }
 
-/// Whether a cause can be had on a service.
+/// Whether a cause is possible on a service.
 pub(crate) enum Staged {
     At(Scene),
-    /// It cannot, and why.
+    /// It is not, for this reason.
     Never(&'static str),
 }
 
@@ -82,9 +80,9 @@ pub(crate) enum Staged {
 pub(crate) struct Scene {
     pub(crate) endpoint: String,
     variables: Vec<(String, String)>,
-    /// As whom dlock runs, if not as whoever runs the tests.
+    /// The user that runs dlock, if it is not the user of the tests.
     user: Option<u32>,
-    /// Where this service may say something else than the others: all that it says, and its code.
+    /// The message and the exit status of this service, if they differ from those of the others.
     pub(crate) words: Vec<&'static str>,
     pub(crate) code: Option<i32>,
     /// The servers.
@@ -108,7 +106,7 @@ impl Scene {
         self
     }
 
-    /// With the certificates of these names in `folder`.
+    /// Sets the authority in `folder` that dlock trusts.
     pub(crate) fn believing(self, folder: &Path, authority: &str) -> Self {
         let file: PathBuf = folder.join(authority);
         self.with("DLOCK_CACERT", &file.display().to_string())
@@ -118,17 +116,17 @@ impl Scene {
         self.with("DLOCK_USER", user).with("DLOCK_PASSWORD", password)
     }
 
-    /// Run by the user of that number.
+    /// Runs dlock as this user.
     pub(crate) fn by(self, user: u32) -> Self {
         Self { user: Some(user), ..self }
     }
 
-    /// The same servers by another address.
+    /// Sets another address of the same servers.
     pub(crate) fn but_at(self, endpoint: String) -> Self {
         Self { endpoint, ..self }
     }
 
-    /// It says this instead of what the others do, with its own code: the contract has it so.
+    /// Expects another message and exit status than those of the other services. The contract allows the difference.
     pub(crate) fn says(self, code: i32, words: &[&'static str]) -> Self {
         Self { code: Some(code), words: words.to_vec(), ..self }
     }
@@ -137,7 +135,7 @@ impl Scene {
         Staged::At(self)
     }
 
-    /// `command` as this scene wants it.
+    /// Returns `command` with the user and the variables of this scene.
     pub(crate) fn dress(&self, command: Command) -> Command {
         let mut command = match self.user {
             None => command,
@@ -148,7 +146,7 @@ impl Scene {
     }
 }
 
-/// The same command, run by another user.
+/// Returns the same command, run by another user.
 fn as_user(command: &Command, user: u32) -> Command {
     let number = user.to_string();
     let mut other = Command::new("setpriv");

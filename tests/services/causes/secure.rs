@@ -1,4 +1,4 @@
-//! Encryption that one side wants and the other does not, and certificates that are not believed.
+//! Encryption that only one side wants, and certificates that the other side does not trust.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -14,7 +14,7 @@ use crate::servers::zookeeper::Setup;
 use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
 use crate::support::until;
 
-/// The certificates of this process for servers, by `ca` but for `authority`, which is one itself.
+/// Creates the server certificates of this process. `ca` signs all but `authority` and `by-other`.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -54,13 +54,13 @@ fn openssl(folder: &Path, words: &str) {
     assert!(output.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The file with the certificate called `name`.
+/// Returns the path of the certificate file `name`.
 pub(crate) fn file(name: &str) -> String {
     folder().join(name).display().to_string()
 }
 
-/// A server of `kind` that shows `certificate` and wants one of its clients if `clients`; and its address for whoever
-/// encrypts.
+/// Starts a server of `kind` that shows `certificate`, and demands a client certificate if `clients` is true. Returns
+/// it with its encrypted address.
 pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
     let (pem, key, ca) = (file(&format!("{certificate}.pem")), file("server.key"), file("ca.pem"));
     match kind {
@@ -109,7 +109,7 @@ pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
     }
 }
 
-/// An etcd of which nothing is waited for but its port.
+/// Starts an etcd and waits only for its port.
 pub(super) fn etcd(pem: &str, key: &str, clients: Option<&String>) -> Server {
     let (port, peer) = (free_port(), free_port());
     let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
@@ -182,7 +182,7 @@ pub(crate) fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
     server
 }
 
-/// Has `rule` come before what lets everybody in.
+/// Puts `rule` before the rules that admit every user.
 pub(crate) fn admit(server: &Postgres, rule: &str) {
     let all = format!("{rule}\nhost all postgres 127.0.0.1/32 trust\nlocal all all trust\n");
     fs::write(server.data().join("pg_hba.conf"), all).expect("writes");

@@ -6,30 +6,30 @@ use std::time::Duration;
 use super::scene::{ALL, Kind, Scene, Staged};
 use crate::support::{Finished, Service, TestEnv, within};
 
-/// How long a service that asks once may take to say that it cannot.
+/// The time limit for a dlock that does not wait.
 const ONCE: Duration = Duration::from_secs(8);
-/// How long it may take to say what time does not change, where there would be half a minute.
+/// The time limit for reporting a lasting cause with a wait of half a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Why a service cannot be used.
+/// A cause for which a service cannot be used.
 pub(crate) struct Cause {
     name: &'static str,
     code: i32,
-    /// What every service says of it.
+    /// The words that every service prints.
     words: &'static [&'static str],
-    /// Time changes nothing about it: it is said at once, whatever the wait.
+    /// Time changes nothing: dlock reports it at once, no matter how long the wait is.
     lasts: bool,
-    /// The reason may not have arrived when the connection ends.
+    /// The connection may end before the reason arrives.
     overtaken: bool,
 }
 
 impl Cause {
-    /// One that may pass.
+    /// Creates a cause that may pass.
     pub(crate) fn passing(name: &'static str, code: i32, words: &[&'static str]) -> Self {
         Self { name, code, words: words.to_vec().leak(), lasts: false, overtaken: false }
     }
 
-    /// One that does not pass by itself.
+    /// Creates a cause that does not pass by itself.
     pub(crate) fn lasting(name: &'static str, code: i32, words: &[&'static str]) -> Self {
         Self { lasts: true, ..Self::passing(name, code, words) }
     }
@@ -49,7 +49,7 @@ impl Cause {
         ended
     }
 
-    /// What is wrong with how `kind` said it.
+    /// Returns the fault in the outcome, if there is one.
     fn judge(&self, scene: &Scene, ended: &Finished) -> Option<String> {
         let last = ended.err.lines().last().unwrap_or_default();
         let code = scene.code.unwrap_or(self.code);
@@ -69,7 +69,7 @@ impl Cause {
     }
 }
 
-/// Walks `cause` over all services, as `stage` has it, and prints what each said.
+/// Walks `cause` over all services, as `stage` sets it up, and prints the outcome of each.
 #[track_caller]
 pub(crate) fn walk(cause: &Cause, stage: impl Fn(Kind) -> Staged) {
     let (mut text, mut wrong) = (String::new(), String::new());
