@@ -1,4 +1,4 @@
-//! What outlives the command and keeps the hold, or cannot be ended.
+//! Processes that outlive the command and keep the hold, or cannot be killed.
 
 use super::*;
 use crate::supervise::signals::Signal;
@@ -63,7 +63,7 @@ fn what_cuts_a_hold_short_has_nested_runs_asked_for() {
     assert!(!whole.depends_on_marks(&asked(), at(30)), "somebody is there");
 }
 
-/// An event that has a hold end, and the verdict that follows.
+/// An event that makes a hold end, and the verdict that follows.
 type End = (fn() -> Event, u64, fn(&Verdict) -> bool);
 
 const ENDS: [End; 4] = [

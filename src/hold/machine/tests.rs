@@ -1,4 +1,5 @@
-//! The table of the machine, cell by cell: [`waiting`] up to the command, [`running`] while it runs, and [`outliving`] it.
+//! The table of the machine, cell by cell: [`waiting`] up to the command, [`running`] while it runs, and [`outliving`]
+//! after it.
 
 #[path = "outliving_tests.rs"]
 mod outliving;
@@ -75,7 +76,7 @@ fn refused(kind: ErrorKind) -> Event {
     Event::Refused(Error::new(kind, "why"))
 }
 
-/// A machine that got so far, with a lease that is renewed until 20 s.
+/// Returns a machine that has handled `events` at 10 ms.
 fn machine(plan: Plan, events: Vec<Event>) -> Machine {
     let mut machine = Machine::new(plan);
     for event in events {

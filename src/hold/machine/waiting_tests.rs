@@ -86,7 +86,7 @@ fn what_is_said_of_a_holder_is_not_older_than_the_last_look() {
         let m = over(vec![failed(ErrorKind::Denied), news]);
         ends_as(m, |v| matches!(v, Verdict::WaitOver(Some(_))));
     }
-    // A service that refuses to say more is no busy lock.
+    // A service that refuses to show the state does not make the lock busy.
     let m = over(vec![failed(ErrorKind::Denied)]);
     ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Denied));
 }
@@ -109,9 +109,9 @@ fn a_full_service_is_waited_for_as_long_as_the_wait_is() {
         assert_eq!(m.wake_at(), at(time + 250));
         assert_eq!(m.on(Event::Tick, at(time + 250)), [Action::Enter]);
     }
-    // It may be gone for a while as well.
+    // The service may fail for a while as well.
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(7_300_000)), []);
-    // That it is full is no busy lock.
+    // A full service does not make the lock busy.
     let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
     assert_eq!(m.on(refused(ErrorKind::Full), at(100)), []);
     assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
@@ -141,7 +141,7 @@ fn an_attempt_says_itself_at_its_deadline_why_it_came_to_nothing() {
         assert_eq!(m.on(refused(ErrorKind::Unavailable), over), LEAVE);
         ends_as(m, |v| matches!(v, Verdict::NotReached(Some(_)) | Verdict::Failed(_)));
     }
-    // One that says nothing leaves the word to the attempt before.
+    // If the last attempt returns nothing, the error of the one before counts.
     let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
     m.on(refused(ErrorKind::Unavailable), at(100));
     assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
@@ -306,7 +306,7 @@ fn a_front_that_does_not_answer_in_time_gets_no_command() {
 fn a_lock_given_when_little_is_left_of_the_lease_is_held_once_a_renewal_is_confirmed() {
     let mut m = waiting_machine(plan());
     m.on(window(20_000), at(20));
-    // After an outage: so late that the command would have to be ended at once.
+    // After an outage: so late that the command would have to end at once.
     assert_eq!(m.on(held(), at(19_000)), []);
     assert_eq!((m.phase(), m.held_at(), m.grant()), (&Phase::Confirming, None, None));
     assert_eq!(m.on(Event::Go, at(19_100)), [], "nothing starts");
