@@ -1,4 +1,4 @@
-//! Looks at real processes.
+//! Searches of real processes.
 
 use super::*;
 use std::process::Command;
@@ -86,7 +86,7 @@ fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
     let (carrier_pid, stranger_pid) = (carrier.pid(), stranger.pid());
     let mut table = table();
     let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
-    // Other tests have processes that come and go, so a look may be incomplete.
+    // Other tests start and end processes, so a search may be incomplete.
     while !table.find_adopted(None, DESCENT, &[]) {}
     assert_eq!(found(&table), [carrier_pid]);
     while !table.find_adopted(Some(stranger_pid), DESCENT, &[carrier_pid]) {}
@@ -105,7 +105,7 @@ fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environme
     let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
     let mut table = table();
     for _ in 0..5 {
-        // The kernel takes its time with so many words, and tells the parent before; and it does that twice.
+        // The kernel needs time for so many words, and wakes the parent before; and it does that twice.
         let mut command = Command::new("sh");
         command.args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"]).args(vec![""; 200_000]);
         let carrier = Child::start(command.env("DLOCK_CLAIM", claim));
