@@ -36,7 +36,6 @@ pub(super) struct Adopting {
 pub(super) enum AdoptingNews {
     /// A message of the caller, or its end.
     Caller(Heard),
-    /// The adopted process has ended.
     ProcessEnded,
     /// The process of the tree that the keeper was waiting for has ended.
     RestEnded,

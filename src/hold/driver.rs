@@ -167,7 +167,6 @@ impl Driver<'_> {
         others.into_iter().fold(renew_at, Moment::min)
     }
 
-    /// Does whatever was due at `then`.
     fn time_has_come(&mut self, then: Moment) -> Option<Event> {
         if self.following.retry_at <= then {
             self.following.retry_at = Moment::NEVER;

@@ -23,7 +23,6 @@ pub(super) enum Attempted {
     Unneeded(Duration),
 }
 
-/// An attempt to enter the queue.
 type Entering = Pin<Box<dyn Future<Output = Result<Attempted>>>>;
 
 /// The request, and the attempt to enter the queues with it.
@@ -33,7 +32,6 @@ pub(super) struct Joining {
     pub(super) entering: Option<Entering>,
     /// Why the claim before this one was lost, until this one has entered.
     pub(super) lost: Option<LossReason>,
-    /// When the attempt to enter began.
     pub(super) since: Moment,
     /// The second check of `--once-per`, while the lock is held.
     pub(super) looking: Option<Looking>,
@@ -74,7 +72,6 @@ impl Joining {
         self.under.unwrap_or(self.request.id)
     }
 
-    /// Begins to enter.
     pub(super) fn enter(&mut self, context: &Context<'_>) {
         let job = context.job;
         self.since = context.now();
@@ -101,7 +98,6 @@ impl Joining {
         self.enter(context);
     }
 
-    /// Notes where the claim stands.
     pub(super) fn entered(&mut self, own: Vec<LockName>, under: Option<ClaimId>) {
         (self.own, self.under) = (own, under);
     }

@@ -17,7 +17,6 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Starts without a claim.
     pub(super) fn nothing() -> Self {
         Self { claim: None, seen: None, retry_at: Moment::NEVER, refused_since: None }
     }

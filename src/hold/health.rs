@@ -48,12 +48,10 @@ impl Health {
         }
     }
 
-    /// Returns when the next of these is due.
     pub(super) fn wake_at(&self) -> Moment {
         self.tell_silence_at.min(self.examine_at)
     }
 
-    /// Does whatever was due at `then`.
     pub(super) fn time_has_come(
         &mut self,
         then: Moment,

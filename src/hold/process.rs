@@ -65,7 +65,6 @@ impl Rounds {
 }
 
 impl Process {
-    /// Starts before the hold.
     pub(super) fn not_started(adopting: Option<Adopting>) -> Self {
         Self {
             pid: None,
@@ -99,7 +98,6 @@ impl Process {
         !self.stops.shell_gone
     }
 
-    /// Returns when something is due.
     pub(super) fn wake_at(&self) -> Moment {
         let look_again = self.adopting.as_ref().map_or(Moment::NEVER, |adopting| adopting.look_again_at);
         self.rounds.next.min(self.stops.resume_at).min(look_again)

@@ -11,7 +11,6 @@ use crate::lock::Moment;
 #[derive(Default)]
 pub(super) struct Renewal {
     pub(super) lease: Option<LeaseKeeper>,
-    /// A renewal that is under way.
     pub(super) under_way: Option<Attempt>,
     /// Whether the next renewal is due now and is the last one: a claim without a process gets a whole ttl.
     pub(super) is_last: bool,

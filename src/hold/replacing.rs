@@ -24,7 +24,6 @@ pub(super) struct Replacing {
 }
 
 impl Replacing {
-    /// Starts with nothing due.
     pub(super) fn nothing() -> Self {
         Self { at: Moment::NEVER, looking: None, asked: Vec::new() }
     }
@@ -65,7 +64,6 @@ impl Replacing {
         Ok(())
     }
 
-    /// Stops looking.
     pub(super) fn stop(&mut self) {
         (self.looking, self.at) = (None, Moment::NEVER);
     }

@@ -191,7 +191,7 @@ pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()>
 
 /// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`.
 ///
-/// Errors: those of pidfd_send_signal(2).
+/// Errors: those of `pidfd_send_signal(2)`.
 pub fn signal_process_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
     send_by_handle(handle, signal, 0)
 }

@@ -37,7 +37,6 @@ pub(super) struct Watch {
     pub(super) fault: WhyFailed,
     /// Whether the terminal's signals to the job's group reach the command too.
     pub(super) in_group: bool,
-    /// The command has started.
     pub(super) started: bool,
     /// How often this process had followed a stop of the command when it was last resumed.
     pub(super) resumed_after: u8,
@@ -47,7 +46,6 @@ pub(super) struct Watch {
     pub(super) anchors: Vec<OwnedFd>,
     /// The keeper's last message; the keeper is about to exit.
     pub(super) last_word: Option<LastWord>,
-    /// The other end of the channel is closed.
     pub(super) closed: bool,
     pub(super) died: Option<WhyFailed>,
     /// How the command ended, if this process reaped it.
