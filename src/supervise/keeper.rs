@@ -48,9 +48,9 @@ pub struct Keeper<'a> {
 
 impl<'a> Keeper<'a> {
     /// Makes the calling process, just forked by the front, a keeper. It gets a process group of its own, so that the
-    /// terminal's signals do not reach it. It becomes a subreaper, so that it adopts every orphan of the command. Its
-    /// name does not contain the front's, so that `pkill dlock` leaves a process to clean up. The front has already
-    /// blocked all signals that can be blocked.
+    /// terminal's signals do not reach it, unless the job's group is outside of this PID namespace. It becomes a
+    /// subreaper, so that it adopts every orphan of the command. Its name does not contain the front's, so that
+    /// `pkill dlock` leaves a process to clean up. The front has already blocked all signals that can be blocked.
     ///
     /// Errors: the system has no descriptors or memory left; or this is user-mode emulation
     /// ([`limits::become_subreaper`]).
