@@ -24,7 +24,7 @@ const FRESH: f64 = 0.6;
 pub struct Window {
     /// When SIGTERM is due. Never without a lease.
     pub terminate_at: Moment,
-    /// Until when the command may be started. Later, a renewal must be confirmed first. Never over without a lease.
+    /// Until when the command may be started. Later, a renewal must be confirmed first. [`Moment::NEVER`] without a lease.
     pub begin_until: Moment,
     /// When SIGKILL is due: the deadline. Never without a lease.
     pub kill_at: Moment,

@@ -1,8 +1,8 @@
 //! The caller: the process that a shell started, and that leaves front and keeper behind.
 //!
 //! It is the parent of the front. It exits once the lock is held and it has printed that. Until then it represents
-//! front and keeper to the shell: what ends it ends the wait, and what stops it stops the wait. Its end of the channel
-//! closes with it, so that dlock never holds a lock for a caller that did not learn of it.
+//! front and keeper to the shell: a signal that ends it ends the wait, and one that stops it stops the wait. Its end of
+//! the channel closes with it, so that dlock never holds a lock for a caller that did not learn of it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
