@@ -110,9 +110,7 @@ pub fn settle_threads() {
     }
 }
 
-/// Creates a descriptor to read the blocked signals of `set` from.
-///
-/// Errors: the system has no descriptors or memory left.
+/// Creates a descriptor to read the blocked signals of `set` from. Fails if no descriptor is left.
 pub fn signal_descriptor(set: &SignalSet) -> io::Result<OwnedFd> {
     // SAFETY: -1 asks for a new descriptor, which no other code owns.
     unsafe {
@@ -165,8 +163,6 @@ pub fn own_pid() -> i32 {
 
 /// Makes the kernel send SIGCONT to this process whenever a message arrives on `socket`, or it closes: the only way for
 /// a stopped process to notice a death.
-///
-/// Errors: fcntl(2) failed.
 pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let pid = own_pid();
@@ -190,8 +186,6 @@ pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()>
 }
 
 /// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`.
-///
-/// Errors: those of `pidfd_send_signal(2)`.
 pub fn signal_process_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
     send_by_handle(handle, signal, 0)
 }
@@ -258,9 +252,8 @@ pub enum Fork {
     Child,
 }
 
-/// Forks. Must be called while the process has one thread, so that the child may run any code.
-///
-/// Errors: the system has no process or memory left.
+/// Forks; fails if no process is left. Must be called while the process has one thread, so that the child may run any
+/// code.
 pub fn fork() -> io::Result<Fork> {
     // SAFETY: the caller has no other thread, so no lock is left taken in the child.
     match unsafe { libc::fork() } {
@@ -307,8 +300,6 @@ pub fn close_if_inherited(fd: RawFd) {
 }
 
 /// Returns bytes that cannot be guessed and do not repeat.
-///
-/// Errors: those of getrandom(2).
 pub fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -382,8 +373,6 @@ pub fn terminal_among_streams() -> Option<OwnedFd> {
 }
 
 /// Sends `signal` to `pid` (a group if negative).
-///
-/// Errors: those of kill(2).
 pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
     // SAFETY: a plain system call.
     if unsafe { libc::kill(pid, signal.number()) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
