@@ -15,23 +15,23 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-/// Where instants come from.
+/// A source of instants.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
-    /// `CLOCK_BOOTTIME`, which goes on during suspend.
+    /// `CLOCK_BOOTTIME`, which counts the time of a suspend.
     Boot,
-    /// The runtime's clock, which tests can pause; instants count from the given one.
+    /// The runtime's clock, which tests can pause. Instants count from the given one.
     Runtime(tokio::time::Instant),
 }
 
-/// Now, on `CLOCK_BOOTTIME`.
+/// Returns the present moment on `CLOCK_BOOTTIME`.
 pub fn now() -> Moment {
     let t = clock_gettime(ClockId::Boottime);
     let (s, ns) = (u64::try_from(t.tv_sec).unwrap_or(0), u64::try_from(t.tv_nsec).unwrap_or(0));
     Moment::from_nanos(s * 1_000_000_000 + ns)
 }
 
-/// Some length between half of `length` and all of it, so that many do not act at once.
+/// Returns a random length between half of `length` and `length`, so that many clients do not act at once.
 pub fn jittered(length: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
@@ -39,16 +39,16 @@ pub fn jittered(length: Duration) -> Duration {
 }
 
 impl Clock {
-    /// Now.
+    /// Returns the present moment.
     pub fn now(self) -> Moment {
         match self {
             Self::Boot => now(),
-            // An hour in, so that tests can look back from it.
+            // Starts at an hour, so that tests can look back.
             Self::Runtime(start) => Moment::from_nanos(3_600_000_000_000) + start.elapsed(),
         }
     }
 
-    /// Completes at `when`, at once if that is past and never at [`Moment::NEVER`].
+    /// Completes at `when`: at once if that is past, never at [`Moment::NEVER`].
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn sleep_until(self, when: Moment) {
@@ -56,7 +56,7 @@ impl Clock {
     }
 }
 
-/// A timer that is set many times: one descriptor for a whole loop.
+/// A timer for a loop that sets it many times: one descriptor for all of them.
 #[derive(Debug, Default)]
 pub struct Alarm {
     timer: Option<AsyncFd<OwnedFd>>,
@@ -64,7 +64,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// As [`Clock::sleep_until`]. Cancel-safe.
+    /// Completes as [`Clock::sleep_until`] does. Cancel-safe.
     pub async fn sleep_until(&mut self, clock: Clock, when: Moment) {
         if when.is_never() {
             return std::future::pending().await;
@@ -75,8 +75,8 @@ impl Alarm {
                 _ if left.is_zero() => return,
                 Clock::Runtime(_) => tokio::time::sleep(left).await,
                 Clock::Boot => {
-                    // Without a descriptor to spare the runtime's timer does, which is late after a suspend;
-                    // the front's guard, made before the command started, is not.
+                    // Without a free descriptor the runtime's timer serves. It is late after a suspend. The front's
+                    // guard is not: its timer exists before the command starts.
                     if self.fire_at(when).await.is_err() {
                         tokio::time::sleep(left.min(Duration::from_secs(1))).await;
                     }
@@ -97,7 +97,7 @@ impl Alarm {
                 set_timer(timer, when)?;
                 self.set_to = Some(when);
             }
-            // Readiness may be left from an earlier setting; the clock decides.
+            // Readiness may be left from an earlier setting. The clock decides.
             let mut ready = timer.readable().await.map_err(|_| Errno::IO)?;
             ready.clear_ready();
             self.set_to = None;
@@ -106,12 +106,12 @@ impl Alarm {
     }
 }
 
-/// Arms `timer`, a timerfd on `CLOCK_BOOTTIME`, to fire once at `when`; at [`Moment::NEVER`] disarms it.
+/// Arms `timer`, a timerfd on `CLOCK_BOOTTIME`, to fire once at `when`. Disarms it at [`Moment::NEVER`].
 pub fn set_timer(timer: impl std::os::fd::AsFd, when: Moment) -> Result<(), Errno> {
     let at = if when.is_never() {
         Timespec { tv_sec: 0, tv_nsec: 0 }
     } else {
-        // Zero would disarm; an instant that is past fires at once.
+        // Zero would disarm the timer. A moment in the past fires at once.
         let nanos = when.as_nanos().max(1);
         Timespec {
             tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),

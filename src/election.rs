@@ -1,23 +1,24 @@
 //! Elections, on top of an exclusive claim and its label.
 //!
-//! To campaign is to enter the queue of a lock with an exclusive claim. The one that holds leads: its hold is the term, its
-//! token the number of the term, its label the value that observers see. To resign is to release.
+//! To campaign is to enter the queue of a lock with an exclusive claim. The claim that holds leads: its hold is the
+//! term, its token the number of the term, its label the value that observers see. To resign is to release.
 
 use std::time::Duration;
 
 use crate::lock::{Entry, LockStatus, Mode};
 
-/// A term that lasts this long did not fail at once.
+/// A shorter term counts as failed at once.
 const WHOLE_TERM: Duration = Duration::from_secs(10);
-/// The first pause after a term that did, and the longest.
+/// The first and the longest pause after a term that failed at once.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Who leads, if somebody does: who holds the lock alone.
+/// Returns the leader, if there is one: the claim that holds the lock exclusively, or an entry of another program with
+/// no known mode.
 pub fn leader(queue: &LockStatus) -> Option<&Entry> {
     queue.holders.first().filter(|entry| entry.mode.is_none_or(|mode| mode == Mode::Exclusive))
 }
 
-/// How long to wait before standing again after a term of the length `term`, where the pause before that was `before`.
+/// Returns how long to wait before the next campaign, given the length of the last term and the pause before it.
 pub fn pause_after(term: Duration, before: Duration) -> Duration {
     if term >= WHOLE_TERM { Duration::ZERO } else { (before * 2).clamp(PAUSES.0, PAUSES.1) }
 }

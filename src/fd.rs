@@ -1,4 +1,4 @@
-//! Waiting until a descriptor can be read or written.
+//! Waiting for a descriptor to become readable or writable.
 #![expect(
     unsafe_code,
     reason = "the runtime cannot see for itself that an OwnedFd stays the same descriptor"
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// What may be watched: an owner that keeps its descriptor the same until it is dropped.
+/// An owner of a descriptor that keeps it the same until it is dropped.
 pub trait Owner: AsRawFd + sealed::Sealed {}
 impl Owner for OwnedFd {}
 impl Owner for Arc<OwnedFd> {}
@@ -22,17 +22,17 @@ mod sealed {
     impl Sealed for super::Arc<super::OwnedFd> {}
 }
 
-/// Hands `descriptor`, which must be non-blocking, to the running tokio runtime.
+/// Registers `descriptor`, which must be non-blocking, with the running tokio runtime, for readiness to read.
 ///
-/// Errors: the kind of descriptor cannot be polled, or none is left for the runtime.
+/// Errors: the kind of descriptor cannot be polled, or the runtime has no descriptor or memory left.
 pub fn watch<T: Owner>(descriptor: T) -> io::Result<AsyncFd<T>> {
     watch_for(descriptor, Interest::READABLE)
 }
 
-/// As [`watch`], for what is told otherwise than by something to read.
+/// Registers `descriptor` as [`watch`] does, for readiness of the kind `interest`.
 pub fn watch_for<T: Owner>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: each Owner always answers with the same number, and closes it only when it is dropped, which
-    // AsyncFd does after deregistering.
+    // SAFETY: an Owner always returns the same number. It closes the descriptor only when it is dropped, and AsyncFd
+    // deregisters before that.
     let watched = unsafe { AsyncFd::register_with_interest(descriptor, interest) };
     watched.map_err(io::Error::from)
 }

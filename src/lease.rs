@@ -1,4 +1,4 @@
-//! Keeping a lease alive.
+//! Renews the lease of one claim on schedule, and computes how long the hold may be relied on.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,44 +9,46 @@ use crate::clock::{Clock, jittered};
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{Error, Moment, Result};
 
-/// What part of a ttl may have passed since the last confirmation when something is begun. Where renewals are
-/// confirmed with the one after them, half of it is usual.
+/// The part of the ttl that may have passed since the last confirmed renewal when the command starts. With a service
+/// that confirms a renewal by the next one, half of the ttl has usually passed.
 const FRESH: f64 = 0.6;
 
-/// Until when a hold may be relied on, and when its end must begin.
+/// Until when the hold may be relied on, and when dlock must stop the command.
 ///
-/// What becomes of a ttl: [`LeaseRequest`] has the one that was asked for, [`LeaseTimes`] the lengths that follow from the one that was
-/// granted, and this the moments, counted from the last proof of the hold. The keeper's machine wakes by them
-/// ([`act_by`](crate::hold::machine::Machine::act_by)); the front acts at `guard_at`, which the keeper writes into the memory that
-/// they share ([`set_guard_until`](crate::supervise::shared::Shared::set_guard_until)), should the keeper not have done so by then.
+/// [`LeaseRequest`] has the requested ttl, [`LeaseTimes`] the lengths that follow from the granted one. A window has
+/// the moments, counted from the last proof of the hold. The keeper's machine wakes by them
+/// ([`act_by`](crate::hold::machine::Machine::act_by)). The keeper also writes `guard_at` into the memory that it
+/// shares with the front ([`set_guard_until`](crate::supervise::shared::Shared::set_guard_until)): the front acts then
+/// if the keeper has not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// When SIGTERM is due; never without a lease.
+    /// When SIGTERM is due. Never without a lease.
     pub terminate_at: Moment,
-    /// Until when something may be begun under it: later, a renewal must be confirmed first.
+    /// Until when the command may be started. Later, a renewal must be confirmed first. [`Moment::NEVER`] without a lease.
     pub begin_until: Moment,
-    /// When SIGKILL is due: the deadline; never without a lease.
+    /// When SIGKILL is due: the deadline. Never without a lease.
     pub kill_at: Moment,
-    /// When a guard that is not the keeper must act: within the kill budget, after the keeper; never without a lease.
+    /// When the front acts in place of the keeper: later than the keeper, within the kill budget. Never without a
+    /// lease.
     pub guard_at: Moment,
 }
 
-/// What the keeper of a lease has to say.
+/// The result of an attempt to renew.
 #[derive(Debug)]
 pub enum RenewalResult {
-    /// A renewal was confirmed.
+    /// The service confirmed the renewal.
     Renewed(Window),
-    /// A renewal failed and will be tried again.
+    /// The renewal failed; the keeper will try again.
     Doubtful(Error),
 }
 
-/// An attempt to renew, and when it was sent.
+/// An attempt to renew. It returns when it was sent, and from when the ttl counts.
 pub type Attempt = Pin<Box<dyn Future<Output = (Moment, Result<Moment>)> + Send>>;
 
-/// What was asked for of a lease.
+/// The lease as requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRequest {
-    /// Its length.
+    /// The requested ttl.
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
@@ -54,11 +56,11 @@ pub struct LeaseRequest {
     pub renewals_per_ttl: u32,
     /// Whether the claim ends with a lease. If not, the kernel keeps it for as long as its processes live.
     pub leased: bool,
-    /// Whether those that are to be ended have to be looked for among all processes.
+    /// Whether the ender has to search all processes of the host for the tree, which takes longer.
     pub searched: bool,
 }
 
-/// Renews one claim on schedule and owns the arithmetic of its validity.
+/// Renews one claim on schedule and computes until when it is valid.
 #[derive(Debug)]
 pub struct LeaseKeeper {
     claim: Arc<dyn Claim>,
@@ -70,16 +72,16 @@ pub struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// A keeper for `claim`, whose ttl counts from `from`. A claim that the kernel keeps has no ttl; it is looked
-    /// after as often as if it had the one that was asked for.
+    /// Creates a keeper for `claim`, whose ttl counts from `from`. A claim that the kernel keeps has no ttl; it is
+    /// renewed as often as if it had the requested one.
     pub fn new(claim: Arc<dyn Claim>, clock: Clock, asked: LeaseRequest, from: Moment) -> Self {
         let mut keeper = Self { claim, clock, asked, from, next: from };
         keeper.next = from + keeper.renew_interval();
         keeper
     }
 
-    /// The times that follow from the granted ttl. A service that grants less than a second gets a second's
-    /// arithmetic with its own ttl left to expire: the claim is then found lost.
+    /// Returns the times that follow from the granted ttl. If a service grants less than a second, the times are those
+    /// of a second, but the claim expires after its own ttl: dlock then finds it lost.
     fn times(&self) -> LeaseTimes {
         let times = LeaseTimes::at_least(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
         if self.asked.searched { times.for_search() } else { times }
@@ -89,7 +91,7 @@ impl LeaseKeeper {
         self.times().renew_interval(self.asked.renewals_per_ttl)
     }
 
-    /// The present promise.
+    /// Returns until when the hold may be relied on at present.
     pub fn window(&self) -> Window {
         let times = self.times();
         if !self.asked.leased {
@@ -110,13 +112,13 @@ impl LeaseKeeper {
         }
     }
 
-    /// When the next renewal is due.
+    /// Returns when the next renewal is due.
     pub fn due(&self) -> Moment {
         self.next
     }
 
-    /// An attempt to renew, sent now, for [`LeaseKeeper::conclude`]; it may take a sixth of the ttl. Keep it
-    /// until it answers: one that is dropped again and again would never be heard.
+    /// Sends a renewal. Pass its answer to [`LeaseKeeper::conclude`]. It takes at most a sixth of the ttl. Keep the
+    /// future until it completes: dropping it discards the answer.
     pub fn attempt(&self) -> Attempt {
         let claim = Arc::clone(&self.claim);
         let sent = self.clock.now();
@@ -124,30 +126,31 @@ impl LeaseKeeper {
         Box::pin(async move { (sent, claim.renew(deadline).await) })
     }
 
-    /// The ttl that counts.
+    /// Returns the ttl that the times are computed from: the granted one, or a second if that is more.
     pub fn ttl(&self) -> Duration {
         self.times().ttl
     }
 
-    /// When the service may give the place to others, unless a renewal is confirmed.
+    /// Returns when the service may give the place to others, unless it confirms a renewal before.
     pub fn ends_at(&self) -> Moment {
         self.from + self.times().ttl
     }
 
-    /// How long to wait after a refusal before the service is asked again while the claim waits.
+    /// Returns how long a waiting claim pauses after a refusal: at most a tenth of the ttl.
     pub fn pause_after_refusal(&self) -> Duration {
         jittered(self.times().ttl / 10)
     }
 
-    /// Takes what an attempt, sent at `sent`, came to. A failed one is due again after a thirtieth of the ttl; of a claim that
-    /// `waits`, and was refused, after a tenth at most, since each attempt may be a login that counts against its user.
+    /// Takes the answer to an attempt that was sent at `sent`, and schedules the next one. After a failure that is a
+    /// thirtieth of the ttl later. A claim that `waits` and was refused pauses longer, up to a tenth, since each
+    /// attempt may be a login that counts against its user.
     pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>), waits: bool) -> RenewalResult {
         let times = self.times();
         match answer {
             Ok(from) => {
-                // A later answer never moves the promise back, and never beyond the beginning of the call.
+                // An answer never moves the promise back, nor beyond the beginning of the call.
                 self.from = self.from.max(from.min(sent));
-                // What counts from earlier than this renewal has less than its usual time left.
+                // If the ttl counts from earlier than this renewal, less of it is left than usual: renew sooner.
                 let interval = self.renew_interval();
                 let usual = (self.from + interval * 2).max(sent + times.ttl / 30);
                 self.next = usual.min(sent + interval);
@@ -157,7 +160,7 @@ impl LeaseKeeper {
                 let now = self.clock.now();
                 self.next = if waits && !error.is_transient() {
                     let next = now + self.pause_after_refusal();
-                    // One at the end tells whether the place is lost.
+                    // An attempt at the very end shows whether the place is lost.
                     if now < self.ends_at() { next.min(self.ends_at()) } else { next }
                 } else {
                     now + times.ttl / 30
@@ -179,11 +182,11 @@ mod tests {
     use super::*;
     use crate::lock::{ClaimState, ErrorKind};
 
-    /// What the service does with one renewal, and how long it takes for that.
+    /// The service's reaction to one renewal, and how long it takes.
     #[derive(Clone, Copy, Debug)]
     enum Reply {
         Confirms(Duration),
-        /// At once, and the ttl counts from so long before.
+        /// Confirms at once; the ttl counts from so long before.
         CountsFromBefore(Duration),
         Fails(Duration),
         Refuses,
@@ -263,7 +266,7 @@ mod tests {
         moments.iter().map(|m| m.since(from).as_secs()).collect()
     }
 
-    /// As on an ensemble of `ZooKeeper`, whose confirmations come with the renewal after.
+    /// An ensemble of `ZooKeeper` confirms each renewal with the next one.
     #[tokio::test(start_paused = true)]
     async fn what_counts_from_long_before_is_renewed_sooner() {
         let before = |seconds| Reply::CountsFromBefore(Duration::from_secs(seconds));

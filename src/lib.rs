@@ -9,13 +9,31 @@
 //! | [`net`] | connections to services: addresses, encryption, credentials, causes |
 //! | [`lease`] | renews one claim on schedule and says how long it may be relied on |
 //! | [`hold`] | enter, wait, run, stop, leave: one explicit state machine |
-//! | [`election`] | who leads, and when a candidate stands again |
+//! | [`election`] | which claim leads, and when a candidate campaigns again |
 //! | [`supervise`] | front, keeper and command: processes, signals, terminal; knows nothing of locks |
 //! | [`output`] | every sentence shown to people, and the renderers |
 //! | [`cli`] | arguments, settings, exit codes, one file per subcommand |
-//! | [`docs`] | why it is so: decision records, traps, the change log |
+//! | [`docs`] | reasons: decision records, traps, the change log |
 //!
 //! Imports run one way: `main → cli → {election, hold, output} → {lease, supervise, backend} → net → lock`.
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | claim | one entry in the queue of a lock: it waits, then holds, then is gone |
+//! | front | the process that users see: signals, job control, the guard; [`supervise::front`] |
+//! | keeper | the front's child, named `lease-keeper`: the connection, the lease, the command; [`supervise::keeper`] |
+//! | caller | the parent of the front under `dlock acquire`: the process that the shell waits for; [`supervise::caller`] |
+//! | tree | the command, or the adopted process, and all its descendants |
+//! | adopted process | a process that runs already and that a hold is for (`--for-pid`); [`supervise::adopted`] |
+//! | gate | the word that front and keeper share and that lets the command start, or not |
+//! | guard instant | when the front kills the tree if the keeper has not |
+//! | ender | the code that stops and kills a tree and finds it *gone*, *alive* or *unknown*; [`supervise::ender`] |
+//! | anchor | a descriptor that the tree inherits; while a process has it, the kernel keeps the lock, or the mark |
+//! | mark | a shared lock on a file of the outer keeper: while a nested run has it, the outer hold stays; [`supervise::mark`] |
+//! | board | the file that one keeper's marks are on |
+//! | Redlock | the algorithm over several independent Redis servers: a majority of them grants |
 
 #![doc(test(attr(deny(warnings))))]
 

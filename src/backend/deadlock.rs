@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counted {
     All,
-    /// Those that arrived no later than the claim that searches.
+    /// Waiters that arrived no later than the claim that searches.
     Earlier,
 }
 

@@ -45,7 +45,7 @@ impl<F> Rule<F> {
     pub const fn open_password(place: fn(&F) -> Option<Vec<String>>, remedy: &'static str) -> Self {
         Self::warning(
             place,
-            "the password may be sent without encryption, to {0} or to somebody who poses as it",
+            "the password may be sent without encryption, to {0} or to a server that poses as it",
             remedy,
         )
     }

@@ -10,7 +10,7 @@ use super::context::with_context;
 use super::{Backend, Options};
 use crate::lock::LockName;
 
-/// A lock service that dlock can use. Each is one folder, which exports one or several of these.
+/// A lock service that dlock can use. Each is one directory, which exports one or several of these.
 #[derive(Debug)]
 pub struct Service {
     /// Its name, as given to `--backend`.

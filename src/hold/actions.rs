@@ -1,4 +1,4 @@
-//! What each action of the machine does.
+//! How the driver carries out each action of the machine.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,9 +20,9 @@ use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
 use crate::supervise::signals::Signal;
 
-/// How long a release may take to be confirmed.
+/// How long the service may take to confirm a release.
 const RELEASE: Duration = Duration::from_secs(5);
-/// How much later than that a keeper that leaves is taken for one that hangs.
+/// The time past that after which the front takes a leaving keeper for hung.
 const SLACK: Duration = Duration::from_secs(1);
 
 impl Driver<'_> {
@@ -44,7 +44,7 @@ impl Driver<'_> {
         }
     }
 
-    /// What the command is told of a hold like `grant`.
+    /// Returns the variables for a command under `grant`.
     pub(super) fn variables(&self, grant: &Grant) -> Vec<(&'static str, String)> {
         self.entry.variables(self.context.job, grant, self.marks.board())
     }
@@ -56,7 +56,7 @@ impl Driver<'_> {
         self.entry.enter_again(&self.context, reason);
     }
 
-    /// The lock is held: passes the gate, unless the run turns out not to be needed.
+    /// The lock is held: passes the gate, unless a recent success makes the run needless.
     fn ask(&mut self) {
         let context = &mut self.context;
         let job = context.job;
@@ -78,10 +78,10 @@ impl Driver<'_> {
         }
     }
 
-    /// Passes the gate. Where the front has shut it, a message says why.
+    /// Passes the gate. If the front has shut it, a message from the front says why.
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
-        // A start that hangs is ended, also where no lease runs out.
+        // The guard also ends a start that hangs where there is no lease.
         keeper.shared().set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
@@ -92,7 +92,7 @@ impl Driver<'_> {
         self.renewal.lease.as_ref().map_or(Moment::NEVER, |lease| lease.window().guard_at)
     }
 
-    /// Has at hand what the caller is to say, and asks it whether it is still there to take the hold. One that is stopped
+    /// Prepares the output of the caller, then asks the caller whether it is alive to take the hold. A stopped caller
     /// answers later, or too late.
     fn ask_caller(&mut self) {
         if let Err(error) = self.keep_answer() {
@@ -107,7 +107,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Makes what the caller is to say while the hold can still be given back with the reason why it cannot be made.
+    /// Creates the output of the caller. If that fails, the hold can still be released for that reason.
     fn keep_answer(&mut self) -> io::Result<()> {
         let (Some(adoption), Some(grant)) = (&self.context.job.adoption, self.context.machine.grant()) else {
             return Ok(());
@@ -119,7 +119,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// The process runs under the lock from now on.
+    /// From here on the hold is for the adopted process.
     fn adopt(&mut self, adoption: &Adoption) {
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
@@ -159,8 +159,8 @@ impl Driver<'_> {
         }
     }
 
-    /// The front guards since the gate was passed; this gives it what carries the hold. Only now, so that its waking
-    /// does not come between the hold and the start.
+    /// Sends the front the anchors and the handle of the command. The front guards since the gate was passed. It gets
+    /// them only now, so that its waking does not delay the start.
     fn command_started(&mut self, spawned: Spawned) {
         let anchors = std::mem::take(&mut self.anchors);
         let keeper = self.context.keeper;
@@ -188,7 +188,7 @@ impl Driver<'_> {
     }
 
     async fn leave(&mut self, succeeded: bool) {
-        // Nobody drives from here on what is under way, and it may have the only connection.
+        // No loop drives these futures from here on, and one of them may have the only connection.
         (self.renewal.under_way, self.health.examining) = (None, None);
         self.replacing.stop();
         let asked = self.entry.entering.is_some();
@@ -197,11 +197,12 @@ impl Driver<'_> {
         let (job, keeper) = (context.job, context.keeper);
         job.backend.connects_as(Rank::Free);
         if self.process.adopting.is_some() {
-            // What goes on is on its own.
+            // The adopted process runs on without the lock.
             keeper.shared().gate.clear_command();
         }
         if !context.machine.may_give_back() {
-            // Its ttl protects still whom neither process can end. To drop it would close its session, or unlock it.
+            // A process may live that dlock could not kill: the claim's ttl still protects it. Dropping the claim would
+            // close its session, or unlock the file.
             keeper.shared().set_guard_until(context.now() + SLACK);
             std::mem::forget(self.following.claim.take());
             context.events.clear();
@@ -210,12 +211,12 @@ impl Driver<'_> {
         let held = context.machine.held_at().is_some();
         let patience = match &self.following.claim {
             _ if !held => WITHDRAWAL,
-            // Nothing ends a claim of the kernel's but this process, and others wait.
+            // Only this process can end a claim that the kernel keeps, and other claims wait for it.
             Some(claim) if claim.ttl().is_none() => RELEASE.min(job.plan.ttl),
             _ => RELEASE,
         };
         let deadline = context.now() + patience;
-        // A release may take its time, but not for ever.
+        // The front waits for the release, but not for ever.
         keeper.shared().set_guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
@@ -225,10 +226,10 @@ impl Driver<'_> {
             let ttl = capabilities.leased.then_some(job.plan.ttl);
             (ttl, Stage::Requested, self.entry.withdraw(context, deadline).await)
         };
-        // What was refused was not granted, and a request to the kernel ends with this process.
+        // A refused request was not granted. A request to the kernel ends with this process.
         let machine = &context.machine;
         let unknown = (asked || machine.is_unanswered()) && !machine.ends_for_the_service() && ttl.is_some();
-        // What its ttl has ended need not leave.
+        // A claim whose ttl is over need not leave.
         let over = !held && self.renewal.lease.as_ref().is_some_and(|lease| lease.ends_at() <= context.now());
         if let Some(error) = left.err().filter(|_| (unknown || stage != Stage::Requested) && !over) {
             let ends_within = ttl.map(|ttl| ttl + capabilities.abandoned_bound);

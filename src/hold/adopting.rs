@@ -1,8 +1,9 @@
-//! A hold for a process that was there before, or for nobody's: what stands in the place of the command.
+//! Holding a lock for a process that dlock did not start (`--for-pid`), or for none (`--detach`).
 //!
-//! The lock is taken in three steps, so that it is never held for somebody who was not told and never told by somebody
-//! who has gone: the caller is asked whether it is there; it takes the hold, which passes the gate; it is given the
-//! answer and says that it has passed it on. Its end, whenever it comes before that, gives the lock back.
+//! The hand-over takes three steps, so that a caller never has a lock without knowing, or knows of a lock that dlock
+//! has released. The keeper asks the caller whether it is alive. The caller takes the hold, and the keeper passes the
+//! gate. The caller receives the output, prints it, and confirms. If the caller dies before the last step, the keeper
+//! releases the lock.
 
 use std::future::pending;
 use std::io;
@@ -16,33 +17,32 @@ use crate::supervise::caller::{Heard, KeepersEnd};
 use crate::supervise::keeper::Keeper;
 use crate::supervise::signals::Signal;
 
-/// See the module.
+/// The adopted process, if there is one, and the caller.
 pub(super) struct Adopting {
-    /// The way to the caller, until it has said that it is done, or has gone.
+    /// The channel to the caller, until the caller has confirmed or is gone.
     pub(super) caller: Option<KeepersEnd>,
-    /// What the caller is to say of the hold.
+    /// The output that the caller will print.
     pub(super) answer: Option<OwnedFd>,
-    /// The process, until it has ended.
+    /// The adopted process, until it ends.
     pub(super) process: Option<AwaitedEnd>,
-    /// Somebody who is left of it.
+    /// A process that is left of its tree.
     pub(super) rest: Option<AwaitedEnd>,
-    /// When to look again who is left.
+    /// When to search again for what is left of the tree.
     pub(super) look_again_at: Moment,
 }
 
-/// What can be heard of it.
+/// A change of the adopted process, its tree or the caller.
 #[derive(Clone, Copy)]
 pub(super) enum AdoptingNews {
-    /// What the caller says, or that it has gone.
+    /// A message of the caller, or its end.
     Caller(Heard),
-    /// The process has ended.
     ProcessEnded,
-    /// The one who was left that was waited for has ended.
+    /// The process of the tree that the keeper was waiting for has ended.
     RestEnded,
 }
 
 impl Adopting {
-    /// That of `adoption`, in the keeper that has adopted the process.
+    /// Builds the adopted side of `adoption`, in the keeper whose ender has adopted the process.
     pub(super) fn of(adoption: &Adoption, keeper: &Keeper<'_>) -> io::Result<Self> {
         let process = keeper.ender().adopted().map(|adopted| adopted.handle().try_clone()).transpose()?;
         Ok(Self {
@@ -55,7 +55,7 @@ impl Adopting {
     }
 }
 
-/// What is heard next of what was adopted. Cancel-safe.
+/// Waits for the next change. Cancel-safe.
 pub(super) async fn news(adopting: Option<&Adopting>) -> AdoptingNews {
     let Some(adopting) = adopting else { return pending().await };
     tokio::select! {
@@ -80,5 +80,5 @@ async fn said(caller: Option<&KeepersEnd>) -> Heard {
     }
 }
 
-/// Whoever waits for the lock has gone.
+/// The process that waits for the lock is gone.
 pub(super) const WITHDRAWN: Event = Event::Signal { signal: Signal::HUP, everybody: false };

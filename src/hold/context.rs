@@ -1,4 +1,4 @@
-//! What every part of a hold works with.
+//! The state that every part of a hold uses.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::supervise::keeper::Keeper;
 
-/// See the module.
+/// The job, the processes, the machine and its events.
 pub(super) struct Context<'a> {
     pub(super) job: &'a Job,
     pub(super) keeper: &'a Keeper<'a>,
     pub(super) progress: &'a mut dyn Progress,
     pub(super) clock: Clock,
     pub(super) machine: Machine,
-    /// What has happened and the machine was not told yet.
+    /// Events that the machine has not processed yet.
     pub(super) events: VecDeque<Event>,
 }
 
@@ -29,7 +29,7 @@ impl Context<'_> {
         self.progress.notice(notice);
     }
 
-    /// The machine is told of it next, after what has happened before.
+    /// Queues an event for the machine, after earlier ones.
     pub(super) fn happened(&mut self, event: Event) {
         self.events.push_back(event);
     }

@@ -1,4 +1,4 @@
-//! Carries out what the machine decides: one loop over everything that can happen.
+//! Carries out what the machine decides: one loop over every source of events.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,7 +23,7 @@ use crate::lock::Moment;
 use crate::supervise::channel::ToKeeper;
 use crate::supervise::keeper::Keeper;
 
-/// One hold while it lasts. Each part knows one thing of it; what several of them have to do with is done here.
+/// One hold while it lasts. Each part knows one aspect of it; the driver does what concerns several of them.
 pub(super) struct Driver<'a> {
     pub(super) context: Context<'a>,
     pub(super) entry: Joining,
@@ -32,16 +32,16 @@ pub(super) struct Driver<'a> {
     pub(super) replacing: Replacing,
     pub(super) health: Health,
     pub(super) marks: Marks,
-    /// What carries the hold in the kernel, between the hold and the start.
+    /// Descriptors that carry the hold in the kernel, between the hold and the start of the command.
     pub(super) anchors: Vec<OwnedFd>,
     pub(super) process: Process,
     front_gone: bool,
     alarm: Alarm,
 }
 
-/// Holds the lock for the command, from entering the queue to having left it. Runs in the keeper.
+/// Holds the lock for the command, from entering the queue until the claim has left it. Runs in the keeper.
 ///
-/// Errors: the system refuses to watch what stands in the place of a command.
+/// Errors: the system refuses a descriptor to watch the adopted process or the caller.
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<HoldEnd> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
@@ -102,7 +102,7 @@ impl Driver<'_> {
     async fn next_event(&mut self) -> Event {
         let (keeper, clock) = (self.context.keeper, self.context.clock);
         loop {
-            // Each time round, whatever woke this process: should a signal be missed, a renewal makes up for it.
+            // Reap on every turn: should a SIGCHLD be missed, the next wake-up makes up for it.
             self.process.reap(&mut self.context, &self.marks);
             // The command's end before the deadline: a command that has ended is not stopped.
             if let Some(event) = self.context.events.pop_front() {
@@ -151,7 +151,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Begins a renewal and the wait for nested runs when it is time, and says when something is due next.
+    /// Begins a renewal, the wait for nested runs and a look at holders to replace, if they are due. Returns when
+    /// something is due next.
     fn begin_what_is_due(&mut self) -> Moment {
         let renew_at = self.renewal.begin_if_due(self.context.now());
         self.marks.await_if_needed(&mut self.context);
@@ -167,7 +168,6 @@ impl Driver<'_> {
         others.into_iter().fold(renew_at, Moment::min)
     }
 
-    /// Does what was due at `then`.
     fn time_has_come(&mut self, then: Moment) -> Option<Event> {
         if self.following.retry_at <= then {
             self.following.retry_at = Moment::NEVER;

@@ -1,4 +1,4 @@
-//! The request, and entering the queue with it.
+//! The request for a claim, and entering the queue with it.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -12,39 +12,37 @@ use crate::lock::{ClaimId, Grant, Granted, LockName, LossReason, Moment, Request
 use crate::net::rank::Rank;
 use crate::supervise::mark::MarkBoard;
 
-/// The question whether a run that succeeded makes this one needless.
+/// A check whether a run that succeeded makes this one needless.
 type Looking = Pin<Box<dyn Future<Output = Option<Duration>>>>;
 
-/// What an attempt to enter came to.
+/// The result of an attempt to enter.
 pub(super) enum Attempted {
     /// The claim is in the queue.
     Entered(Entered),
-    /// A run that acquired so long ago succeeded; nothing was entered.
+    /// A run that acquired so long ago succeeded; dlock entered nothing.
     Unneeded(Duration),
 }
 
-/// An attempt to enter the queue.
 type Entering = Pin<Box<dyn Future<Output = Result<Attempted>>>>;
 
-/// The way into the queues; see the module.
+/// The request, and the attempt to enter the queues with it.
 pub(super) struct Joining {
     outer: Vec<HeldRecord>,
     pub(super) request: Request,
     pub(super) entering: Option<Entering>,
     /// Why the claim before this one was lost, until this one has entered.
     pub(super) lost: Option<LossReason>,
-    /// When the attempt to enter began.
     pub(super) since: Moment,
-    /// The second look of `--once-per`.
+    /// The second check of `--once-per`, while the lock is held.
     pub(super) looking: Option<Looking>,
-    /// The names in whose queues the own claim stands.
+    /// The names in whose queues this run's own claim stands.
     own: Vec<LockName>,
-    /// The outer claim under which the first name is held, if it is.
+    /// The outer claim that holds the first name, if one does.
     pub(super) under: Option<ClaimId>,
 }
 
 impl Joining {
-    /// The request of `job`, not sent yet, whose claim has this number.
+    /// Builds the request of `job` for a claim with the id `number`; sends nothing.
     pub(super) fn new(job: &Job, number: u128) -> Self {
         let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
         let ancestors = nested::ancestors(&outer, &job.backend.identity());
@@ -69,12 +67,11 @@ impl Joining {
         }
     }
 
-    /// The claim under which the command runs.
+    /// Returns the claim that the command runs under.
     pub(super) fn claim(&self) -> ClaimId {
         self.under.unwrap_or(self.request.id)
     }
 
-    /// Begins to enter.
     pub(super) fn enter(&mut self, context: &Context<'_>) {
         let job = context.job;
         self.since = context.now();
@@ -92,7 +89,8 @@ impl Joining {
         }));
     }
 
-    /// Begins to enter with a new claim, as the old one was `lost`: its id may still be on its way out.
+    /// Begins to enter with a new claim, since the old one was `lost`. The old id may still be on its way out of the
+    /// queue.
     pub(super) fn enter_again(&mut self, context: &Context<'_>, lost: LossReason) {
         self.lost = Some(lost);
         self.looking = None;
@@ -100,24 +98,23 @@ impl Joining {
         self.enter(context);
     }
 
-    /// Takes over where the claim stands.
     pub(super) fn entered(&mut self, own: Vec<LockName>, under: Option<ClaimId>) {
         (self.own, self.under) = (own, under);
     }
 
-    /// Begins to ask once more, under the lock, whether a run succeeded within `period`.
+    /// Begins the check of `--once-per` again, while the lock is held: whether a run succeeded within `period`.
     pub(super) fn look_again(&mut self, context: &Context<'_>, period: Duration, deadline: Moment) {
         let (backend, names) = (context.job.backend.clone(), context.job.names.clone());
         self.looking =
             Some(Box::pin(async move { recent_success(&*backend, &names, Some(period), deadline).await }));
     }
 
-    /// Asks for nothing any more.
+    /// Drops all requests that are under way.
     pub(super) fn give_up(&mut self) {
         (self.entering, self.looking) = (None, None);
     }
 
-    /// What the command is told of a hold like `grant`.
+    /// Returns the variables for a command under `grant`.
     pub(super) fn variables(
         &self,
         job: &Job,
@@ -128,7 +125,7 @@ impl Joining {
         environment::variables(&job.names, self.claim(), job.mode, grant, &self.outer, inner.as_ref())
     }
 
-    /// What nested runs may rely on: the locks on which the own claim stands, if there are any.
+    /// Returns the record for nested runs: the locks of this run's own claim, if there are any.
     fn own_record(&self, job: &Job, grant: &Grant, board: Option<&MarkBoard>) -> Option<HeldRecord> {
         let pairs = job.names.iter().zip(&grant.names).filter(|(name, _)| self.own.contains(name));
         let (names, granted): (Vec<&LockName>, Vec<&Granted>) = pairs.unzip();
@@ -140,14 +137,14 @@ impl Joining {
             names: names.into_iter().map(ToString::to_string).collect(),
             tokens: granted.iter().map(|g| g.token.get()).collect(),
             slots: granted.iter().filter_map(|g| g.slot).collect(),
-            // A lease of nobody's process ends whoever runs under it.
+            // Nested runs do not join a detached lease: no process would stop them when it is lost.
             mark: board.filter(|_| !job.is_for_nobody()).and_then(|b| b.address().ok()),
             process: job.adoption.as_ref().and_then(|adoption| adoption.process),
         })
     }
 
-    /// The attempt to enter may have left an entry, unless the service said what was wrong with it, or was never reached. By
-    /// now that may hold the lock, under which nothing runs.
+    /// Takes out an entry that an attempt to enter may have left; by now it may even hold the lock. Does nothing if the
+    /// service refused the attempt with a reason, or was never reached.
     pub(super) async fn withdraw(&self, context: &Context<'_>, deadline: Moment) -> Result<()> {
         let backend = &context.job.backend;
         if !context.machine.may_have_entered() || !backend.has_connected() {
@@ -157,8 +154,8 @@ impl Joining {
     }
 }
 
-/// How long ago at most, if for every name a run that acquired within `once_per` succeeded. What cannot be
-/// learnt is no reason to skip.
+/// Returns the age of the oldest success, if a run that acquired within `once_per` succeeded for every name. If the
+/// service cannot tell, the run is not skipped.
 async fn recent_success(
     backend: &dyn Backend,
     names: &[LockName],

@@ -1,19 +1,19 @@
-//! What the command sees.
+//! The environment of the command.
 
 use serde::{Deserialize, Serialize};
 
 use crate::lock::{ClaimId, FencingToken, Grant, LockName, Mode};
 use crate::supervise::mark::MarkAddress;
 
-/// The variable in which nested dlocks find the holds that they run under.
+/// The variable in which nested runs find the holds that they run under.
 pub const HELD: &str = "DLOCK_HELD";
 
-/// One hold that a process runs under, outermost first in [`HELD`].
+/// One hold that a process runs under. [`HELD`] lists them, outermost first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldRecord {
     /// [`crate::backend::Backend::identity`] of the service.
     pub service: String,
-    /// Where the service is, without secrets: for people.
+    /// The address of the service without secrets, for people.
     #[serde(default)]
     pub place: String,
     /// The claim.
@@ -22,56 +22,56 @@ pub struct HeldRecord {
     pub mode: String,
     /// The locks.
     pub names: Vec<String>,
-    /// The token of each.
+    /// The fencing token of each lock.
     pub tokens: Vec<u64>,
-    /// The slot of each, with slots.
+    /// The slot of each lock, if the mode has slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<u32>,
-    /// Where a nested run leaves its mark.
+    /// Where a nested run sets its mark.
     pub mark: Option<MarkAddress>,
-    /// The process that was there before and that it is held for, if it is for one.
+    /// The adopted process that the lock is held for, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<i32>,
 }
 
 impl HeldRecord {
-    /// The claim, if its text is one.
+    /// Returns the claim, if its text is valid.
     pub fn claim(&self) -> Option<ClaimId> {
         self.claim.parse().ok()
     }
 
-    /// The mode, if its text is one.
+    /// Returns the mode, if its text is valid.
     pub fn mode(&self) -> Option<Mode> {
         self.mode.parse().ok()
     }
 
-    /// Where `name` stands among the locks.
+    /// Returns the position of `name` among the locks.
     pub fn position(&self, name: &LockName) -> Option<usize> {
         self.names.iter().position(|n| n == name.as_str())
     }
 
-    /// Whether it was held for `process` and is known to be over: its keeper, on the same host, takes no mark any more. A script
-    /// that takes and releases locks again and again would carry all of them around otherwise.
+    /// Returns whether the hold was for `process` and is known to be over: its keeper, on the same host, takes no marks
+    /// any more. Such records are dropped, or a script that acquires and releases again and again would collect them.
     pub fn is_over_for(&self, process: i32) -> bool {
         self.process == Some(process) && self.mark.as_ref().is_some_and(MarkAddress::takes_none)
     }
 
-    /// The token of the lock at `position`.
+    /// Returns the token of the lock at `position`.
     pub fn token(&self, position: usize) -> Option<FencingToken> {
         self.tokens.get(position).copied().and_then(FencingToken::new)
     }
 }
 
-/// The holds that this process runs under. A text that dlock did not write is no hold.
+/// Returns the holds that this process runs under. A text that dlock did not write counts as none.
 pub fn held() -> Vec<HeldRecord> {
-    // Asked first: making the error for an empty text has the parser look for the processor's features, which
-    // costs a tenth of a millisecond in a virtual machine.
+    // Read first: to build its error for an empty text the parser probes the processor's features, which costs a tenth
+    // of a millisecond in a virtual machine.
     let Ok(text) = std::env::var(HELD) else { return Vec::new() };
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Every variable that dlock sets for a command. Those of an outer run are not passed on: a slot, say, would not
-/// be the inner one's.
+/// Every variable that dlock sets for a command. dlock does not pass on those of an outer run: an outer slot, for
+/// example, would be wrong for the inner one.
 pub const NAMES: [&str; 8] = [
     "DLOCK_NAME",
     "DLOCK_CLAIM",
@@ -83,8 +83,8 @@ pub const NAMES: [&str; 8] = [
     HELD,
 ];
 
-/// The variables for a command under `grant` of `claim`; `inner` is the new innermost hold, if there is one,
-/// `outer` what was there.
+/// Returns the variables for a command under `grant` of `claim`. `outer` are the holds around this run, `inner` is its
+/// own one, if it has one.
 pub fn variables(
     names: &[LockName],
     claim: ClaimId,
@@ -134,7 +134,7 @@ mod tests {
         let board = MarkBoard::new().expect("a memfd");
         let there = board.address().expect("an address");
         assert!(!over_for_7(there.clone()), "it takes a mark");
-        // The system says that it cannot look, and not that nothing is there.
+        // The system cannot look there, which is different from finding nothing.
         let unknown = format!("/proc/{}/fd/3", "1".repeat(5000));
         assert!(!over_for_7(address(&unknown, &there)), "nobody can tell");
         assert!(over_for_7(address("/proc/self/fd/3", &there)), "no address of dlock's");

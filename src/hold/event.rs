@@ -1,4 +1,4 @@
-//! The vocabulary of the machine: what can happen, what can be done, and where a hold can stand.
+//! The vocabulary of the machine: its events, actions and phases.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
-/// What happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event {
     /// The claim is in the queue.
     Entered,
-    /// It could not be brought into the queue.
+    /// The service refused the claim, or failed: while entering, waiting, or just before the start.
     Refused(Error),
-    /// The claim stands like this now.
+    /// The claim's state changed.
     State(ClaimState),
-    /// How it stands, or whether it lives, could not be found out.
+    /// The service did not answer how the claim stands, or did not confirm a renewal.
     Unseen(Error),
-    /// A run that acquired so long ago was successful, asked under the lock.
+    /// A run that acquired so long ago succeeded.
     Unneeded(Duration),
-    /// The gate is passed: the command may start.
+    /// The keeper has passed the gate: the command may start.
     Go,
-    /// A signal came.
+    /// A signal arrived.
     Signal {
-        /// Which.
+        /// The signal.
         signal: Signal,
-        /// Whether the whole foreground group has it already.
+        /// Whether the kernel sent it to the whole foreground group, and so to the command too.
         everybody: bool,
     },
-    /// The front is gone.
+    /// The front is dead.
     FrontGone,
     /// The command could not be executed.
     NotExecuted(std::io::Error),
@@ -38,30 +38,30 @@ pub enum Event {
     CommandEnded(ExitStatus),
     /// No process of the tree is left.
     TreeGone,
-    /// Something of the tree is left that cannot be ended, or it cannot be told whether anything is.
+    /// Members of the tree are left and cannot be killed, or it is unknown whether any are left.
     TreeRemains(TreeState),
     /// No nested run is left.
     MarksGone,
-    /// The owner of a process that was there before has released what is held for it.
+    /// The owner of the adopted process released the lock.
     Released,
-    /// Nobody looks after the claim any more: it ends with its ttl.
+    /// The keeper leaves the claim to its ttl: from here on no process renews it.
     LeftAlone,
-    /// A renewal was confirmed.
+    /// The service confirmed a renewal.
     Renewed(Window),
-    /// A time has come.
+    /// A moment that the machine asked for has come.
     Tick,
-    /// The claim has left, or the attempt is over.
+    /// The claim has left, or the attempt to leave is over.
     Left,
 }
 
-/// What to do.
+/// An action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Enter the queue.
     Enter,
-    /// Enter the queue again, with a new claim, at its end: the old one was lost for this reason.
+    /// Enter the queue again, with a new claim at its end: the old one was lost for this reason.
     EnterAgain(LossReason),
-    /// Pass the gate before the command.
+    /// Ask to pass the gate before the command.
     Ask,
     /// Start the command.
     Spawn,
@@ -69,52 +69,52 @@ pub enum Action {
     Pass(Signal),
     /// Send a signal to the command and its process group.
     PassToGroup(Signal),
-    /// Send SIGTERM to what is left of the tree.
+    /// Send SIGTERM to the rest of the tree.
     TerminateTree,
     /// Send SIGKILL to the tree until it is gone.
     KillTree,
-    /// Leave the queue, and record a success or not.
+    /// Leave the queue, and record whether the run succeeded.
     Leave {
-        /// Whether the run was a success.
+        /// Whether the run succeeded.
         succeeded: bool,
     },
 }
 
-/// Where a hold stands.
+/// The phase of a hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// On the way into the queue.
+    /// The claim is on its way into the queue.
     Entering,
-    /// In the queue.
+    /// The claim is in the queue.
     Waiting,
-    /// The service gave the lock, and too little is left of the lease to begin with: renewed first.
+    /// The service granted the lock, but too little of the lease is left to start the command: a renewal comes first.
     Confirming,
-    /// Held; the gate before the command is not passed yet.
+    /// The lock is held; the keeper has not passed the gate yet.
     Asking,
     /// The command runs.
     Running,
-    /// The tree is being ended.
+    /// dlock is stopping the tree.
     Stopping(StopReason),
-    /// The command has ended; something else still needs the hold.
+    /// The command has ended; a process, a nested run or `--hold-at-least` still needs the hold.
     Lingering,
-    /// On the way out.
+    /// The claim is leaving.
     Leaving,
-    /// Out.
+    /// The hold is over.
     Over,
 }
 
-/// Why the tree is being ended.
+/// Why dlock is stopping the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// dlock was told to end.
+    /// A signal asked dlock to end.
     Asked,
-    /// The command died of a signal from elsewhere; what it left is ended.
+    /// The command died of a signal that dlock did not send. dlock stops what it left.
     CommandDied,
-    /// The command had its time.
+    /// `--max-run` is over.
     MaxRun,
     /// The claim was broken.
     Broken(Holder),
-    /// The lease runs out. It may be renewed after all; what was begun is carried out, under the lock.
+    /// The lease is running out. It may be renewed after all; dlock still stops the tree, and holds the lock meanwhile.
     RunningOut,
     /// The lock is lost.
     Lost(LossReason),

@@ -1,4 +1,4 @@
-//! How the claim stands, as it was last seen.
+//! The claim's state, as last seen.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -6,23 +6,22 @@ use std::sync::Arc;
 use crate::backend::Claim;
 use crate::lock::{ClaimState, Moment, Result};
 
-/// The claim, and how it was last seen to stand.
+/// The claim, and its state as last seen.
 pub(super) struct Following {
     pub(super) claim: Option<Arc<dyn Claim>>,
     pub(super) seen: Option<ClaimState>,
-    /// When its state is asked for again, after that has failed.
+    /// When to ask for the state again after a failure.
     pub(super) retry_at: Moment,
-    /// Since when the service has refused to say how it stands.
+    /// Since when the service has refused to show the state.
     pub(super) refused_since: Option<Moment>,
 }
 
 impl Following {
-    /// That of no claim yet.
     pub(super) fn nothing() -> Self {
         Self { claim: None, seen: None, retry_at: Moment::NEVER, refused_since: None }
     }
 
-    /// The claim's next state, if there is a claim.
+    /// Waits for the claim's next state. Waits for ever without a claim, and during a pause after a failure.
     pub(super) async fn changed(&self) -> Result<ClaimState> {
         match &self.claim {
             Some(claim) if self.retry_at.is_never() => claim.changed(self.seen.as_ref()).await,

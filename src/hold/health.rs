@@ -1,4 +1,4 @@
-//! What is told of the service itself: silence, doubt and risks.
+//! Messages about the service itself: silence, doubt and risks.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use super::job::Notice;
 use crate::backend::{Claim, Examination, Weight};
 use crate::lock::{Error, Moment, Reason, Result};
 
-/// How long a service may be silent before people are told: not from the start of dlock, but of this process, since one that takes
-/// the place of a stopped one has just begun to ask.
+/// How long the service may be silent before dlock prints it. That counts from the start of this keeper, not of dlock:
+/// a keeper that replaces a stopped one has just begun to ask.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long a command runs before its hold is made safer: nothing of it may slow down a short one.
+/// How long a command runs before the claim settles: a short command must not become slower.
 const SETTLE_AFTER: Duration = Duration::from_millis(250);
-/// How long after that the service is looked at.
+/// How long after that dlock examines the service.
 const LOOK_AFTER: Duration = Duration::from_millis(750);
-/// How long a look at the service may take.
+/// How long the examination may take.
 const EXAMINATION: Duration = Duration::from_secs(5);
 
-/// A look at the service itself.
+/// An examination of the service.
 type Examining = Pin<Box<dyn Future<Output = Result<Examination>>>>;
 
-/// See the module.
+/// Which messages about the service are due, and which have been printed.
 pub(super) struct Health {
-    /// When people are told that nobody has answered.
+    /// When to print that the service has not answered.
     tell_silence_at: Moment,
-    /// When the service is looked at.
+    /// When to settle the claim, then when to examine the service.
     examine_at: Moment,
     settled: bool,
     pub(super) examining: Option<Examining>,
-    /// Nobody has answered since this was told.
+    /// The service has not answered since the last such message.
     doubtful: bool,
-    /// Why the claim could not be followed, as was told last, if there has been no news of it since.
+    /// Why the claim could not be followed, as last printed; cleared by news of the claim.
     trouble: Option<Reason>,
 }
 
 impl Health {
-    /// That of a service that was first asked at `start`.
+    /// Starts for a service that was first asked at `start`.
     pub(super) fn new(start: Moment) -> Self {
         Self {
             tell_silence_at: start + SILENCE,
@@ -48,12 +48,10 @@ impl Health {
         }
     }
 
-    /// When something is due.
     pub(super) fn wake_at(&self) -> Moment {
         self.tell_silence_at.min(self.examine_at)
     }
 
-    /// Does what was due at `then`.
     pub(super) fn time_has_come(
         &mut self,
         then: Moment,
@@ -69,22 +67,22 @@ impl Health {
         }
     }
 
-    /// It has told how the claim stands.
+    /// The service has returned the claim's state.
     pub(super) fn answered(&mut self) {
         (self.doubtful, self.trouble) = (false, None);
     }
 
-    /// It has confirmed a renewal, which says nothing of what keeps the claim from being followed.
+    /// The service has confirmed a renewal. That does not clear the reason why the claim cannot be followed.
     pub(super) fn renewed(&mut self) {
         self.doubtful = false;
     }
 
-    /// It has answered for the first time.
+    /// The service has answered for the first time.
     pub(super) fn was_reached(&mut self) {
         self.tell_silence_at = Moment::NEVER;
     }
 
-    /// The claim will be told that it is held for longer, and the service looked at after that.
+    /// The hold goes on for longer: settles the claim a little later, then examines the service.
     pub(super) fn examine_later(&mut self, now: Moment) {
         self.examine_at = now + SETTLE_AFTER;
     }
@@ -96,7 +94,7 @@ impl Health {
             if let Some(claim) = claim {
                 claim.settle();
             }
-            // Only if that may tell something that matters.
+            // Only where the result can matter, and will be printed.
             if backend.capabilities().look_while_running && context.progress.tells_risks() {
                 self.examine_at = now + LOOK_AFTER;
             }
@@ -106,7 +104,7 @@ impl Health {
         self.examining = Some(Box::pin(async move { backend.examine(deadline).await }));
     }
 
-    /// Tells that the claim cannot be followed; the same reason once until there is news of the claim.
+    /// Prints that the claim cannot be followed. The same reason is printed once until there is news of the claim.
     pub(super) fn tell_trouble(&mut self, context: &mut Context<'_>, error: &Error, until: Option<Moment>) {
         if !self.doubtful && self.trouble.as_ref() != Some(&error.reason) {
             self.trouble = Some(error.reason.clone());
@@ -114,7 +112,8 @@ impl Health {
         }
     }
 
-    /// Tells that it does not answer, once until it does. `until` is when the command must end for that.
+    /// Prints once that the service does not answer, until it answers again. `until` is when the command must end for
+    /// that.
     pub(super) fn tell_doubt(&mut self, context: &mut Context<'_>, error: &Error, until: Option<Moment>) {
         if !std::mem::replace(&mut self.doubtful, true) {
             let left = until.map(|until| until.since(context.now()));
@@ -124,7 +123,7 @@ impl Health {
     }
 }
 
-/// What cannot be looked at is told by the renewals, if it matters.
+/// Prints the warnings. If the service cannot be examined, renewals show whether that matters.
 pub(super) fn tell_risks(context: &mut Context<'_>, found: Result<Examination>) {
     let risks = found.map(|examination| examination.risks).unwrap_or_default();
     for risk in risks.iter().filter(|risk| risk.weight == Weight::Warning) {
@@ -132,7 +131,7 @@ pub(super) fn tell_risks(context: &mut Context<'_>, found: Result<Examination>) 
     }
 }
 
-/// A shorter lease than was asked for ends a command sooner when the service is silent.
+/// Prints that the lease is shorter than requested: the command ends sooner when the service is silent.
 pub(super) fn tell_ttl(context: &mut Context<'_>, granted: Duration) {
     let asked = context.job.plan.ttl;
     if granted < asked {

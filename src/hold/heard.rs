@@ -1,4 +1,4 @@
-//! What the driver hears, as the machine's events.
+//! Turns the answers and messages that the driver receives into the machine's events.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::net::rank::Rank;
 use crate::supervise::ancestry;
 use crate::supervise::caller::{FromCaller, Heard};
 
-/// Between two attempts to read how a claim stands.
+/// The time between two attempts to read the claim's state.
 const RETRY: Duration = Duration::from_millis(250);
 
 impl Driver<'_> {
@@ -34,7 +34,7 @@ impl Driver<'_> {
                     context.notice(Notice::Nested(claim));
                 }
                 self.entry.entered(own, under);
-                // The kernel looks after waiting claims without a ttl: no wake-ups for those.
+                // The kernel keeps a waiting claim without a ttl alive; no wake-ups for those.
                 if let Some(granted) = claim.ttl() {
                     tell_ttl(context, granted);
                     self.renewal.keep(context, &claim, self.entry.since);
@@ -43,7 +43,7 @@ impl Driver<'_> {
                 Event::Entered
             }
             Err(error) => {
-                // Of a service that never answered, silence is told.
+                // If the service has never answered, the message about its silence comes instead.
                 if self.entry.lost.is_some() && error.is_transient() {
                     self.tell_doubt(&error);
                 }
@@ -60,10 +60,10 @@ impl Driver<'_> {
             && self.context.machine.grant().is_some()
         {
             return match self.context.machine.phase() {
-                // One that is being ended takes it, or not.
+                // If dlock is stopping the process, the machine decides whether the release still counts.
                 Phase::Running | Phase::Stopping(_) => self.released(),
                 Phase::Asking => WITHDRAWN,
-                // It is on its way out already.
+                // The claim is on its way out already.
                 _ => Event::Tick,
             };
         }
@@ -80,7 +80,7 @@ impl Driver<'_> {
         });
         match (&state, &self.following.claim) {
             (ClaimState::Held(grant), Some(claim)) if *context.machine.phase() == Phase::Waiting => {
-                // What is told of a hold that counts is told when the machine asks.
+                // The window goes to the machine first: it decides by it whether the lock may count as held.
                 self.renewal.keep(context, claim, grant.counts_from);
                 if let Some(lease) = &self.renewal.lease {
                     let now = context.now();
@@ -96,18 +96,19 @@ impl Driver<'_> {
         Event::State(state)
     }
 
-    /// Whether `holder` is a process that this one descends from: it waits for this one, or ends it when it releases the lock.
+    /// Returns whether `holder` is an ancestor of this process. Such a holder waits for this process, or kills it on
+    /// release.
     fn is_own_ancestor(&self, holder: &Entry) -> bool {
         let own = &self.context.job.holder;
         let is_here = holder.host.as_ref() == Some(&own.host) && holder.verb != Verb::Detach;
-        // A claim of this run itself from before an outage ends with its lease. That of an acquire is a shell's, which may have
-        // executed this run.
+        // A claim of this run from before an outage ends with its lease. A claim of `dlock acquire` has the pid of a
+        // shell, which may have executed this run.
         let is_own = holder.pid == Some(own.pid) && holder.verb == own.verb;
         let process = holder.pid.zip(holder.born).filter(|_| is_here && !is_own);
         process.is_some_and(|(pid, born)| ancestry::descends_from(pid, born))
     }
 
-    /// Why waiting for `holder`, an ancestor, is refused.
+    /// Returns why dlock refuses to wait for `holder`, an ancestor.
     fn refusal_under(&self, holder: &Entry) -> Error {
         let reason = format!(
             "this process was started under the holder, {}, without DLOCK_HELD; pass it on \
@@ -119,9 +120,11 @@ impl Driver<'_> {
         Error::new(ErrorKind::Deadlock, reason).during(backend, "join the queue", name)
     }
 
-    /// A claim whose state cannot be read is asked again; only renewals decide about its life. One that waits and will never hold
-    /// is refused: because a lock of it was refused when its turn came, or because it has no lease and fails for good, or because
-    /// it was refused for as long as its lease lasts.
+    /// Handles a failure to read the claim's state: asks again, since only renewals decide whether the claim lives. A
+    /// waiting claim that will never hold is refused instead. That is so in three cases:
+    /// - The service refused one of its locks when its turn came.
+    /// - The claim has no lease, and the error is not transient.
+    /// - The service has refused for as long as the lease lasts.
     pub(super) fn state_failed(&mut self, error: Error) -> Event {
         let now = self.context.now();
         let mut pause = RETRY;
@@ -144,7 +147,7 @@ impl Driver<'_> {
         Event::Unseen(error)
     }
 
-    /// Whether the claim has not come to hold yet.
+    /// Returns whether the claim has never held.
     fn waits(&self) -> bool {
         self.context.machine.held_at().is_none()
     }
@@ -158,7 +161,7 @@ impl Driver<'_> {
         let lease = self.renewal.lease.as_mut()?;
         let news = lease.conclude(answer, waits);
         if self.renewal.is_last {
-            // What has become of it is found by who renews it next.
+            // The next `dlock renew` finds out whether this one arrived.
             return Some(Event::LeftAlone);
         }
         if !waits {
@@ -173,7 +176,7 @@ impl Driver<'_> {
                 }
                 Some(Event::Renewed(window))
             }
-            // Its place is lost, and this service does not let it ask for another.
+            // The place is lost, and this service does not let the claim queue for another.
             RenewalResult::Doubtful(error)
                 if waits && !error.is_transient() && self.is_leased() && ends_at <= self.context.now() =>
             {
@@ -186,32 +189,32 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes what a look at the holders to replace came to.
+    /// Takes the result of a look at the holders to replace.
     pub(super) fn looked(&mut self, looked: Result<Vec<ClaimId>>) {
         if let Err(error) = self.replacing.conclude(&self.context, looked) {
             self.tell_doubt(&error);
         }
     }
 
-    /// The service does not answer.
+    /// Prints that the service does not answer.
     pub(super) fn tell_doubt(&mut self, error: &Error) {
         let until = self.doubt_ends();
         self.health.tell_doubt(&mut self.context, error, until);
     }
 
-    /// When a command that runs must end if the service does not answer until then.
+    /// Returns when a running command must end if the service does not answer before.
     fn doubt_ends(&self) -> Option<Moment> {
         self.renewal.terminate_at().filter(|_| self.process.has_begun())
     }
 
-    /// Takes what was heard of what was adopted.
+    /// Takes a change of the adopted process or the caller.
     pub(super) fn adopting_heard(&mut self, news: AdoptingNews) -> Option<Event> {
         let begun = self.process.has_begun();
         let adopting = self.process.adopting.as_mut()?;
         match news {
             AdoptingNews::ProcessEnded => {
                 adopting.process = None;
-                // While it runs under the lock, whoever looks after the tree sees it.
+                // While it runs under the lock, the reaping of its tree notices the end.
                 (!begun).then_some(WITHDRAWN)
             }
             AdoptingNews::RestEnded => {
@@ -232,14 +235,15 @@ impl Driver<'_> {
                 if heard == Heard::Gone {
                     return Some(self.released());
                 }
-                // Whoever may have been told that it has the lock keeps it.
+                // The caller may have printed that it has the lock, so the claim stays. A lease without a process gets
+                // one last renewal.
                 self.renewal.is_last = self.context.job.is_for_nobody();
                 None
             }
         }
     }
 
-    /// The owner gives the lock back; nested runs are waited for.
+    /// The owner releases the lock. The keeper still waits for nested runs.
     pub(super) fn released(&mut self) -> Event {
         self.marks.tell_if_gone(&mut self.context);
         Event::Released

@@ -1,4 +1,4 @@
-//! What is asked of a hold, and how it is told.
+//! The job of a hold, and the reports about it.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +13,7 @@ use crate::backend::{Backend, Risk};
 use crate::lock::{ClaimId, Entry, Error, Grant, Holder, LockName, LossReason, Mode, Moment};
 use crate::supervise::tree_state::TreeState;
 
-/// What to hold, and what to run meanwhile.
+/// A lock to hold, and a command to run meanwhile.
 #[derive(Debug)]
 pub struct Job {
     /// The service.
@@ -22,147 +22,147 @@ pub struct Job {
     pub names: Vec<LockName>,
     /// The mode.
     pub mode: Mode,
-    /// Who holds.
+    /// The holder as the queue shows it.
     pub holder: Holder,
-    /// Whether to have a holder make way that also said so.
+    /// Whether to make holders leave that passed `--replace` too.
     pub replace: bool,
-    /// Do not run if a run that acquired within so long succeeded.
+    /// Skip the run if a run that acquired within this length succeeded.
     pub once_per: Option<Duration>,
-    /// Whether to claim anew even what an outer run holds.
+    /// Whether to claim even those locks that an outer run holds.
     pub no_nest: bool,
-    /// Times.
+    /// The times.
     pub plan: Plan,
-    /// The command; nothing where there is an adoption.
+    /// The command; empty if there is an adoption.
     pub argv: Vec<OsString>,
-    /// What stands in the place of a command, if something does.
+    /// The adoption, if the hold is not for a command of dlock.
     pub adoption: Option<Adoption>,
 }
 
 impl Job {
-    /// Whether the hold is for no process at all.
+    /// Returns whether the hold is for no process at all (`--detach`).
     pub fn is_for_nobody(&self) -> bool {
         self.adoption.as_ref().is_some_and(|adoption| adoption.process.is_none())
     }
 }
 
-/// A hold that is not for a command of dlock's own.
+/// A hold for a process that dlock did not start, or for none.
 #[derive(Debug)]
 pub struct Adoption {
-    /// The process that it is for, which the keeper's ender has adopted; `None` if it is for nobody's.
+    /// The adopted process, known to the keeper's ender too; `None` for `--detach`.
     pub process: Option<i32>,
     /// The keeper's end of the channel to the caller; see [`crate::supervise::caller`].
     pub caller: OwnedFd,
-    /// What the caller runs under.
+    /// The holds that the caller runs under.
     pub outer: Vec<HeldRecord>,
-    /// What the caller is to say of the hold, made of the variables that a command would see.
+    /// Formats the output of the caller from the variables that a command would get.
     pub answer: fn(&[(&'static str, String)]) -> String,
 }
 
 impl Adoption {
-    /// The same with a descriptor of its own, for another keeper.
+    /// Copies it with a descriptor of its own, for another keeper.
     pub fn again(&self) -> io::Result<Self> {
         let Self { process, answer, .. } = *self;
         Ok(Self { process, caller: self.caller.try_clone()?, outer: self.outer.clone(), answer })
     }
 }
 
-/// Something worth telling people while it happens.
+/// Something to report to people while the hold goes on.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// In the queue: how many are ahead and who holds, as far as known.
+    /// The claim waits. Unknown parts are `None`.
     Waiting {
-        /// Entries ahead.
+        /// How many entries are ahead.
         ahead: Option<u32>,
         /// The holder.
         holder: Option<&'a Entry>,
     },
     /// The lock is held.
     Held {
-        /// How long it took since the start.
+        /// From the start until the lock was held.
         waited: Duration,
-        /// What was granted.
+        /// The grant.
         grant: &'a Grant,
     },
-    /// The command has started.
+    /// The command has started, with this pid.
     Started(i32),
-    /// The service granted a shorter ttl than was asked for.
+    /// The service granted a shorter ttl than requested.
     ShorterTtl {
-        /// What was asked for.
+        /// The requested ttl.
         asked: Duration,
-        /// What counts.
+        /// The granted ttl.
         granted: Duration,
     },
-    /// The first name is held by this claim of an outer run.
+    /// This claim of an outer run holds the first name.
     Nested(ClaimId),
-    /// dlock was told to end, and has ended what it could; nested runs elsewhere still need the hold.
+    /// dlock has stopped the tree on a signal; nested runs elsewhere still need the hold.
     KeptByNested,
-    /// The entry was lost before the command ran, and a new one stands at the end of the queue.
+    /// The entry was lost before the command ran; a new one is at the end of the queue.
     EnteredAgain(&'a LossReason),
-    /// The service does not answer; said once until it answers again.
+    /// The service does not answer. Reported once until it answers again.
     Doubtful {
-        /// Why.
+        /// The last error.
         error: &'a Error,
-        /// What the lease still has to go, if the lock is held.
+        /// How much of the lease is left, if the lock is held.
         left: Option<Duration>,
-        /// Whether the command has ended, which would have to end with the lease.
+        /// Whether the command has ended. If not, it would have to end with the lease.
         command_ended: bool,
     },
-    /// The service has not answered for a while since the start; said once, with the last failure if there was
-    /// one.
+    /// The service has not answered for a while since the start. Reported once, with the last error if there was one.
     NotReached(Option<&'a Error>),
-    /// Something that whoever relies on this service should know.
+    /// A weakness of this service that its users should know.
     Risk(&'a Risk),
-    /// This is left of the tree and cannot be ended; dlock holds the lock until it is gone.
+    /// These members of the tree cannot be killed. dlock holds the lock until they are gone.
     CannotEnd(TreeState),
-    /// That the claim left was not confirmed.
+    /// The service did not confirm that the claim left.
     NotLeft {
-        /// Why.
+        /// The error.
         error: &'a Error,
-        /// How far it had come.
+        /// How far the claim had come.
         stage: Stage,
-        /// How long it lasts at most, with the time that the service may take to notice; without, it ends with its processes.
+        /// How long the claim lasts at most, with the time that the service may take to notice. `None`: it ends with
+        /// its processes.
         ends_within: Option<Duration>,
     },
 }
 
-/// How far a claim had come of which nobody confirmed that it left.
+/// How far a claim had come that the service did not confirm to have left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// It was asked for; nobody answered what came of it.
+    /// The request was sent; the service did not answer it.
     Requested,
-    /// It waited.
+    /// The claim waited.
     Waiting,
-    /// It held.
+    /// The claim held.
     Held,
 }
 
-/// Is told how the hold goes on.
+/// Receives the reports of a hold.
 pub trait Progress {
     /// Takes a notice.
     fn notice(&mut self, notice: Notice<'_>);
-    /// Whether it tells of what can cost a lock at the service: only then is that asked for.
+    /// Returns whether it reports weaknesses of the service. The service is examined only then.
     fn tells_risks(&self) -> bool;
-    /// When it wants [`Progress::tick`] to be called.
+    /// Returns when it wants [`Progress::tick`] to be called.
     fn wake_at(&self) -> Moment;
-    /// Refreshes what it shows.
+    /// Refreshes its display.
     fn tick(&mut self);
 }
 
-/// How a hold went.
+/// The result of a hold.
 #[derive(Debug)]
 pub struct HoldEnd {
-    /// How it ended.
+    /// How the hold ended.
     pub verdict: Verdict,
-    /// Why the hold did not outlast the command for as long as it was to, if it did not.
+    /// Why the hold ended before its command did, or before `--hold-at-least` was over.
     pub cut_short: Option<CutShort>,
-    /// The claim it was.
+    /// The claim.
     pub claim: ClaimId,
-    /// What was granted, if the lock was held.
+    /// The grant, if the lock was held.
     pub grant: Option<Grant>,
-    /// From the start until the lock was held, or the attempt ended.
+    /// From the start until the lock was held, or until the attempt ended.
     pub waited: Duration,
-    /// How long it was held.
+    /// How long the lock was held.
     pub held: Option<Duration>,
-    /// Whether dlock was told to end, by a signal to itself or to the whole job.
+    /// Whether an ending signal arrived, for dlock alone or for the whole job.
     pub told_to_end: bool,
 }

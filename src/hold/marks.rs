@@ -1,4 +1,4 @@
-//! Nested runs under this hold, each of which has a mark: the hold stays until the last one has gone.
+//! The marks of nested runs: this hold stays until the last one is gone.
 
 use std::io;
 use std::pin::Pin;
@@ -10,24 +10,24 @@ use super::job::Notice;
 use crate::clock::Clock;
 use crate::supervise::mark::MarkBoard;
 
-/// Between two attempts to wait for nested runs, when the system cannot do that.
+/// The time between two attempts to wait for nested runs, if the system refuses.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The wait for the last mark.
 type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// See the module.
+/// The board of this hold, and the wait for its marks.
 pub(super) struct Marks {
-    /// Where nested runs leave their marks. It stays: under one nested run another may still begin.
+    /// The file that nested runs set marks on. It stays open: under one nested run another may still begin.
     board: Option<MarkBoard>,
     /// The wait for the last one.
     pub(super) clearing: Option<Clearing>,
-    /// It is said that they keep a hold that is to end.
+    /// People know that nested runs delay the end.
     told: bool,
 }
 
 impl Marks {
-    /// No marks yet, and a board for them if there can be one. Without it nested runs queue for themselves.
+    /// Creates a board if the system has one to give. Without it nested runs queue for themselves.
     pub(super) fn new() -> Self {
         Self { board: MarkBoard::new().ok(), clearing: None, told: false }
     }
@@ -36,19 +36,19 @@ impl Marks {
         self.board.as_ref()
     }
 
-    /// Whether there are none; then there will be none any more.
+    /// Returns whether there are no marks. If so, the board takes none from now on.
     pub(super) fn are_gone(&self) -> bool {
         self.board.as_ref().is_none_or(MarkBoard::try_clear)
     }
 
-    /// Tells the machine at once if there are none.
+    /// Reports to the machine at once if there are no marks.
     pub(super) fn tell_if_gone(&self, context: &mut Context<'_>) {
         if self.are_gone() {
             context.happened(Event::MarksGone);
         }
     }
 
-    /// Waits for the last one, if the machine does and this does not yet.
+    /// Begins to wait for the last mark, if the machine waits for it.
     pub(super) fn await_if_needed(&mut self, context: &mut Context<'_>) {
         if !context.machine.waits_for_marks() {
             return;
@@ -61,7 +61,7 @@ impl Marks {
         }
     }
 
-    /// Waits again, when the system could not do that: they may still be there.
+    /// Waits again after a pause, since the system refused: marks may still be there.
     pub(super) fn await_later(&mut self, clock: Clock) {
         self.await_last(clock, RETRY);
     }

@@ -1,7 +1,7 @@
 //! Enter, wait, run, stop, leave.
 //!
-//! [`machine`] decides, as a table of phases and events that knows no I/O; [`hold`] carries out what it
-//! decides, with the backend on one side and the processes on the other.
+//! [`machine`] decides, as a table of phases and events without I/O. [`hold`] carries out its actions, with the backend
+//! on one side and the processes on the other.
 
 mod actions;
 mod adopting;

@@ -1,9 +1,8 @@
-//! Runs inside a run that holds the same lock already.
+//! Runs inside a run that already holds the same lock.
 //!
-//! A nested run needs no claim of its own for a lock that it runs under: it registers with the outer keeper by
-//! a mark, has the service confirm that the outer claim still holds, and shares its token. The outer keeper
-//! keeps the hold for as long as the mark exists: until the nested run removes it, or all who have it are dead, its command
-//! included.
+//! A nested run needs no claim of its own for such a lock. It sets a mark at the outer keeper, has the service confirm
+//! that the outer claim still holds, and shares its token. The outer keeper keeps the hold as long as the mark exists:
+//! until the nested run removes it, or until its keeper and its command tree are all dead.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use crate::lock::{
 use crate::net::cause;
 use crate::supervise::mark::Mark;
 
-/// A claim of which some locks are held by outer runs.
+/// A claim of which outer runs hold some locks.
 #[derive(Debug)]
 struct NestedClaim {
-    /// What each name has: from an outer hold, or nothing if it is part of `rest`.
+    /// For each name: the grant from an outer hold, or `None` if the name is part of `rest`.
     outer: Vec<Option<Granted>>,
     since: Moment,
     /// The claim on the other names, if there are any.
@@ -33,7 +32,7 @@ struct NestedClaim {
     backend: &'static str,
 }
 
-/// The claims that a process with these outer holds on the service `identity` runs under.
+/// Returns the claims on the service `identity` that a process with these outer holds runs under.
 pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<Ancestor> {
     let ancestor = |record: &HeldRecord| {
         let names = record.names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -42,20 +41,21 @@ pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<Ancestor> {
     outer.iter().filter(|r| r.service == identity).filter_map(ancestor).collect()
 }
 
-/// What entering came to.
+/// The result of entering.
 #[derive(Debug)]
 pub struct Entered {
     /// The claim on all names.
     pub claim: Arc<dyn Claim>,
-    /// The names in whose queues the request's own claim stands; not those held by outer runs.
+    /// The names in whose queues the request's own claim stands: those that no outer run holds.
     pub own: Vec<LockName>,
-    /// The outer claim under which the first name is held, if it is.
+    /// The outer claim that holds the first name, if one does.
     pub under: Option<ClaimId>,
 }
 
-/// Enters the queue for those names that no outer hold covers, and takes the others from the outer holds.
+/// Enters the queue for the names that no outer hold covers, and takes the others from the outer holds.
 ///
-/// Errors: those of [`deadlock::enter`], and `Deadlock` for an exclusive claim under an own shared hold.
+/// Errors: those of [`deadlock::enter`], those of [`Backend::inspect`], and `Deadlock` for an exclusive claim under
+/// this run's own shared hold.
 pub async fn enter(
     backend: &Arc<dyn Backend>,
     request: &Request,
@@ -104,7 +104,7 @@ pub async fn enter(
     Ok(Entered { claim, own, under })
 }
 
-/// Registers with the outer hold `record` for `name`; `None` if it no longer holds or cannot be reached.
+/// Sets a mark at the outer hold `record` for `name`. Returns `None` if that no longer holds or cannot be reached.
 async fn register(
     backend: &Arc<dyn Backend>,
     record: &HeldRecord,
@@ -122,7 +122,7 @@ async fn register(
         return Ok(None);
     }
     let mark = record.mark.as_ref().and_then(|m| m.set().ok());
-    // The mark first: from then on a hold that is confirmed stays.
+    // The mark comes first: a hold that is confirmed after that stays.
     let status = backend.inspect(name, deadline).await?;
     if !status.holders.iter().any(|holder| holder.claim == Some(claim)) {
         return Ok(None);
@@ -140,7 +140,7 @@ async fn register(
 }
 
 impl NestedClaim {
-    /// The state of the whole, given that of the claim on the rest.
+    /// Returns the state of the whole claim, given that of the claim on the rest.
     fn merged(&self, rest: ClaimState) -> ClaimState {
         let ClaimState::Held(grant) = rest else { return rest };
         let mut others = grant.names.iter();
@@ -153,7 +153,7 @@ impl NestedClaim {
         ClaimState::Held(Grant { names, counts_from: self.since })
     }
 
-    /// What the rest was seen as, when the whole was seen as `seen`.
+    /// Returns what was seen of the rest when `seen` was seen of the whole.
     fn seen_of_rest(&self, seen: &ClaimState) -> ClaimState {
         let ClaimState::Held(grant) = seen else { return seen.clone() };
         let pairs = grant.names.iter().zip(&self.outer);
@@ -175,7 +175,7 @@ impl Claim for NestedClaim {
                 Ok(self.merged(rest.changed(seen.as_ref()).await?))
             }
             (None, None) => Ok(self.own()),
-            // The outer run ends this one if its claim is lost; nothing changes here.
+            // If the outer run loses its claim it stops this one. Otherwise nothing changes here.
             (None, Some(_)) => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of the command and its tree.
+//! The command and its tree, or the adopted process: reaping, stops and kills.
 
 use std::time::Duration;
 
@@ -16,56 +16,55 @@ use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 use crate::supervise::wait::{self, ChildChange, Children, next_change};
 
-/// Between two rounds of ending a tree that did not end at once.
+/// The time between two rounds of SIGKILL while the tree may still end at once.
 const ROUND: Duration = Duration::from_millis(5);
-/// Between two rounds when only processes are left that cannot be ended.
+/// The time between two rounds when the rest of the tree cannot be killed.
 const SLOW_ROUND: Duration = Duration::from_secs(1);
-/// Between two attempts to resume a command that is stopped again and again.
+/// The time between two attempts to resume a command that stops again and again.
 const RESUME_AGAIN: Duration = Duration::from_secs(1);
 
-/// Between two looks for who is left, when one could not tell.
+/// The time between two searches for the rest of the tree, if one found no answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The command, or the process that stands in its place, and what is left of its tree.
+/// The command or the adopted process, and the rest of its tree.
 pub(super) struct Process {
-    /// Its pid, once it has started; 0 where the hold is for nobody's.
+    /// The pid, once it runs under the lock; 0 if the hold is for no process.
     pid: Option<i32>,
-    /// It has ended; what is left of the tree is on its own.
+    /// The command or the adopted process has ended; others of its tree may live.
     pub(super) is_over: bool,
-    /// What stands in the place of a command, if something does.
+    /// The adopted process, if there is one, and the caller.
     pub(super) adopting: Option<Adopting>,
     stops: JobControl,
     pub(super) rounds: Rounds,
 }
 
-/// How the command is stopped and resumed.
+/// Stopping and resuming the command.
 struct JobControl {
     /// The front was stopped with the command.
     front_stopped: bool,
-    /// Nobody is left who could resume a stopped job.
+    /// The shell is gone: no process could resume a stopped job.
     shell_gone: bool,
-    /// When a command that nobody else can resume is resumed.
+    /// When to resume a stopped command that no other process can resume.
     resume_at: Moment,
     resumed_at: Option<Moment>,
 }
 
-/// The rounds in which the tree is ended.
+/// The rounds of SIGKILL for the tree.
 pub(super) struct Rounds {
     next: Moment,
     since: Option<Moment>,
-    /// What is left of the tree and cannot be ended, as last told.
+    /// The members that cannot be killed, as last reported.
     remains: Option<TreeState>,
 }
 
 impl Rounds {
-    /// Nobody is left.
+    /// The tree is gone: no further rounds.
     pub(super) fn are_over(&mut self) {
         self.next = Moment::NEVER;
     }
 }
 
 impl Process {
-    /// That of a hold that has not begun.
     pub(super) fn not_started(adopting: Option<Adopting>) -> Self {
         Self {
             pid: None,
@@ -81,7 +80,7 @@ impl Process {
         }
     }
 
-    /// Whether the gate was passed: it runs under the lock.
+    /// Returns whether the command, or the adopted process, runs or ran under the lock.
     pub(super) fn has_begun(&self) -> bool {
         self.pid.is_some()
     }
@@ -90,7 +89,7 @@ impl Process {
         self.pid = Some(pid);
     }
 
-    /// Nobody is left who could resume a stopped job; see [`Process::shell_is_there`].
+    /// Notes that the shell is gone, so that no process could resume a stopped job.
     pub(super) fn shell_gone(&mut self) {
         self.stops.shell_gone = true;
     }
@@ -99,13 +98,12 @@ impl Process {
         !self.stops.shell_gone
     }
 
-    /// When something is due.
     pub(super) fn wake_at(&self) -> Moment {
         let look_again = self.adopting.as_ref().map_or(Moment::NEVER, |adopting| adopting.look_again_at);
         self.rounds.next.min(self.stops.resume_at).min(look_again)
     }
 
-    /// Does what was due at `then`.
+    /// Does whatever was due at `then`. [`Process::reap`] searches for the rest of an adopted tree.
     pub(super) fn time_has_come(&mut self, then: Moment, context: &mut Context<'_>, marks: &Marks) {
         if self.rounds.next <= then {
             self.kill_round(context, marks);
@@ -121,7 +119,7 @@ impl Process {
         if self.adopting.is_some() {
             return self.look_after_adopted(context, marks);
         }
-        // Once it is reaped nobody else could learn how it ended, should this process not live to say it.
+        // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended.
         if !self.is_over {
             publish(context, wait::ended(pid));
         }
@@ -143,12 +141,12 @@ impl Process {
         }
     }
 
-    /// Looks whether the process has ended, and then who is left of it.
+    /// Checks whether the adopted process has ended, and then what is left of its tree.
     fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
         let keeper = context.keeper;
         let mut ender = keeper.ender();
         let Some(adopted) = ender.adopted() else {
-            // There is nobody to be ended.
+            // The hold is for no process.
             if matches!(context.machine.phase(), Phase::Stopping(_)) {
                 self.tree_gone(context, marks);
             }
@@ -159,7 +157,7 @@ impl Process {
                 return;
             }
             self.is_over = true;
-            // Nobody but its parent is told how it ended; one that was killed did not mean to leave anybody behind.
+            // Only its parent can learn how it ended. Treat it as killed: dlock then stops what it left.
             context.happened(Event::CommandEnded(ExitStatus::Signaled(Signal::KILL)));
         }
         let Some(adopting) = &mut self.adopting else { return };
@@ -179,7 +177,7 @@ impl Process {
         }
     }
 
-    /// Nobody is left of the tree, and the marks of those in it are gone with them.
+    /// No process of the tree is left, and the marks of its nested runs are gone with them.
     fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks) {
         self.rounds.are_over();
         marks.tell_if_gone(context);
@@ -204,16 +202,16 @@ impl Process {
         context.happened(Event::CommandEnded(outcome));
     }
 
-    /// A front that was stopped with the command goes on when that does, and when it has ended.
+    /// Resumes a front that was stopped with the command, once the command continues or has ended.
     fn let_front_go_on(&mut self, context: &Context<'_>) {
         if std::mem::take(&mut self.stops.front_stopped) {
             context.keeper.resume_front();
         }
     }
 
-    /// Whether the command has stopped once more since the front took this SIGCONT, or this stop by the terminal: the one
-    /// would undo the later stop, the other would stop again what somebody has resumed meanwhile. `stops` is how often
-    /// the front had been stopped when it took the signal.
+    /// Returns whether the front took this SIGCONT, or this stop by the terminal, before the command's latest stop. An
+    /// old SIGCONT would undo that stop. An old stop would stop a job again that was resumed meanwhile. `stops` is how
+    /// often the front had been stopped when it took the signal.
     pub(super) fn is_overtaken(
         &mut self,
         signal: Signal,
@@ -224,12 +222,13 @@ impl Process {
         if signal != Signal::CONT && !signal.is_terminal_stop() {
             return false;
         }
-        // The stop may not have been taken yet.
+        // A stop of the command may not have been reaped yet.
         self.reap(context, marks);
         context.keeper.shared().stops() != stops
     }
 
-    /// Whether this stop by the terminal comes when the command has ended: it is followed as the command's would have been.
+    /// Handles a stop by the terminal after the command has ended, as a stop of the command. Returns whether that was
+    /// the case.
     pub(super) fn follows_stop(&mut self, signal: Signal, context: &Context<'_>) -> bool {
         let follows = self.is_over && self.adopting.is_none() && signal.is_terminal_stop();
         if follows {
@@ -239,7 +238,7 @@ impl Process {
     }
 
     fn command_stopped(&mut self, signal: Signal, context: &Context<'_>) {
-        // While the tree is being ended it is this process that stops it.
+        // While this process kills the tree, the stops are its own.
         if self.rounds.since.is_some() {
             return;
         }
@@ -249,7 +248,7 @@ impl Process {
             self.stops.front_stopped = true;
             return context.keeper.stop_front();
         }
-        // One that reads a terminal which is not its own would be stopped again at once, and so on.
+        // A command that reads a terminal from the background would be stopped again at once, and so on.
         let now = context.now();
         if self.stops.resumed_at.is_some_and(|at| now.since(at) < RESUME_AGAIN) {
             self.stops.resume_at = now + RESUME_AGAIN;
@@ -258,7 +257,7 @@ impl Process {
         }
     }
 
-    /// Undoes a stop that nobody else could undo.
+    /// Undoes a stop that no other process could undo.
     fn resume_command(&mut self, context: &Context<'_>) {
         self.stops.resume_at = Moment::NEVER;
         self.stops.resumed_at = Some(context.now());
@@ -272,7 +271,7 @@ impl Process {
         let since = *self.rounds.since.get_or_insert(now);
         self.rounds.next = now + ROUND;
         self.reap(context, marks);
-        // When that has found the last one gone, there is no next round.
+        // If reaping found the tree gone, there is no next round.
         if self.rounds.next.is_never() {
             return;
         }
@@ -290,7 +289,7 @@ impl Process {
     }
 }
 
-/// One that was ended on account of its hold has not done its work, even if this keeper cannot say so any more.
+/// Publishes how the command ended, unless dlock stopped it for a reason of its own: then its status is not its result.
 fn publish(context: &Context<'_>, end: Option<ChildChange>) {
     let outcome = match end {
         Some(ChildChange::Exited(status)) => ExitStatus::Exited(status),

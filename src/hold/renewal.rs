@@ -7,18 +7,17 @@ use crate::backend::Claim;
 use crate::lease::{Attempt, LeaseKeeper, LeaseRequest};
 use crate::lock::Moment;
 
-/// See the module.
+/// The lease, and the renewal that is under way.
 #[derive(Default)]
 pub(super) struct Renewal {
     pub(super) lease: Option<LeaseKeeper>,
-    /// One that is on its way.
     pub(super) under_way: Option<Attempt>,
-    /// Whether the next one is the last, and due now: what holds without a process is left with a whole ttl.
+    /// Whether the next renewal is due now and is the last one: a claim without a process gets a whole ttl.
     pub(super) is_last: bool,
 }
 
 impl Renewal {
-    /// Begins one if it is time, and says when the next one is due.
+    /// Begins a renewal if one is due. Returns when the next one is due.
     pub(super) fn begin_if_due(&mut self, now: Moment) -> Moment {
         let (Some(lease), None) = (&self.lease, &self.under_way) else { return Moment::NEVER };
         if lease.due() > now && !self.is_last {
@@ -28,7 +27,7 @@ impl Renewal {
         Moment::NEVER
     }
 
-    /// The lease counts from `from`.
+    /// Starts a lease for `claim` that counts from `from`.
     pub(super) fn keep(&mut self, context: &Context<'_>, claim: &Arc<dyn Claim>, from: Moment) {
         let (job, capabilities) = (context.job, context.job.backend.capabilities());
         let asked = LeaseRequest {
@@ -41,7 +40,7 @@ impl Renewal {
         self.lease = Some(LeaseKeeper::new(claim.clone(), context.clock, asked, from));
     }
 
-    /// When SIGTERM is due, if it ever is.
+    /// Returns when SIGTERM is due; `None` without a lease.
     pub(super) fn terminate_at(&self) -> Option<Moment> {
         let at = self.lease.as_ref()?.window().terminate_at;
         (!at.is_never()).then_some(at)

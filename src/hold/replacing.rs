@@ -1,7 +1,7 @@
 //! `--replace`: a waiter asks the holders that passed it too to leave, as `dlock break` does.
 //!
-//! Entering takes older waiters out in a step of the service. Holders are asked once the newcomer's own entry waits: all that
-//! hold then came earlier.
+//! On entering, the service itself removes older waiters. The waiter asks holders once its own entry waits: every
+//! holder then came earlier.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::context::Context;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Moment, Request, Result};
 
-/// A look at the queues, which returns the holders that have been asked to leave so far.
+/// A look at the queues. It returns the holders that have been asked to leave so far.
 type Looking = Pin<Box<dyn Future<Output = Result<Vec<ClaimId>>>>>;
 
-/// Time between two attempts to look.
+/// The time between two looks after a failure.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Which holders were asked, and when to look at the queues next.
@@ -24,20 +24,19 @@ pub(super) struct Replacing {
 }
 
 impl Replacing {
-    /// Nothing to look at yet.
     pub(super) fn nothing() -> Self {
         Self { at: Moment::NEVER, looking: None, asked: Vec::new() }
     }
 
-    /// The claim waits, perhaps for another holder than before.
+    /// The claim waits, perhaps for another holder than before: looks at the queues now.
     pub(super) fn waits(&mut self, context: &Context<'_>) {
         if context.job.replace {
             self.at = context.now();
         }
     }
 
-    /// Begins to look when it is time, and returns when that is. As long as a look is under way it is never: a time in the past
-    /// would wake this process again and again.
+    /// Begins a look if one is due, and returns when the next one is due. While one is under way that is never: a
+    /// moment in the past would wake this process again and again.
     pub(super) fn begin_if_due(&mut self, context: &Context<'_>, request: &Request) -> Moment {
         if self.looking.is_some() {
             return Moment::NEVER;
@@ -53,7 +52,7 @@ impl Replacing {
         self.at
     }
 
-    /// Takes what a look came to. One that failed is made again.
+    /// Takes the result of a look. After a failure the next look comes after a pause.
     pub(super) fn conclude(&mut self, context: &Context<'_>, looked: Result<Vec<ClaimId>>) -> Result<()> {
         match looked {
             Ok(asked) => self.asked = asked,
@@ -65,13 +64,13 @@ impl Replacing {
         Ok(())
     }
 
-    /// Looks no more.
     pub(super) fn stop(&mut self) {
         (self.looking, self.at) = (None, Moment::NEVER);
     }
 }
 
-/// Asks the holders ahead of the waiting claim of `request` to leave, if they passed `--replace` and are not among `asked`.
+/// Asks the holders ahead of the waiting claim of `request` to leave, if they passed `--replace` and are not among
+/// `asked`. Returns all that were asked so far.
 async fn ask_holders(
     backend: &dyn Backend,
     request: &Request,

@@ -7,60 +7,60 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
-/// Why a hold, or the attempt at one, is over.
+/// Why a hold, or an attempt to get one, is over.
 #[derive(Debug)]
 pub enum Verdict {
     /// The command ran under the lock and ended by itself.
     Ran(ExitStatus),
-    /// dlock was told to end, and ended the command; it ended like this.
+    /// A signal asked dlock to end; dlock stopped the command, which ended like this.
     Interrupted(ExitStatus),
-    /// The lock was not free, and only one attempt was wanted.
+    /// The lock was not free, and the plan allowed one attempt only.
     Busy(Option<Box<Entry>>),
-    /// The wait ran out.
+    /// The wait was over.
     WaitOver(Option<Box<Entry>>),
     /// A newer claim took this waiter's place.
     Superseded(Holder),
-    /// This waiter superseded older ones and has lost its own place, for this reason or by being suspended.
+    /// This waiter had superseded older ones and lost its own place: for this reason, or because the job was suspended.
     PlaceLost(Option<LossReason>),
-    /// The lease was lost; the command, if it ran, was ended, as far as `tree` says.
+    /// The lease was lost; `tree` says whether the command, if it ran, is gone.
     Lost {
-        /// Why.
+        /// The reason.
         reason: LossReason,
-        /// What is known of its tree.
+        /// The state of the command's tree.
         tree: TreeState,
     },
-    /// Somebody broke the claim; the command, if it ran, was ended.
+    /// `dlock break`, or a newer run with `--replace`, broke the claim; dlock stopped the command, if it ran.
     Broken {
-        /// Who.
+        /// The breaker.
         by: Holder,
         /// Whether the command had started.
         ran: bool,
     },
-    /// The command had held the lock for as long as it may.
+    /// `--max-run` was over.
     MaxRun,
-    /// A run that acquired so long ago was successful, so this one was not needed.
+    /// A run that acquired so long ago succeeded: this one was needless.
     Skipped(Duration),
-    /// An ending signal came before the command was started.
+    /// An ending signal arrived before the command started.
     Signalled(Signal),
-    /// The wait is to begin again: the job was suspended, or the front was.
+    /// The wait begins again, since the job or the front was suspended.
     Suspended,
-    /// The claim holds, and nobody looks after it any more.
+    /// The claim holds, and no process renews it any more.
     LeftAlone,
-    /// The front is gone; nobody is left to tell.
+    /// The front is dead.
     Abandoned,
     /// The command could not be executed.
     NotExecuted(std::io::Error),
-    /// The service never answered while there was time; the last error, if it gave one.
+    /// The service did not answer in time. With the last error, if there was one.
     NotReached(Option<Error>),
     /// The service, or the system, failed.
     Failed(Error),
 }
 
-/// Why a hold that was to outlast its command ended before its time.
+/// Why a hold that was to last longer than its command ended early.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CutShort {
-    /// It was lost.
+    /// The lock was lost.
     Lost(LossReason),
-    /// Somebody broke the claim, which was then released.
+    /// The claim was broken, and then released.
     Broken(Holder),
 }

@@ -1,8 +1,8 @@
-//! What the driver waits for that may not be there.
+//! Waiting for a future that may not exist.
 
 use std::future::pending;
 
-/// Takes the answer of a future that may be under way, and the future away with it.
+/// Waits for the future, then removes it. Waits for ever without one.
 pub(super) async fn taken<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Output {
     let Some(future) = under_way else { return pending().await };
     let answer = future.await;

@@ -82,7 +82,7 @@ pub struct Error {
     pub reason: Reason,
     /// The remedy that dlock can apply.
     pub retry: Retry,
-    /// The service's own code; 0 without one. It has a meaning only in the folder of that service.
+    /// The service's own code; 0 without one. Only the code of that service interprets it.
     pub code: i32,
     /// Whether the waiting claim was refused and will never hold, which does not follow from the kind.
     pub is_final: bool,

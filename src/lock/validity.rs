@@ -43,7 +43,7 @@ impl LeaseTimes {
         if ttl < Self::LEAST_TTL { Err(TtlTooShort(ttl)) } else { Ok(Self::at_least(ttl, grace)) }
     }
 
-    /// The same; one that is too short gets the arithmetic of the shortest, with its own ttl left to expire.
+    /// Returns the times for a lease of `ttl`; for a shorter one than [`LeaseTimes::LEAST_TTL`], the times of that.
     pub fn at_least(ttl: Duration, grace: Duration) -> Self {
         let ttl = ttl.max(Self::LEAST_TTL);
         let kill_budget = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_secs(1));

@@ -147,7 +147,7 @@ impl Identity {
         let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
         if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
             let remedy = "write it without one: openssl pkey -in FILE -out NEW";
-            return Err(format!("has a passphrase, which dlock has nobody to ask for; {remedy}"));
+            return Err(format!("has a passphrase, which dlock cannot ask for; {remedy}"));
         }
         if !has(b"PRIVATE KEY-----") {
             return Err("is no private key: it has no line that ends with PRIVATE KEY-----".to_owned());

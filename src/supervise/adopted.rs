@@ -1,4 +1,4 @@
-//! A process that was there before dlock, and that dlock ends as it would end a command of its own.
+//! A process that dlock did not start and that it kills as it would kill its own command.
 
 use std::io;
 
@@ -14,14 +14,14 @@ use super::unlisted::Unlisted;
 use super::{sys, wait};
 use crate::fd;
 
-/// One process, whoever gets its number after it. See the module.
+/// One process, also after another has got its pid.
 #[derive(Debug)]
 pub struct Adopted {
     pid: i32,
     handle: OwnedFd,
     /// Its session.
     session: Option<i32>,
-    /// Those of its session that /proc hides, where it hides any.
+    /// The processes of its session that /proc hides, if it hides any.
     pub(super) unlisted: Option<Unlisted>,
 }
 
@@ -30,28 +30,30 @@ pub struct Adopted {
 pub enum Unfit {
     /// There is no such process, or it has ended.
     Gone,
-    /// This process may not signal it, so could not end it.
+    /// This process may not signal it, so could not kill it.
     Denied,
-    /// What belongs to it cannot be seen; this is why.
+    /// Its descendants cannot be found, for this reason.
     Hidden(String),
-    /// The system refused what is needed for it.
+    /// A system call failed.
     System(io::Error),
 }
 
 impl Adopted {
-    /// The process that has the number `pid` now.
+    /// Adopts the process that has the number `pid` now.
+    ///
+    /// Errors: [`Unfit`]; without effect.
     pub fn open(pid: i32) -> Result<Self, Unfit> {
         let number = if pid > 0 { Pid::from_raw(pid) } else { None }.ok_or(Unfit::Gone)?;
         let handle = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(handle) => handle,
-            // A thread has a number, too.
+            // Threads have numbers, too.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Err(Unfit::Gone),
             Err(error) => return Err(Unfit::System(error.into())),
         };
         let session = sys::session_of(pid);
         let mut adopted = Self { pid, handle, session, unlisted: None };
         let may_signal = test_kill_process(number);
-        // As long as it has not ended the number is its own.
+        // As long as the process has not ended, the number belongs to it.
         if adopted.has_ended() {
             return Err(Unfit::Gone);
         }
@@ -72,54 +74,58 @@ impl Adopted {
         Ok(adopted)
     }
 
-    /// The same for a process that is to be forked from this one.
+    /// Copies it with a descriptor of its own, for a process that is forked from this one.
+    ///
+    /// Errors: no descriptor is left.
     pub fn again(&self) -> io::Result<Self> {
         let Self { pid, session, ref unlisted, ref handle } = *self;
         Ok(Self { pid, handle: handle.try_clone()?, session, unlisted: unlisted.clone() })
     }
 
-    /// Its number, which is somebody else's once it has ended.
+    /// Returns its pid, which may belong to another process once it has ended.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The session that it was in when it was adopted.
+    /// Returns the session that it was in when it was adopted.
     pub fn session(&self) -> Option<i32> {
         self.session
     }
 
-    /// What can be read from once it has ended.
+    /// Returns its pidfd, which becomes readable when it ends.
     pub fn handle(&self) -> &OwnedFd {
         &self.handle
     }
 
-    /// Whether it has ended; it may not be reaped yet.
+    /// Returns whether it has ended; it may not be reaped yet.
     pub fn has_ended(&self) -> bool {
         wait::has_ended(&self.handle)
     }
 
-    /// Sends `signal` to it. One that has ended needs none.
+    /// Sends `signal` to it, unless it has ended.
     pub fn signal(&self, signal: Signal) {
-        // A profile may know no handles.
+        // A container profile may deny pidfds.
         if sys::signal_process_of(self.handle.as_fd(), signal).is_err() && !self.has_ended() {
             drop(sys::kill(self.pid, signal));
         }
     }
 }
 
-/// The end of one process, which can be waited for; needs a running tokio runtime.
+/// The end of one process, to be waited for in a running tokio runtime.
 #[derive(Debug)]
 pub struct AwaitedEnd(AsyncFd<OwnedFd>);
 
 impl AwaitedEnd {
-    /// That of the process behind `handle`.
+    /// Watches the process behind `handle`, a pidfd.
+    ///
+    /// Errors: the runtime has no descriptor or memory left.
     pub fn of(handle: OwnedFd) -> io::Result<Self> {
         fd::watch(handle).map(Self)
     }
 
-    /// Completes when it has ended, also if it is not reaped. Cancel-safe.
+    /// Completes when the process has ended, even if it is not reaped. Cancel-safe.
     pub async fn come(&self) {
-        // If that cannot be told, whoever waits looks for itself.
+        // Completes on an error as well: the waiting task checks the process itself.
         drop(self.0.readable().await);
     }
 }
@@ -137,7 +143,7 @@ mod tests {
         let adopted = Adopted::open(pid).expect("fit");
         assert!(!adopted.has_ended());
         adopted.signal(Signal::KILL);
-        // Not reaped yet: a zombie has ended.
+        // Not reaped yet: a zombie counts as ended.
         assert!(poll(&mut [PollFd::new(adopted.handle(), PollFlags::IN)], None).is_ok());
         assert!(adopted.has_ended());
         assert!(matches!(Adopted::open(pid), Err(Unfit::Gone)));

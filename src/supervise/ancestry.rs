@@ -1,21 +1,22 @@
-//! The processes that this one descends from.
+//! The ancestors of this process.
 
 use std::fs;
 
 use super::proc_files::{Process, number, parse};
 
-/// How many generations are looked at: more than a shell has in its depths.
+/// How many generations to follow: more than nested shells have.
 const GENERATIONS: u32 = 4_096;
 
-/// When `pid` was born, in ticks after the boot; `None` if that cannot be read.
+/// Returns when `pid` started, in clock ticks since boot; `None` if that cannot be read.
 pub fn born(pid: u32) -> Option<u64> {
     Some(look(i32::try_from(pid).ok()?)?.born)
 }
 
-/// Whether this process descends from `pid` that was born then, as far as it can be seen.
+/// Returns whether this process is known to descend from the process `pid` that started at `born`, in clock ticks since
+/// boot.
 pub fn descends_from(pid: u32, born: u64) -> bool {
     let own = std::process::id();
-    // A /proc of another PID namespace shows other processes by these numbers.
+    // In the /proc of another PID namespace these numbers mean other processes.
     let is_own_namespace = fs::read_link("/proc/self")
         .is_ok_and(|link| number::<u32>(link.as_os_str().as_encoded_bytes()) == Some(own));
     let mut at = i32::try_from(own).ok().filter(|_| is_own_namespace).and_then(look);

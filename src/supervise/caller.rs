@@ -1,8 +1,8 @@
-//! The caller: the process that is started to leave the pair of front and keeper behind.
+//! The caller: the process that a shell started, and that leaves front and keeper behind.
 //!
-//! It is the parent of the front, and ends when the lock is held and it has said so. Until then it stands for the pair
-//! before the shell: what ends it ends the wait, and what stops it stops the wait. Its end of the channel closes with
-//! it, whatever ends it, so that nothing is held for somebody who was never told.
+//! It is the parent of the front. It exits once the lock is held and it has printed that. Until then it represents
+//! front and keeper to the shell: a signal that ends it ends the wait, and one that stops it stops the wait. Its end of
+//! the channel closes with it, so that dlock never holds a lock for a caller that did not learn of it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -24,20 +24,20 @@ use super::sys::{self, Fork, SignalSet};
 use super::wait::{self, ChildChange};
 use crate::fd;
 
-/// From the caller to the keeper.
+/// A message from the caller to the keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FromCaller {
-    /// The caller is there, and takes what is held.
+    /// The caller is alive, and takes the hold.
     Take,
-    /// It has said what it was told to say.
+    /// The caller has printed its output.
     Done,
 }
 
-/// How long the pair may take to leave the queue once the caller has been told to end: what a front gives its keeper,
-/// and a little more.
+/// How long front and keeper may take to leave the queue after the caller's end: as long as a front gives its keeper,
+/// and half a second more.
 const LEAVING: Duration = Duration::from_millis(6_500);
 
-/// The caller.
+/// The process that the shell waits for.
 #[derive(Debug)]
 pub struct Caller {
     channel: OwnedFd,
@@ -45,35 +45,37 @@ pub struct Caller {
     front: i32,
     /// Whether the keeper has asked for it.
     asked: bool,
-    /// What was blocked when it was started.
+    /// The signal mask that it was started with.
     before: SignalSet,
 }
 
-/// What the wait for the lock came to.
+/// The result of the wait for the lock.
 #[derive(Debug)]
 pub enum Answer {
-    /// It is held; this is to be said.
+    /// The lock is held; print this.
     Held(String),
-    /// It is held, and the system refused what is needed to hear what is to be said.
+    /// The lock is held, but the system refused a resource to receive the output.
     Unheard(io::Error),
-    /// It is not, and the front has ended so.
+    /// The lock is not held; the front ended like this.
     Ended(ExitStatus),
-    /// This signal has ended the wait.
+    /// This signal ended the wait.
     Signalled(Signal),
 }
 
 /// Which process this is after the fork.
 #[derive(Debug)]
 pub enum Side {
-    /// The one that was started.
+    /// The process that the shell started.
     Caller(Caller),
-    /// The one that becomes the front, with the keeper's end of the channel.
+    /// The process that becomes the front, with the keeper's end of the channel.
     Front(OwnedFd),
 }
 
 impl Caller {
-    /// Forks the process that becomes the front, in a session of its own and with /dev/null for standard input and
-    /// output. Must be called while the process has one thread. All signals are blocked from then on.
+    /// Forks the process that becomes the front, in a session of its own and with /dev/null as standard input and
+    /// output. Blocks all signals in the caller. Must be called while the process has one thread.
+    ///
+    /// Errors: the system has no process, descriptor or memory left.
     pub fn fork() -> io::Result<Side> {
         let mut taken = SignalSet::empty();
         for signal in Signal::takeable() {
@@ -92,9 +94,9 @@ impl Caller {
                 Ok(Side::Caller(Self { channel: own.into(), signals, front, asked: false, before }))
             }
             Ok(Fork::Child) => {
-                // The caller is told of what comes in between, not this process.
+                // Signals are for the caller from here on, not for this process.
                 sys::set_mask(&before);
-                // A process that was just forked leads no group yet.
+                // A freshly forked process leads no group yet, so this succeeds.
                 setsid()?;
                 inherited::let_go();
                 Ok(Side::Front(keepers.into()))
@@ -106,7 +108,7 @@ impl Caller {
         }
     }
 
-    /// Waits until the lock is held and may be spoken of, or will not be.
+    /// Waits until the lock is held and the output has come, or the wait has ended.
     pub fn await_answer(&mut self) -> Answer {
         loop {
             let mut sources =
@@ -121,19 +123,21 @@ impl Caller {
         }
     }
 
-    /// Has signals do to this process what they did when it was started, from now on. Nobody may read what it is to say, and its
-    /// end gives back what is held.
+    /// Restores the signal mask that this process was started with. Its output may block for want of a reader, so
+    /// signals must be able to end it; its end releases the hold.
     pub fn unblock(&self) {
         unblock(&self.before);
     }
 
-    /// Says that what was to be said has been said; the pair is on its own from then on. An error means that the pair is
-    /// gone.
+    /// Confirms to the keeper that the output has been printed. Front and keeper go on alone from then on.
+    ///
+    /// Errors: the keeper is gone.
     pub fn done(&self) -> io::Result<()> {
         send(&self.channel, frame(2, 0, 0), &[])
     }
 
-    /// Gives up what is held, which nobody has been told of: waits until the pair has released it, and unblocks signals.
+    /// Gives up a hold that has not been printed: waits until the front has ended, at most 6.5 s, and restores
+    /// the signal mask.
     pub fn give_up(self) {
         let Self { channel, front, before, .. } = self;
         drop(channel);
@@ -141,7 +145,8 @@ impl Caller {
         unblock(&before);
     }
 
-    /// Whether the lock was held for it: from then on the front may have nowhere to say why it ended.
+    /// Returns whether the keeper has held the lock for this caller. From then on the front may have no stream to print
+    /// to when it ends.
     pub fn was_asked(&self) -> bool {
         self.asked
     }
@@ -150,7 +155,7 @@ impl Caller {
         match receive(&self.channel) {
             Ok(Some(([1, ..], _))) => {
                 self.asked = true;
-                // If the keeper is gone, the next one says it again.
+                // If the keeper is gone, the next one asks again.
                 let _ = send(&self.channel, frame(1, 0, 0), &[]);
                 None
             }
@@ -158,7 +163,7 @@ impl Caller {
                 let text = descriptors.into_iter().next().map(read_all);
                 let told = self.take_signals();
                 Some(match (told, text) {
-                    // Whoever was told to end meanwhile does.
+                    // A caller that was signalled meanwhile ends.
                     (Some(told), _) => told,
                     (None, Some(Ok(text))) => Answer::Held(text),
                     (None, Some(Err(error))) => Answer::Unheard(error),
@@ -166,7 +171,7 @@ impl Caller {
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            // SIGCHLD says what became of the front.
+            // SIGCHLD will show what happened to the front.
             Ok(_) | Err(_) => {
                 wait::pause(Duration::from_millis(1));
                 None
@@ -185,11 +190,11 @@ impl Caller {
                     Some(ChildChange::Killed(signal)) => {
                         return Some(Answer::Ended(ExitStatus::Signaled(signal)));
                     }
-                    // It has left the queue, since it was asked to stop; it joins again when the job goes on.
+                    // The front has left the queue, since it was stopped. It joins again when the job continues.
                     Some(ChildChange::Stopped(_)) => stopped = true,
                     Some(ChildChange::Continued) | None => {}
                 },
-                // The front may just be leaving the queue, and has not stopped yet.
+                // The front may be leaving the queue and not have stopped yet.
                 Ok(info) if info.signal == Signal::CONT => {
                     stopped = false;
                     self.resume_front();
@@ -231,50 +236,54 @@ fn read_all(memory: OwnedFd) -> io::Result<String> {
     Ok(text)
 }
 
-/// Puts `text` where the caller can read it. Errors: the system has no memory or no descriptor for it.
+/// Writes `text` to memory that the caller can read.
+///
+/// Errors: the system has no memory or descriptor left.
 pub fn keep_answer(text: &str) -> io::Result<OwnedFd> {
     let mut memory = File::from(memfd_create(c"dlock-answer", MemfdFlags::CLOEXEC)?);
     memory.write_all(text.as_bytes())?;
     Ok(memory.into())
 }
 
-/// How long to wait where the system refused what cannot be refused for long.
+/// The pause after a refusal of the system that cannot last long.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What the keeper hears of the caller.
+/// What the keeper receives from the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// It has said this.
+    /// This message.
     Said(FromCaller),
-    /// It has gone, and has said nothing more.
+    /// The end of the channel: the caller is gone.
     Gone,
 }
 
-/// The keeper's end of the channel to the caller; needs a running tokio runtime.
+/// The keeper's end of the channel to the caller. Needs a running tokio runtime.
 #[derive(Debug)]
 pub struct KeepersEnd(AsyncFd<OwnedFd>);
 
 impl KeepersEnd {
-    /// Takes the descriptor that [`Side::Front`] came with, or a copy of it.
+    /// Takes the descriptor of [`Side::Front`], or a copy of it.
+    ///
+    /// Errors: the runtime has no descriptor or memory left.
     pub fn new(end: OwnedFd) -> io::Result<Self> {
         fd::watch(end).map(Self)
     }
 
-    /// Asks the caller whether it is there.
+    /// Asks the caller whether it is alive.
     pub fn tell_held(&self) {
-        // If not, its end of the channel is closed, and that is heard.
+        // If it is not, its end of the channel is closed, and [`KeepersEnd::hear`] returns that.
         let _ = send(self.0.get_ref(), frame(1, 0, 0), &[]);
     }
 
-    /// Has the caller say what `text` has, now that the lock is held for it.
+    /// Sends `text` to the caller, which prints it. The lock is held for it.
     ///
     /// Errors: the caller is gone.
     pub fn tell_answer(&self, text: &OwnedFd) -> io::Result<()> {
         send(self.0.get_ref(), frame(2, 0, 0), &[text.as_fd()])
     }
 
-    /// What the caller says next. A refusal of the system is asked again: it says nothing of the caller, which may just have
-    /// passed the answer on. Cancel-safe.
+    /// Waits for the caller's next message. Tries again after an error of the system, which proves nothing about the
+    /// caller: it may just have printed its output. Cancel-safe.
     pub async fn hear(&self) -> Heard {
         loop {
             match self.0.async_io(tokio::io::Interest::READABLE, receive).await {

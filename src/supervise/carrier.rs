@@ -1,18 +1,18 @@
-//! Whether an environment says that its process runs under a claim.
+//! Whether an environment shows that its process runs under a claim.
 
-/// The variables that say so.
+/// The variables that show it.
 const NAMES: [&[u8]; 2] = [b"DLOCK_CLAIM", b"DLOCK_HELD"];
-/// As long as the longest of them, and one more, so that a longer name does not fit.
+/// The length of the longest name and one more, so that a longer name does not match.
 const ROOM: usize = 12;
 
-/// Reads an environment piece by piece, without memory of its own.
+/// Searches an environment piece by piece, without allocating.
 #[derive(Debug)]
 pub(super) struct Reader {
     claim: [u8; 32],
     /// The beginning of the present variable's name.
     name: [u8; ROOM],
     length: usize,
-    /// The present variable is one of those that count, and its value is being read.
+    /// The present variable is one of [`NAMES`], and its value is being read.
     counts: bool,
     in_value: bool,
     /// The last bytes of that value, the oldest at `at`.
@@ -21,12 +21,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// One that looks for `claim`, written as 32 digits.
+    /// Starts a search for `claim`, written as 32 digits.
     pub(super) fn new(claim: [u8; 32]) -> Self {
         Self { claim, name: [0; ROOM], length: 0, counts: false, in_value: false, last: [0; 32], at: 0 }
     }
 
-    /// Takes the next piece; whether it completes the claim.
+    /// Takes the next piece. Returns whether it completes the claim.
     pub(super) fn finds(&mut self, piece: &[u8]) -> bool {
         piece.iter().any(|byte| self.takes(*byte))
     }

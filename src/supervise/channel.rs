@@ -1,6 +1,5 @@
-//! What front and keeper say to each other.
-//!
-//! A pair of sockets that keeps message boundaries; its closing is how each learns of the other's death.
+//! The channel between front and keeper: a pair of sockets that keeps message boundaries. Its closing shows each of
+//! them the other's death.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,49 +16,49 @@ use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::wait;
 
-/// From the front to the keeper: a signal came.
+/// A message from the front to the keeper: a signal arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ToKeeper {
-    /// Which. A stop by the terminal while the job waits means to leave the queue and end.
+    /// The signal. A stop by the terminal while the job waits asks the keeper to leave the queue and end.
     pub signal: Signal,
-    /// Whether the command has it already: the terminal sent it to the whole foreground group.
+    /// Whether the command has it already: the kernel sent it to the whole foreground group.
     pub everybody: bool,
-    /// How often the keeper had stopped the front when it came, modulo 128: a SIGCONT from before the last stop must
-    /// not undo that.
+    /// How often the keeper had stopped the front when the signal arrived, modulo 128. A SIGCONT from before the last
+    /// stop must not undo that stop.
     pub stops: u8,
 }
 
-/// From the keeper to the front.
+/// A message from the keeper to the front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToFront {
-    /// The guard instant has been set, and counts from now on.
+    /// The guard instant is set, and counts from now on.
     Guard,
-    /// The command runs and has the standard streams and whatever else was inherited. Comes with the descriptors
-    /// that carry the hold, before them a handle on the command if `handle` says so.
+    /// The command runs, and has the standard streams and all inherited descriptors. The message carries the anchors,
+    /// and before them a pidfd of the command if `handle` is set.
     Started {
-        /// Whether the first descriptor is a handle on the command.
+        /// Whether the first descriptor is a pidfd of the command.
         handle: bool,
     },
-    /// All is done and released: end like this.
+    /// The claim is released: end like this.
     Done(ExitStatus),
-    /// All is done and released: begin again with a new keeper, and so many milliseconds from now.
+    /// The claim is released: begin again with a new keeper after a pause.
     Again {
-        /// From now until it is to begin.
+        /// The pause in milliseconds.
         pause_ms: i32,
     },
-    /// The keeper waits, and so many are ahead if it is not negative: what a service manager is to be told.
+    /// The claim waits: notify the service manager.
     Waiting {
-        /// Its place.
+        /// How many entries are ahead; negative if unknown.
         ahead: i32,
     },
-    /// Out of the queue, as a stop by the terminal asked.
+    /// The claim has left the queue, as a stop by the terminal asked.
     Suspended,
 }
 
-/// The most descriptors that one message carries: the kernel's limit.
+/// The most descriptors that one message may carry: the kernel's limit.
 pub const MAX_DESCRIPTORS: usize = 253;
 
-/// How many milliseconds a message waits for room.
+/// For how many milliseconds to retry if the socket has no room.
 const PATIENCE: u32 = 20;
 
 /// A kind, a small number, and a number of four bytes.
@@ -82,7 +81,7 @@ pub(super) fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) 
         match sendmsg(end, &[data], &mut control, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
-            // What is refused for want of room or memory is not refused for long.
+            // A lack of room or memory does not last long.
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) if patience > 0 => {
                 patience -= 1;
                 wait::pause(Duration::from_millis(1));
@@ -92,15 +91,17 @@ pub(super) fn send(end: &OwnedFd, bytes: Frame, descriptors: &[BorrowedFd<'_>]) 
     }
 }
 
-/// The next message, `None` at the end of the other side, `WouldBlock` if none has come.
+/// Returns the next message, or `None` at the end of the other side.
+///
+/// Errors: `WouldBlock` if there is no message; others of recvmsg(2).
 pub(super) fn receive(end: &OwnedFd) -> io::Result<Option<(Frame, Vec<OwnedFd>)>> {
     let mut bytes: Frame = [0; 6];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let data = io::IoSliceMut::new(&mut bytes);
     let got = match recvmsg(end, &mut [data], &mut control, RecvFlags::CMSG_CLOEXEC) {
-        // The other side died with a message of ours unread. That is said once, and before the messages of its
-        // own that are still to be had.
+        // The other side died with a message of this side unread. The kernel reports that once, before the messages of
+        // the other side that can still be read.
         Err(Errno::CONNRESET) => return receive(end),
         other => other?,
     };
@@ -120,20 +121,20 @@ pub(super) fn receive(end: &OwnedFd) -> io::Result<Option<(Frame, Vec<OwnedFd>)>
 pub struct Channel(OwnedFd);
 
 impl Channel {
-    /// Two connected ends.
+    /// Creates two connected ends.
     pub fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         Ok((Self(a), Self(b)))
     }
 
-    /// Tells the keeper.
+    /// Sends `message` to the keeper.
     pub fn tell_keeper(&self, message: ToKeeper) -> io::Result<()> {
         let ToKeeper { signal, everybody, stops } = message;
         send(&self.0, frame(1, u8::from(everybody) | stops << 1, signal.number()), &[])
     }
 
-    /// Tells the front.
+    /// Sends `message` and `descriptors` to the front, from the keeper's end.
     pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = match message {
             ToFront::Guard => frame(1, 0, 0),
@@ -147,14 +148,18 @@ impl Channel {
         send(end, bytes, descriptors)
     }
 
-    /// What the front says next; `None` when it is gone.
+    /// Returns the front's next message, or `None` if the front is gone.
+    ///
+    /// Errors: `WouldBlock` if there is no message; others of recvmsg(2); `InvalidData`.
     pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
         let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
         let signal = if kind == 1 { known(large)? } else { return Err(garbled()) };
         Ok(Some(ToKeeper { signal, everybody: small & 1 != 0, stops: small >> 1 }))
     }
 
-    /// What the keeper says next, and the descriptors that came with it; `None` when it is gone.
+    /// Returns the keeper's next message with its descriptors, or `None` if the keeper is gone.
+    ///
+    /// Errors: as for [`Channel::heard_by_keeper`].
     pub fn heard_by_front(&self) -> io::Result<Option<(ToFront, Vec<OwnedFd>)>> {
         let Some(([kind, small, large @ ..], descriptors)) = receive(&self.0)? else { return Ok(None) };
         let message = match (kind, i32::from_ne_bytes(large)) {

@@ -1,4 +1,4 @@
-//! What to execute.
+//! Starting the command: words, environment and descriptors.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
@@ -14,35 +14,36 @@ use super::gate::Gate;
 use super::launch::{self, LaunchStack, Spawned};
 use super::start::Start;
 
-/// Variables by which a service manager names the process that it has started, with `=`. The program that it means is the command:
-/// it compares them with its own pid (`sd_listen_fds(3)`, `sd_watchdog_enabled(3)`).
+/// Variables, with `=`, by which a service manager names the process that it started. The program that reads them
+/// compares them with its own pid (`sd_listen_fds(3)`, `sd_watchdog_enabled(3)`), so they must name the command.
 const PID_VARIABLES: [&str; 2] = ["LISTEN_PID=", "WATCHDOG_PID="];
-/// The same process in other words, which a program takes for another one's where they do not fit.
+/// A second identity of the same process. A program that finds it wrong takes the descriptors for another program's.
 const PIDFD_VARIABLE: &str = "LISTEN_PIDFDID";
 
-/// What keeps LVM from naming each descriptor that it inherits on standard error.
+/// Keeps LVM from printing each inherited descriptor to standard error.
 const QUIET_LVM: &str = "LVM_SUPPRESS_FD_WARNINGS";
 
-/// What to start.
+/// The command to start.
 #[derive(Debug)]
 pub struct Command<'a> {
-    /// Its words, the first of which is looked up in PATH.
+    /// Its words; the first one is looked up in PATH.
     pub argv: &'a [OsString],
-    /// Variables that it gets beside those of this process.
+    /// Variables to add to the environment of this process.
     pub variables: Vec<(&'static str, String)>,
-    /// The names of those variables of this process that it does not get.
+    /// Variables of this process to leave out.
     pub without: &'a [&'a str],
-    /// What carries the hold, which it gets under high numbers.
+    /// Descriptors that carry the hold. The command gets them under high numbers.
     pub anchors: &'a [OwnedFd],
 }
 
 impl Command<'_> {
-    /// Starts it as a child of the calling thread, which must not end before it, with the dispositions, signal mask and
-    /// standard streams that dlock was started with; `gate` learns of it. Where a service manager has named the process that
-    /// dlock was started as, the command is named. One more variable is for programs that complain of anchors.
+    /// Starts the command as a child of the calling thread, with the signal dispositions, signal mask and standard
+    /// streams that dlock was started with. The command dies if that thread ends first. `gate` gets its pid. If the
+    /// service manager named the process that dlock was started as, the variables name the command instead. With
+    /// anchors it also sets `LVM_SUPPRESS_FD_WARNINGS`.
     ///
-    /// Errors: a word has a NUL in it, or that of the fork or of the exec; of a file that is there and cannot be executed it
-    /// says why, without a number.
+    /// Errors: a word contains NUL, or fork or exec failed. For an existing file that cannot be executed the error has
+    /// the reason, without an errno.
     pub fn spawn(self, start: &Start, gate: Gate) -> io::Result<Spawned> {
         let Self { argv, variables, without, anchors } = self;
         let argv =
@@ -89,15 +90,15 @@ impl Command<'_> {
     }
 }
 
-/// What runs a script without a first line `#!`. POSIX wants that of `execvp`; glibc does it there, musl does not.
+/// Runs a script without a first line `#!`. POSIX requires that of `execvp`; glibc does it there, musl does not.
 const SHELL: &CStr = c"/bin/sh";
 
-/// Where commands are looked up: PATH, and without it where musl looks.
+/// Returns where to look up commands: PATH, or without it the default of musl.
 fn search_path() -> OsString {
     std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into())
 }
 
-/// The file that `execvp` finds for `word`.
+/// Returns the file that `execvp` finds for `word`.
 fn path_of(word: &CStr) -> Option<CString> {
     if word.to_bytes().contains(&b'/') {
         return Some(word.to_owned());
@@ -113,13 +114,14 @@ fn assignment(name: &OsStr, value: &OsStr) -> io::Result<CString> {
     c_string(&[name.as_bytes(), b"=", value.as_bytes(), &[0]])
 }
 
-/// `parts`, the last of which ends with the only NUL, in memory of just that size.
+/// Joins `parts`, the last of which ends with the only NUL, without spare capacity.
 fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
     CString::from_vec_with_nul(parts.concat()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// A copy of `descriptor` under a number that no script uses by itself: shells hand out from 10 up, and bash
-/// keeps 255 for itself. Not higher than needed: every process of the tree copies the table up to it.
+/// Copies `descriptor` to a number that scripts do not use: shells take numbers from 10 up, and bash keeps 255 for
+/// itself. The number is not higher than needed, since every process of the tree copies the table of descriptors up to
+/// it.
 fn high_descriptor(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(256);
     let floor = i32::try_from(limit.min(256)).unwrap_or(256) - 64;

@@ -1,12 +1,12 @@
-//! What tells who descends from a process, whoever its parent is by now.
+//! How to recognise descendants of an adopted process.
 
-/// What tells who descends from an adopted process, whoever its parent is by now.
+/// Properties that a descendant of an adopted process keeps after its parent has died.
 #[derive(Clone, Copy, Debug)]
 pub struct Descent {
-    /// The claim, written as 32 digits, in the environment.
+    /// The claim in the environment, written as 32 digits.
     pub claim: [u8; 32],
     /// The session of the adopted process.
     pub session: Option<i32>,
-    /// The process that orphans of the adopted one become children of, if that is known.
+    /// The process that adopts orphans of the adopted one, if known.
     pub reaper: Option<i32>,
 }

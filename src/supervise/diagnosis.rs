@@ -1,4 +1,4 @@
-//! Why a file that is there cannot be executed.
+//! Why an existing file cannot be executed.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The error of executing `word`, which looks like that of a missing or forbidden file, with the true reason where the
-/// file is there, also if it was looked up in `path`. What is not there keeps its error.
+/// Returns the error of executing `word` with its true reason if the file exists, or if a lookup in `path` finds one:
+/// the errno then looks like that of a missing or forbidden file. Returns other errors unchanged.
 pub(super) fn explain(error: io::Error, word: &[u8], path: &OsStr) -> io::Error {
     let reason = match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => found(word, path).and_then(|(file, _)| what_is_missing(&file)),
@@ -19,7 +19,7 @@ pub(super) fn explain(error: io::Error, word: &[u8], path: &OsStr) -> io::Error 
     reason.map_or(error, io::Error::other)
 }
 
-/// The file that `word` means, whether or not it can be executed.
+/// Returns the file that `word` names, executable or not.
 fn found(word: &[u8], path: &OsStr) -> Option<(PathBuf, Metadata)> {
     let word = Path::new(OsStr::from_bytes(word));
     let there = |file: PathBuf| file.metadata().ok().map(|what| (file, what));
@@ -30,7 +30,7 @@ fn found(word: &[u8], path: &OsStr) -> Option<(PathBuf, Metadata)> {
     files.find(|(_, what)| what.is_file())
 }
 
-/// What a file lacks that the kernel cannot start though it is there.
+/// Returns what an existing file lacks that the kernel does not start.
 fn what_is_missing(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     File::open(file).ok()?.take(256).read_to_end(&mut start).ok()?;

@@ -1,13 +1,13 @@
-//! Ends the command's tree: every descendant of this process, wherever it moved.
+//! Kills the command's tree: every descendant of this process, wherever it moved.
 //!
-//! Front and keeper are child subreapers, so an orphan of the tree becomes a child of the keeper, or of the front
-//! once the keeper is dead. The tree is therefore *gone* exactly when the kernel says that no child is left
-//! (`ECHILD`), and never because something could not be read. Members are found in a proved process table
-//! and signalled through handles. Without such a table the command and its process group are ended all the same,
-//! and whatever else there may be is not known to be gone.
+//! Front and keeper are child subreapers. An orphan of the tree therefore becomes a child of the keeper, or of the
+//! front once the keeper is dead. So the tree is *gone* exactly when the kernel reports no child left (`ECHILD`), and
+//! never because something could not be read. The ender finds members in a process table that is proved to be this
+//! namespace's, and signals them through pidfds. Without such a table it kills the command and its process group, and
+//! whether others are left is unknown.
 //!
-//! What it needs it has before the command starts: on its way it prints nothing, takes no memory, and opens only
-//! what the descriptors that it keeps to spare have room for.
+//! The ender has all it needs before the command starts. On its way it prints nothing and allocates nothing, and it
+//! opens only what its spare descriptors leave room for.
 
 use std::io;
 use std::time::Duration;
@@ -25,43 +25,43 @@ use super::tree_state::{Reached, TreeState};
 use super::wait::{self, ChildChange, Children};
 use crate::clock::now;
 
-/// How long whoever forks just now may take for that before it stops.
+/// How long a process that is just forking may take before it stops.
 const STOPPING: Duration = Duration::from_millis(50);
-/// What has not ended so long after SIGKILL is in the kernel's hands, such as in an uninterruptible sleep.
+/// A process that lives this long after SIGKILL is in the hands of the kernel, as in an uninterruptible sleep.
 pub const UNKILLABLE: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// The means of one process, front or keeper, to kill the tree.
 #[derive(Debug)]
 pub struct Ender {
     pub(super) table: Result<ProcessTable, Hidden>,
-    /// Children that this process had before it was dlock: they are nobody's tree.
+    /// Children of this process from before it executed dlock. They do not belong to the tree.
     outside: Vec<i32>,
     pub(super) shared: Shared,
-    /// The command has a process group of its own.
+    /// Whether the command has a process group of its own.
     own_group: bool,
-    /// A handle on the command, once it has started, where there are handles.
+    /// A pidfd of the command, once it has started, if the kernel has pidfds.
     command: Option<OwnedFd>,
-    /// What stands in the place of a command, if something does.
+    /// The adopted process, if there is one instead of a command.
     pub(super) adopted: Option<Adopted>,
     /// The pid of the front.
     pub(super) front: i32,
 }
 
 impl Ender {
-    /// One for this process, which has started nothing yet. `own_group`: the command will have a process group of
-    /// its own.
+    /// Creates an ender for this process, which has started no command yet. `own_group`: the command will have a
+    /// process group of its own.
     ///
-    /// Errors: the system has no descriptors or memory for what it needs to have beforehand.
+    /// Errors: the system has no descriptors or memory left; or this process has children and cannot see all processes.
     pub fn new(shared: Shared, own_group: bool) -> io::Result<Self> {
         let mut table = ProcessTable::open()?;
         let own = sys::own_pid();
         let mut outside = Vec::new();
-        // The usual answer costs no look at anybody.
+        // Usually there are no children, and no search is needed.
         if wait::have_children()
             && let Ok(table) = &mut table
         {
             if !table.find_members(&[]) {
-                // A child that is not seen now would be taken for the command's later.
+                // dlock would later take a child that it does not see now for the command's.
                 return Err(io::Error::other(
                     "not every process can be seen, and some are children of this one",
                 ));
@@ -72,54 +72,54 @@ impl Ender {
         Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front: own })
     }
 
-    /// That of this process, which was just forked from the one that this ender is of and has no children yet. What
-    /// is left of this one has no descriptors any more.
+    /// Creates an ender for this process, which was just forked from the owner of this one and has no children yet.
+    /// Closes the descriptors of this one in the new process.
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        // A directory that two processes share has one position for both.
+        // Two processes that share the open directory share its position too.
         self.table = Err(Hidden::NotProc);
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
         Ok(Self { adopted, front: self.front, ..Self::new(self.shared, self.own_group)? })
     }
 
-    /// Why not every member can be found, if so.
+    /// Returns why not every member can be found, if that is so.
     pub fn hidden(&self) -> Option<&Hidden> {
         self.table.as_ref().err()
     }
 
-    /// The command has started; `handle` is a pidfd of it, where there are any.
+    /// Notes that the command has started. `handle` is a pidfd of it, if the kernel has pidfds.
     pub fn started(&mut self, handle: Option<OwnedFd>) {
         self.command = handle;
     }
 
-    /// A descriptor for the other process, which is to become its handle on the command.
+    /// Returns the pidfd of the command, for the other process.
     pub fn handle(&self) -> Option<&OwnedFd> {
         self.command.as_ref()
     }
 
-    /// `pid` was reaped; its number may come to mean another process.
+    /// Notes that `pid` was reaped: its number may come to mean another process.
     pub fn forget(&mut self, pid: i32) {
         self.outside.retain(|outside| *outside != pid);
     }
 
-    /// Whether `pid` is stopped; `None` if that cannot be told, also because no such process is seen.
+    /// Returns whether `pid` is stopped, or `None` if that is unknown or there is no such process.
     pub fn is_stopped(&self, pid: i32) -> Option<bool> {
         let table = self.table.as_ref().ok()?;
         table.look(pid).ok().flatten().map(Process::is_stopped)
     }
 
-    /// Whether the command has ended, as far as known; it may not be reaped yet.
+    /// Returns whether the command is known to have ended; it may not be reaped yet.
     pub fn command_has_ended(&self) -> bool {
         self.shared.outcome().is_some() || self.command.as_ref().is_some_and(wait::has_ended)
     }
 
-    /// The command's pid if it is a child of this process, living or not reaped: then the number is its own.
+    /// Returns the command's pid if it is a child of this process, living or not reaped. Its number then belongs to it.
     fn child(&self) -> Option<i32> {
         self.shared.gate.command().filter(|pid| self.adopted.is_none() && wait::is_child(*pid))
     }
 
-    /// Sends `signal` to the command alone. One that has ended needs none.
+    /// Sends `signal` to the command alone, unless it has ended.
     pub fn signal_command(&self, signal: Signal) {
         if let Some(adopted) = self.protected() {
             adopted.signal(signal);
@@ -128,8 +128,8 @@ impl Ender {
         }
     }
 
-    /// Sends `signal` to the command and to those of its descendants that are still in its process group, then lets
-    /// the stopped ones among them go on, so that they can act on it.
+    /// Sends `signal` to the command and to those descendants that are still in its process group. Then resumes the
+    /// stopped ones, so that they can act on it.
     pub fn signal_group(&mut self, signal: Signal) {
         let Some(pid) = self.protected().map(Adopted::pid).or_else(|| self.child()) else { return };
         let group = sys::group_of(pid);
@@ -145,7 +145,7 @@ impl Ender {
         }
     }
 
-    /// Lets those go on that the terminal has stopped with the job, although the command itself has ended.
+    /// Resumes the members that the terminal stopped with the job, after the command itself has ended.
     pub fn resume_job(&mut self) {
         if self.own_group {
             return;
@@ -155,10 +155,10 @@ impl Ender {
         self.signal_found(Signal::CONT, |member| member.group == group);
     }
 
-    /// Sends `signal` to every member, once, and then lets the stopped ones go on.
+    /// Sends `signal` to every member once, and then resumes the stopped ones.
     ///
-    /// All are stopped before. Else whoever is forked meanwhile would get nothing; and were the signal sent again to those that
-    /// are new, it would reach what others have started on account of it.
+    /// Stops all of them first. Otherwise a process that is forked meanwhile would miss the signal. Sending the signal
+    /// to the new ones afterwards would not do: it would reach processes that others started in response to it.
     pub fn signal_tree(&mut self, signal: Signal) {
         if self.table.is_err() {
             self.signal_known(signal);
@@ -169,8 +169,8 @@ impl Ender {
         self.signal_found(Signal::CONT, |_| true);
     }
 
-    /// Stops the members until a look finds nobody who runs, and so nobody who forks. Some may not stop in time, or ever: they
-    /// may not be signalled, or sleep in the kernel.
+    /// Stops the members until a search finds none running, and so none that can fork. Some may not stop in time, or
+    /// ever: this process may not signal them, or they sleep in the kernel.
     fn stop_members(&mut self) {
         let until = now() + STOPPING;
         for look in 1.. {
@@ -184,8 +184,8 @@ impl Ender {
         }
     }
 
-    /// One round of ending the tree: kills those that need not be looked for, stops every other member, so that none
-    /// forks meanwhile, then kills them. Repeat until no child is left; reap between the rounds.
+    /// Does one round of killing the tree: kills the members that need no search, stops all others, so that none forks
+    /// meanwhile, then kills those. Repeat until no child is left, and reap between the rounds.
     pub fn kill_round(&mut self) -> Reached {
         if self.adopted.is_some() {
             return self.kill_adopted_round();
@@ -197,8 +197,9 @@ impl Ender {
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
-    /// Ends every member, and tells `each` of the changes of children meanwhile. Returns when none is left, or when
-    /// those that are cannot be ended: they may not be signalled, the kernel keeps them, or they are not seen.
+    /// Kills every member, and calls `each` for the changes of children meanwhile. Blocks until none is left, or the
+    /// rest cannot be killed: this process may not signal them, the kernel keeps them for more than [`UNKILLABLE`], or
+    /// they cannot be seen.
     pub fn end(&mut self, mut each: impl FnMut(i32, ChildChange)) -> TreeState {
         let began = now();
         loop {
@@ -214,12 +215,12 @@ impl Ender {
             if (reached.is_in_vain() && !reached.denied.is_empty()) || now().since(began) > UNKILLABLE {
                 return reached.state();
             }
-            // What was killed turns into a zombie in a moment; SIGCHLD is blocked here, so wait for one briefly.
+            // Killed processes become zombies in a moment. SIGCHLD is blocked here, so wait for one briefly.
             wait::pause(Duration::from_millis(1));
         }
     }
 
-    /// Takes all changes of children; whether none is left.
+    /// Takes all changes of children. Returns whether no child is left.
     fn reap(&mut self, mut each: impl FnMut(i32, ChildChange)) -> bool {
         loop {
             match wait::next_change() {
@@ -235,20 +236,20 @@ impl Ender {
         }
     }
 
-    /// Whether the children that are left are those from before. Looked at twice, since a process may be born behind
-    /// the first look's back.
+    /// Returns whether only children from before dlock are left. Searches twice, since a process may start behind the
+    /// first search's back.
     fn only_outside_is_left(&mut self) -> bool {
         let Self { table: Ok(table), outside, .. } = self else { return false };
         !outside.is_empty() && (0..2).all(|_| table.find_members(outside) && table.members().next().is_none())
     }
 
-    /// Sends `signal` to those that need no table: the command's group if that is its own, else the command.
+    /// Sends `signal` to the members that need no search: the command's group if it has its own, otherwise the command.
     pub(super) fn signal_known(&self, signal: Signal) {
         if let Some(adopted) = self.protected() {
             return adopted.signal(signal);
         }
         match (&self.command, self.child()) {
-            // A handle knows the group for ever, its number only as long as the command is not reaped.
+            // A pidfd means the group for ever; its number is safe only until the command is reaped.
             (Some(handle), _) if self.own_group && sys::signal_group_of(handle.as_fd(), signal).is_ok() => {}
             (_, Some(pid)) if self.own_group => to_group(pid, signal),
             (_, Some(pid)) => drop(sys::kill(pid, signal)),
@@ -256,7 +257,7 @@ impl Ender {
         }
     }
 
-    /// Looks for the members; whether all were seen.
+    /// Searches for the members. Returns whether the search saw all processes.
     pub(super) fn find_members(&mut self) -> bool {
         if self.adopted.is_some() {
             return self.find_adopted();
@@ -264,8 +265,8 @@ impl Ender {
         self.table.as_mut().is_ok_and(|table| table.find_members(&self.outside))
     }
 
-    /// Sends `signal` to every member that the last look found and `wanted` picks; to parents before their children, but
-    /// SIGCONT the other way round, so that nobody sees its children stopped.
+    /// Sends `signal` to every member of the last search that `wanted` accepts. Parents come before their children;
+    /// with SIGCONT children come first, so that no parent sees its children stopped.
     pub(super) fn signal_found(&self, signal: Signal, wanted: impl Fn(Process) -> bool) -> Reached {
         let mut reached = Reached::default();
         let Ok(table) = &self.table else { return reached };
@@ -288,13 +289,14 @@ impl Ender {
     }
 }
 
-/// Sends `signal` to `member`. Errors: `PERM` if this process may not, `SRCH` if it has ended, others if that cannot be done
-/// this time.
+/// Sends `signal` to `member`.
+///
+/// Errors: `PERM` if this process may not, `SRCH` if `member` has ended, others if it cannot be done this time.
 fn signal_member(table: &ProcessTable, member: Process, signal: Signal) -> Result<(), Errno> {
     match table.with_handle(member, |handle| send(member.pid, handle, signal)) {
         Ok(Some(answer @ (Ok(()) | Err(Errno::PERM | Errno::SRCH)))) => answer,
         Ok(None) => Err(Errno::SRCH),
-        // No handle, or no answer. The number of a child of this process is its own, and nobody minds a SIGCONT.
+        // No pidfd, or no answer. The number of a child belongs to that child, and a stray SIGCONT does no harm.
         Ok(Some(Err(_))) | Err(_) if signal == Signal::CONT || wait::is_child(member.pid) => {
             sys::kill(member.pid, signal).map_err(|_| Errno::AGAIN)
         }
@@ -302,7 +304,7 @@ fn signal_member(table: &ProcessTable, member: Process, signal: Signal) -> Resul
     }
 }
 
-/// Sends `signal` to the group of the command, and to the command alone if it leads none or the group is refused.
+/// Sends `signal` to the group of the command; to the command alone if it leads no group or the group refuses it.
 fn to_group(command: i32, signal: Signal) {
     if sys::kill(-command, signal).is_err() {
         drop(sys::kill(command, signal));
@@ -314,8 +316,8 @@ fn send(pid: i32, handle: Option<&OwnedFd>, signal: Signal) -> Result<(), Errno>
     let by_number = || if pid > 0 { sys::kill(pid, signal).map_err(errno) } else { Err(Errno::SRCH) };
     let Some(handle) = handle else { return by_number() };
     match sys::signal_process_of(handle.as_fd(), signal).map_err(errno) {
-        // Handles may be had here, but not be used; a profile may say EPERM. Who may really not be signalled may not be by its
-        // number, either.
+        // A pidfd may exist here and yet be unusable; a container profile may return EPERM. If this process really may
+        // not signal the target, the attempt by number fails, too.
         Err(Errno::NOSYS | Errno::PERM) => by_number(),
         sent => sent,
     }

@@ -1,8 +1,9 @@
-//! The ender of a process that is no child of dlock's.
+//! The ender of a process that dlock did not start.
 //!
-//! The tree is that process, its descendants, and whatever carries the claim in the environment that it was started with: the
-//! kernel tells nobody but their parents of orphans, so those are found by what they inherited. It is *gone* when the process has ended and two looks at all processes have found nobody else. Before the lock is held
-//! for it, and when it has been released, nothing belongs to it.
+//! The tree is that process, its descendants, and every process that has the claim in the environment that it was
+//! started with. The last part finds orphans: the kernel shows those only to their new parent. The tree is *gone* when
+//! the process has ended and two searches of all processes find no member. It is empty before the lock is held for the
+//! process, and after the release.
 
 use rustix::fd::OwnedFd;
 
@@ -15,38 +16,39 @@ use super::sys;
 use super::tree_state::{Pids, Reached};
 use super::unlisted::{self, Unlisted};
 
-/// How often those that a look has found are stopped before they are killed. What is stopped does not fork, so the second
-/// look finds who was born during the first.
+/// How often to stop the found members before killing them. Stopped processes do not fork, so the second search finds
+/// those that started during the first.
 const STOPS: u32 = 8;
 
-/// Who is left of a tree whose root has ended.
+/// The rest of a tree whose root has ended.
 #[derive(Debug)]
 pub enum Left {
-    /// Nobody.
+    /// No process is left.
     Nobody,
-    /// Somebody, and what can be read from once that one has ended.
+    /// A process is left; its pidfd becomes readable when it ends.
     Somebody(OwnedFd),
-    /// It cannot be told now.
+    /// Unknown at present.
     Unknown,
 }
 
 impl Ender {
-    /// Has `process` stand in the place of the command.
+    /// Adopts `process` in place of a command.
     pub fn adopt(&mut self, process: Adopted) {
         self.adopted = Some(process);
     }
 
-    /// What stands in the place of the command, if something does.
+    /// Returns the adopted process, if there is one instead of a command.
     pub fn adopted(&self) -> Option<&Adopted> {
         self.adopted.as_ref()
     }
 
-    /// The same, if the lock is held for it now.
+    /// Returns the adopted process if the lock is held for it at present.
     pub(super) fn protected(&self) -> Option<&Adopted> {
         self.adopted.as_ref().filter(|_| self.shared.gate.command().is_some())
     }
 
-    /// Looks for the members; whether all were seen. This pair is none of them, though the caller may be.
+    /// Searches for the members. Returns whether the search saw all processes. Front and keeper are not members, even
+    /// if the caller is one.
     pub(super) fn find_adopted(&mut self) -> bool {
         let Some(claim) = self.shared.number().map(format_digits) else { return false };
         let session = self.adopted.as_ref().and_then(Adopted::session);
@@ -54,12 +56,13 @@ impl Ender {
         self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))
     }
 
-    /// The process that orphans of the adopted one come to: the caller has ended, and the front was its orphan.
+    /// Returns the process that adopts orphans of the adopted one: the present parent of the front, itself an orphan of
+    /// the caller.
     fn reaper(&self) -> Option<i32> {
         Some(self.table.as_ref().ok()?.look(self.front).ok().flatten()?.parent)
     }
 
-    /// Those that may belong to the tree, and cannot be told from others: /proc does not let this process look at them.
+    /// Returns processes that may be members: /proc does not let this process inspect them.
     fn suspects(&self) -> Pids {
         let listed = self.table.as_ref().map(ProcessTable::suspects).unwrap_or_default();
         let unlisted = self.adopted.as_ref().and_then(|adopted| adopted.unlisted.as_ref());
@@ -67,27 +70,28 @@ impl Ender {
         listed.named().iter().chain(unlisted.named()).copied().collect()
     }
 
-    /// Looks for the process itself and its descendants; whether all were seen.
+    /// Searches for the adopted process and its descendants. Returns whether the search saw all processes.
     fn find_descendants(&mut self) -> bool {
         self.look_with_root(ProcessTable::find_descendants)
     }
 
-    /// Has `look` done with the number of the process, if that is still its own, and with those of this pair.
+    /// Calls `look` with the number of the adopted process, as long as it is safe, and the numbers of front and keeper.
     fn look_with_root(&mut self, look: impl Fn(&mut ProcessTable, Option<i32>, &[i32]) -> bool) -> bool {
         let own = self.own();
         loop {
             let root = self.protected().map(|adopted| (!adopted.has_ended()).then(|| adopted.pid()));
             let (Some(root), Ok(table)) = (root, &mut self.table) else { return false };
             let complete = look(table, root, &own);
-            // Had it ended, the number could be somebody else's by now.
+            // If it has ended, the number may mean another process by now.
             if root.is_none() || self.protected().is_some_and(|adopted| !adopted.has_ended()) {
                 return complete;
             }
         }
     }
 
-    /// As [`Ender::kill_round`]: stops all, so that nobody is born meanwhile, then kills all. The process itself and its
-    /// descendants come first: to find the others environments have to be read, and that may take long.
+    /// Does one round as [`Ender::kill_round`] does: stops all, so that none forks meanwhile, then kills all. The
+    /// adopted process and its descendants come first: to find the others, environments have to be read, which may take
+    /// long.
     pub(super) fn kill_adopted_round(&mut self) -> Reached {
         if self.protected().is_none() {
             return Reached::default();
@@ -99,19 +103,20 @@ impl Ender {
         if self.protected().is_some_and(|adopted| !adopted.has_ended()) {
             self.find_descendants();
             self.stop_found();
-            // By its handle as well, which cannot fail to find it.
+            // The pidfd cannot miss it.
             self.signal_known(Signal::KILL);
             self.signal_found(Signal::KILL, |_| true);
         }
         let complete = self.find_members() & self.stop_found();
         let mut reached = self.signal_found(Signal::KILL, |_| true);
-        // Others could be killed with them.
+        // Others could be killed with suspects, so those are only reported.
         self.suspects().named().iter().for_each(|pid| reached.denied.add(*pid));
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
-    /// Stops those that were found until a look at them and their descendants finds nobody else; whether the looks saw all.
-    /// It does not wait until they have stopped: whoever forks just then is found by the next round.
+    /// Stops the members that were found until a search among them and their descendants finds no more. Returns whether
+    /// the searches saw all processes. Does not wait until they have stopped: the next round finds children of a
+    /// process that is just forking.
     fn stop_found(&mut self) -> bool {
         let own = self.own();
         let mut complete = true;
@@ -129,19 +134,20 @@ impl Ender {
         complete
     }
 
-    /// Front and keeper, which are nobody's tree, though whoever started them may be.
+    /// Returns the pids of front and keeper, which are not members even if a member started them.
     fn own(&self) -> [i32; 2] {
         [sys::own_pid(), self.front]
     }
 
-    /// Whether nothing is left of it.
+    /// Returns whether nothing is left of the tree.
     pub(super) fn adopted_is_gone(&mut self) -> bool {
         let Some(adopted) = self.protected() else { return true };
         adopted.has_ended() && matches!(self.left(), Left::Nobody)
     }
 
-    /// Who is left besides the process itself, which has ended. Looked at twice, since a process may be born behind the
-    /// first look's back, or be about to execute. A process that cannot be told from a member is not known to be gone.
+    /// Returns what is left besides the adopted process, which has ended. Searches twice, since a process may start
+    /// behind the first search's back, or be about to execute a program. A process that may be a member is not known to
+    /// be gone.
     pub fn left(&mut self) -> Left {
         for _ in 0..2 {
             if !self.find_members() {
@@ -164,7 +170,7 @@ impl Ender {
     }
 }
 
-/// As claims are written, without memory of its own.
+/// Formats a claim id as its text, without allocating.
 fn format_digits(number: u128) -> [u8; 32] {
     let mut digits = [0; 32];
     for (at, digit) in (0_u32..).zip(digits.iter_mut().rev()) {

@@ -6,20 +6,20 @@ use super::sys;
 /// How a command ended, or how dlock itself is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
-    /// With this exit status.
+    /// It exits with this status.
     Exited(u8),
-    /// By this signal.
+    /// It dies of this signal.
     Signaled(Signal),
 }
 
 impl ExitStatus {
-    /// Whether the command said that all went well.
+    /// Returns whether the command succeeded.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
 
-    /// Ends this process in the same way: a death by signal is repeated, so that a shell sees the same. Where
-    /// the signal cannot end the process (process 1 of a container) the status is 128 and its number.
+    /// Ends this process in the same way. It repeats a death by a signal, so that a shell sees the same. If the signal
+    /// cannot end this process (process 1 of a container), the exit status is 128 plus its number.
     pub fn end_process(self) -> ! {
         match self {
             Self::Exited(status) => sys::exit_now(status),

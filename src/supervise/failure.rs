@@ -5,49 +5,49 @@ use super::signals::Signal;
 use super::tree_state::TreeState;
 use super::wait::ChildChange;
 
-/// A keeper that did not do its duty.
+/// The failure of a keeper, and what it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeeperFailure {
-    /// Its pid; it is gone.
+    /// The keeper's pid. The keeper is gone.
     pub pid: i32,
-    /// What happened.
+    /// The cause.
     pub why: WhyFailed,
-    /// What had become of the command by then.
+    /// The state of the command at that moment.
     pub command: CommandFate,
-    /// What is known of its tree now.
+    /// The state of its tree now.
     pub tree: TreeState,
-    /// The ending signal that came, if the command was not started.
+    /// The ending signal that had arrived, if the command was not started.
     pub ended_by: Option<Signal>,
 }
 
-/// What became of a command whose keeper failed.
+/// The state of a command whose keeper failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandFate {
     /// It was never executed.
     NotStarted,
-    /// It was about to be executed, and was ended if it had been.
+    /// It was about to be executed; the front killed it if it had been.
     Starting,
     /// It had ended by itself, like this.
     Ended(ExitStatus),
-    /// It was ended, or was to be.
+    /// dlock stopped it, or had begun to.
     WasEnded,
 }
 
-/// What a keeper did wrong.
+/// How a keeper failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhyFailed {
-    /// It ended without a last word, by this signal if one.
+    /// It ended without a last message: by this signal, if one is known.
     Died(Option<Signal>),
-    /// It ended itself with this status, as after a defect.
+    /// It exited with this status, as after a panic.
     Exited(u8),
-    /// It was stopped or hung while it held the lock, or while it waited.
+    /// It was stopped or hung, while it held the lock or waited.
     Stalled,
-    /// It had not given up waiting when it should have.
+    /// It had not left the queue in time after a wait in vain.
     Mute,
 }
 
 impl WhyFailed {
-    /// What a keeper that changed so without a last word did wrong.
+    /// Returns the failure of a keeper that changed like this without a last message.
     pub(super) fn of(change: ChildChange) -> Self {
         match change {
             ChildChange::Exited(0) | ChildChange::Stopped(_) | ChildChange::Continued => Self::Died(None),

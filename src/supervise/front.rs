@@ -1,8 +1,7 @@
 //! The front: the process that users see.
 //!
-//! It has no runtime, no threads and no network. It takes every signal from a descriptor, tells the keeper,
-//! and guards: when the keeper dies, or lets the published instant pass, the front ends the command's tree
-//! itself.
+//! It has no runtime, no threads and no network. It takes every signal from a descriptor, passes it to the keeper, and
+//! guards. If the keeper dies, or lets the guard instant pass, the front kills the command's tree itself.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,9 +31,9 @@ use crate::lock::Moment;
 
 pub use super::watch::FrontEnd;
 
-/// How many signals are taken before the deadline is looked at again.
+/// How many signals to take before checking the deadline again.
 const SIGNALS_AT_ONCE: usize = 64;
-/// How long to wait where the system refuses a timer, or to wait.
+/// How long to wait if the system refuses a timer.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// How long the front lets the keeper wait for the lock.
@@ -46,7 +45,7 @@ pub struct WaitLimits {
     pub stopped: Duration,
 }
 
-/// The front.
+/// The process that users see.
 #[derive(Debug)]
 pub struct Front {
     pub(super) start: Start,
@@ -54,16 +53,19 @@ pub struct Front {
     pub(super) timer: OwnedFd,
     pub(super) shared: Shared,
     pub(super) ender: Ender,
-    /// The command may be started again, with all that this process was started with.
+    /// The command may be started again, with everything that this process was started with.
     starts_again: bool,
-    /// This process goes on when the one that was started has ended.
+    /// This process outlives the caller.
     pub(super) stays_behind: bool,
-    /// Who is told how it goes.
+    /// Notifies the service manager.
     notifier: Option<Notifier>,
 }
 
 impl Front {
-    /// Takes over the process: blocks signals, becomes a subreaper. Must be called while there is no other thread.
+    /// Takes over the process: blocks signals and becomes a subreaper. Must be called while the process has one thread.
+    ///
+    /// Errors: the system has no descriptors or memory left; or this is user-mode emulation
+    /// ([`limits::become_subreaper`]).
     pub fn new() -> io::Result<Self> {
         sys::settle_threads();
         let terminal = Terminal::controlling();
@@ -73,11 +75,11 @@ impl Front {
             if !sys::is_ignored(signal) {
                 taken.add(signal);
             } else if signal == Signal::PIPE && !sys::sigpipe_was_ignored() {
-                // Ignored by this program alone: one that somebody sends is the command's.
+                // Only this program ignores it: a SIGPIPE from another process is for the command.
                 sys::set_default(signal);
                 taken.add(signal);
             } else if signal == Signal::CHLD {
-                // Ignored, the kernel would reap the children and their status would be lost.
+                // While it is ignored, the kernel reaps the children and their status is lost.
                 sys::set_default(signal);
                 taken.add(signal);
                 restore_ignored.push(signal);
@@ -108,17 +110,17 @@ impl Front {
         })
     }
 
-    /// Keeps what dlock was started with for a command that is started later.
+    /// Keeps the inherited streams and descriptors for a command that is started later.
     pub fn keep_for_another(&mut self) {
         self.starts_again = true;
     }
 
-    /// Has `notifier` told how it goes.
+    /// Makes `notifier` notify the service manager.
     pub fn notify(&mut self, notifier: Option<Notifier>) {
         self.notifier = notifier;
     }
 
-    /// Makes ready for another command. What the last one left on purpose is nobody's tree any more.
+    /// Prepares for another command. Processes that the last one left on purpose do not belong to its tree.
     ///
     /// Errors: as for [`Front::new`].
     pub fn begin_again(&mut self) -> io::Result<()> {
@@ -126,17 +128,19 @@ impl Front {
         Ok(())
     }
 
-    /// Has `process` stand in the place of a command: it is there already, and is ended as a command would be.
+    /// Adopts `process` in place of a command.
     pub fn adopt(&mut self, process: Adopted) {
         self.ender.adopt(process);
     }
 
-    /// Has this process go on when the one that was started has ended: it keeps nothing of that one's.
+    /// Makes this process outlive the caller, and close all streams when the hold begins.
     pub fn stay_behind(&mut self) {
         self.stays_behind = true;
     }
 
-    /// Forks a keeper that does `duty` and supervises it to its end, again after each suspension.
+    /// Forks a keeper that runs `duty`, and supervises it until it ends. Does so again after each suspension.
+    ///
+    /// Errors: the system has no process or descriptor left.
     pub fn supervise(
         &mut self,
         patience: WaitLimits,
@@ -166,8 +170,9 @@ impl Front {
         }
     }
 
-    /// Has a new process do `duty` with the number that the last keeper took, if it did, and waits so long for it. Only
-    /// after that keeper is gone. If the system has no process left for it, nothing is done.
+    /// Runs `duty` in a new process, with the number that the last keeper took, if it took one. Waits at most `within`,
+    /// then kills that process. Must be called after that keeper is gone. Does nothing if the system has no process
+    /// left.
     pub fn clean_up(&self, within: Duration, duty: impl FnOnce(u128)) {
         let Some(number) = self.shared.number() else { return };
         match sys::fork() {
@@ -183,11 +188,11 @@ impl Front {
         }
     }
 
-    /// Watches one keeper; `None` asks for another one.
+    /// Watches one keeper. Returns `None` if another one should follow.
     fn watch(&mut self, watch: &mut Watch, patience: WaitLimits) -> Option<FrontEnd> {
         loop {
             self.await_something(watch);
-            // The deadline before anything else; but a last word counts, whatever else has happened.
+            // The deadline comes before everything else. But a last message counts, even if it is late.
             let late = self.is_late(watch);
             let mut step = self.hear(watch);
             if late && self.is_late(watch) {
@@ -201,7 +206,7 @@ impl Front {
         }
     }
 
-    /// Returns when there is something to hear, to take or to do, or a little later.
+    /// Waits for a signal, a message or the deadline. May return too early.
     fn await_something(&self, watch: &Watch) {
         let armed = self.arm(watch).is_ok();
         let mut sources = [
@@ -209,7 +214,7 @@ impl Front {
             PollFd::new(&self.timer, PollFlags::IN),
             PollFd::new(&watch.channel, PollFlags::IN),
         ];
-        // The end of the channel would be reported again and again.
+        // A closed channel would be reported again and again.
         let open = if watch.closed { 2 } else { 3 };
         match poll(&mut sources[..open], (!armed).then_some(&LOOK_AGAIN)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -235,13 +240,13 @@ impl Front {
             match watch.channel.heard_by_front() {
                 Ok(Some((message, descriptors))) => self.heard(watch, message, descriptors),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Continue,
-                // It is on its way out; SIGCHLD says when it has gone.
+                // The keeper is exiting. SIGCHLD will show when it has.
                 Ok(None) if watch.last_word.is_some() => {
                     watch.closed = true;
                     return Step::Continue;
                 }
                 Ok(None) => return self.keeper_failed(watch, None),
-                // Not known is not gone: if the keeper is dead, the end of the channel or SIGCHLD will say so.
+                // Not known is not gone: if the keeper is dead, the end of the channel or SIGCHLD will show it.
                 Err(_) => {
                     wait::pause(Duration::from_millis(1));
                     return Step::Continue;
@@ -252,7 +257,7 @@ impl Front {
 
     fn heard(&mut self, watch: &mut Watch, message: ToFront, descriptors: Vec<OwnedFd>) {
         match message {
-            // What woke this process: the timer is set again before it waits.
+            // The message has woken this process, which sets its timer before it waits again.
             ToFront::Guard => {}
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
             ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
@@ -280,7 +285,8 @@ impl Front {
             inherited::let_go_of_errors();
             inherited::leave_directory();
         }
-        // Should this process be stopped when its keeper dies. Where that cannot be, it acts when it goes on.
+        // A message wakes this process if it is stopped when its keeper dies. If the system refuses that, this process
+        // acts when it is continued.
         let _ = sys::wake_on_message(watch.channel.as_fd());
     }
 
@@ -291,9 +297,9 @@ impl Front {
                 Ok(info) if info.own => {}
                 Ok(info) if info.signal == Signal::CHLD => self.take_children(watch, patience),
                 Ok(info) if info.signal == Signal::CONT => {
-                    // Who is resumed does not stop when the keeper has left the queue.
+                    // A resumed process does not stop when the keeper has left the queue.
                     watch.suspending = false;
-                    // If this process was stopped meanwhile, this or another one has resumed it.
+                    // If this process was stopped meanwhile, this SIGCONT or another one has resumed it.
                     self.pass_on(watch, info, self.shared.stops());
                 }
                 Ok(info) => self.pass_on(watch, info, before),
@@ -301,7 +307,7 @@ impl Front {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         wait::pause(Duration::from_millis(1));
                     }
-                    // Whatever comes from now on comes after the command has joined the group.
+                    // Signals that come from here on come after the command has joined the group.
                     watch.in_group = watch.started && self.shared.gate.command_is_in_group();
                     break;
                 }
@@ -309,7 +315,7 @@ impl Front {
         }
         match (watch.died, watch.last_word) {
             (Some(_), Some(_)) => self.keeper_ended(watch),
-            // It may have spoken before it died.
+            // The keeper may have sent a message before it died.
             (Some(_), None) => match self.hear(watch) {
                 Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
                 Step::Continue => self.keeper_failed(watch, None),
@@ -319,7 +325,7 @@ impl Front {
         }
     }
 
-    /// Notes what became of the keeper, and reaps orphans, which come here as process 1 of a container.
+    /// Notes how the keeper changed, and reaps orphans; process 1 of a container gets those.
     fn take_children(&mut self, watch: &mut Watch, patience: WaitLimits) {
         while let Children::Changed(pid, change) = wait::next_change() {
             if pid != watch.keeper {
@@ -355,8 +361,8 @@ impl Front {
         }
         if signal.is_terminal_stop() {
             let resumable = self.start.terminal.as_ref().is_none_or(|t| !t.nobody_resumes);
-            // The command stops itself or does not; its stop is followed, not the terminal's signal. When it has ended the keeper
-            // stops this process, so that what it says later lets it go on.
+            // A running command stops by itself or does not, and the keeper follows its stop. After its end the keeper
+            // follows the terminal's signal: it stops this process, and resumes it with its next message.
             if resumable && self.shared.gate.shut() {
                 watch.suspending = true;
                 Self::leave_by(watch);
@@ -369,8 +375,8 @@ impl Front {
         drop(watch.channel.tell_keeper(ToKeeper { signal, everybody, stops }));
     }
 
-    /// Whether this SIGCONT is not for the command: the keeper undoes a stop that was followed, or somebody has
-    /// resumed all of the job; passed on, the command would get it twice.
+    /// Returns whether the command needs no SIGCONT: the keeper undid a stop that it had followed, or the whole job was
+    /// resumed. If this one were passed on, the command would get two.
     fn is_resumed(&self, watch: &mut Watch, info: SignalInfo, stops: u8) -> bool {
         let followed = std::mem::replace(&mut watch.resumed_after, stops) != stops;
         if info.sender == Some(watch.keeper) {

@@ -1,24 +1,24 @@
 //! The gate before the command: one word that front and keeper share.
 //!
-//! It decides, in one atomic step, whether the command starts or an ending signal came first, so that the keeper need not ask
-//! a front that is there anyway. Once it is passed it says by which command.
+//! In one atomic step it decides whether the command starts or an ending signal came first. So the keeper need not ask
+//! the front. Once it is passed it has the pid of the command.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const OPEN: u64 = 0;
-/// The pid of the command, below what else the word says.
+/// The pid of the command, in the low bits.
 const PID: u64 = (1 << 32) - 1;
-/// The command has joined the process group that it was to join.
+/// The command has joined its process group.
 const IN_GROUP: u64 = 1 << 32;
 const SHUT: u64 = 1 << 33;
 const PASSED: u64 = 1 << 34;
 
-/// See the module.
+/// The shared word, with its states: open, shut or passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate(&'static AtomicU64);
 
 impl Gate {
-    /// The gate that `word` is, which is zero: it is open.
+    /// Uses `word`, which is zero: the gate is open.
     pub(super) fn new(word: &'static AtomicU64) -> Self {
         Self(word)
     }
@@ -28,39 +28,39 @@ impl Gate {
         self.0.store(OPEN, Ordering::SeqCst);
     }
 
-    /// Shuts it, if the command has not passed; whether it is shut now.
+    /// Shuts it, unless it is passed. Returns whether it is shut now.
     pub fn shut(self) -> bool {
         self.turn(SHUT)
     }
 
-    /// Passes it, if it is not shut; whether it is passed now. The guard instant must be set before.
+    /// Passes it, unless it is shut. Returns whether it is passed now. Set the guard instant first.
     pub fn pass(self) -> bool {
         self.turn(PASSED)
     }
 
-    /// Whether it is passed.
+    /// Returns whether it is passed.
     pub fn has_passed(self) -> bool {
         self.0.load(Ordering::SeqCst) & PASSED != 0
     }
 
-    /// Says who has passed: the command `pid`, which is about to be executed and is in its group or not, or the process that
-    /// was there before and stands in the place of one. Takes no memory.
+    /// Sets the process that the hold is for: the command `pid`, which is about to execute and has joined its group or
+    /// not, or the adopted process. Does not allocate.
     pub fn set_command(self, pid: i32, in_group: bool) {
         let group = if in_group { IN_GROUP } else { 0 };
         self.0.store(PASSED | group | u64::try_from(pid).unwrap_or(0), Ordering::SeqCst);
     }
 
-    /// Says that nothing is held for a command any more: it was not executed, or what goes on is on its own.
+    /// Clears that process: it was not executed, or runs on without the lock.
     pub fn clear_command(self) {
         self.0.fetch_and(!(PID | IN_GROUP), Ordering::SeqCst);
     }
 
-    /// The pid of the command, once it is about to be executed.
+    /// Returns the pid of the command, once it is about to execute, or of the adopted process.
     pub fn command(self) -> Option<i32> {
         i32::try_from(self.0.load(Ordering::SeqCst) & PID).ok().filter(|pid| *pid != 0)
     }
 
-    /// Whether the command has joined the process group that it was to join.
+    /// Returns whether the command has joined its process group.
     pub fn command_is_in_group(self) -> bool {
         self.0.load(Ordering::SeqCst) & IN_GROUP != 0
     }

@@ -1,4 +1,4 @@
-//! The front's guard: what it does when the keeper has said its last word, hangs or dies.
+//! The front's guard: its acts after the keeper's last message, and when the keeper hangs or dies.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use super::wait::{self, ChildChange};
 use super::watch::{FrontEnd, LastWord, REAPING, Step, Watch};
 use crate::clock::now;
 
-/// How long a keeper that has closed its end may take to say why and end.
+/// How long a keeper that has closed its channel may take to exit and leave a status.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a keeper may take to leave the queue after an ending signal: the time a release may take, and a second.
+/// How long a keeper may take to leave the queue after an ending signal: the time for a release, and a second.
 const LEAVING: Duration = Duration::from_secs(6);
-/// How long a keeper that is late may take to end, where nothing is held: it may have stood still with this process.
+/// How long a late keeper may take to end if the lock is not held: the whole host may have stood still.
 const LATE: Duration = Duration::from_millis(800);
 
 impl Front {
-    /// From now on the keeper has only so long to leave the queue.
+    /// Gives the keeper a limited time from now to leave the queue.
     pub(super) fn leave_by(watch: &mut Watch) {
         watch.act_by = watch.act_by.min(now() + LEAVING);
         watch.fault = WhyFailed::Stalled;
     }
 
-    /// The keeper has nothing more to do than to end, and this process outlives it.
+    /// Notes the keeper's last message. The keeper has nothing left to do but to exit.
     pub(super) fn last_word(watch: &mut Watch, word: LastWord) {
         watch.last_word = Some(word);
         watch.act_by = now() + REAPING[0];
     }
 
-    /// The keeper that has said its last word has ended, or is about to; it is gone when this returns, unless the
-    /// kernel keeps it.
+    /// Handles the end of a keeper that has sent its last message. Kills it if it is late. It is gone on return, unless
+    /// the kernel keeps it.
     pub(super) fn keeper_ended(&self, watch: &mut Watch) -> Step {
         let Some(word) = watch.last_word else { return Step::Continue };
         if watch.died.is_none() && wait::end_within(watch.keeper, REAPING[1]).is_none() {
@@ -41,7 +41,7 @@ impl Front {
         }
         match (word, watch.told_to_end) {
             (LastWord::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
-            // The keeper may not have been there any more to hear it.
+            // The keeper may have exited before it could receive the signal.
             (_, Some(signal)) => Step::End(FrontEnd::Done(ExitStatus::Signaled(signal))),
             (LastWord::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
             (LastWord::Suspended, None) => {
@@ -49,7 +49,7 @@ impl Front {
                     (false, ..) => {}
                     (true, true, Some(caller)) => {
                         if !sys::stop_self_under(caller) {
-                            // Nobody waits any more.
+                            // The caller is gone, so no process waits for the lock.
                             return Step::End(FrontEnd::Done(ExitStatus::Signaled(Signal::HUP)));
                         }
                     }
@@ -60,7 +60,7 @@ impl Front {
         }
     }
 
-    /// The keeper let its time pass.
+    /// Handles a keeper that is late.
     pub(super) fn act(&mut self, watch: &mut Watch) -> Step {
         if watch.last_word.is_some() {
             self.keeper_ended(watch)
@@ -74,19 +74,19 @@ impl Front {
                 step => step,
             }
         } else {
-            // It has just passed the gate.
+            // The keeper has just passed the gate.
             Step::Continue
         }
     }
 
-    /// Ends what a failed keeper left. The keeper is killed first: its children become ours, and a keeper that
-    /// is woken later must not act on an old state.
+    /// Kills what a failed keeper left. Kills the keeper first: its children then become children of this process, and
+    /// a keeper that is resumed later cannot act on an old state.
     pub(super) fn keeper_failed(&mut self, watch: &mut Watch, why: Option<WhyFailed>) -> Step {
         if why.is_none() && watch.died.is_none() && !self.shared.gate.has_passed() {
-            // No command runs: a keeper that gives up may still say why.
+            // No command runs. A keeper that gives up may still leave a status.
             watch.died = wait::end_within(watch.keeper, LAST_WORDS).map(WhyFailed::of);
         }
-        // Once it is reaped its pid may be somebody else's.
+        // Once the keeper is reaped, its pid may belong to another process.
         if watch.died.is_none() {
             drop(sys::kill(watch.keeper, Signal::KILL));
         }
@@ -108,17 +108,18 @@ impl Front {
         Step::End(FrontEnd::KeeperFailed(KeeperFailure { pid: keeper, why, command, tree, ended_by }))
     }
 
-    /// What had become of the command when its keeper failed.
+    /// Returns the state of the command when its keeper failed.
     fn fate(&self, watch: &Watch) -> CommandFate {
         if self.shared.gate.command().is_none() {
-            // A process that was there before is let go again, and nobody's lease has none.
+            // The keeper clears an adopted process on release, and a detached lease never has one. If the gate was
+            // passed, the hold had begun.
             let let_go = self.stays_behind && self.shared.gate.has_passed();
             return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
         let by_itself = match watch.command_ended {
             _ if self.shared.is_stopping() => None,
             Some(ChildChange::Exited(status)) => Some(ExitStatus::Exited(status)),
-            // The kernel kills the command of a keeper that dies, and so does this process.
+            // The kernel kills the command of a keeper that dies, and so does the front.
             Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(ExitStatus::Signaled(signal)),
             _ => None,
         };

@@ -1,6 +1,5 @@
-//! What dlock was started with and only the command needs: standard streams, further descriptors, the directory.
-//! Once the command has them, whoever is at the other end of a pipe is to see its end when the command lets go of
-//! it, and nobody is to wait for dlock.
+//! What dlock inherits for the command only: standard streams, other descriptors, the working directory. dlock closes
+//! its copies once the command has them, so that the reader of a pipe sees its end when the command closes it.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -14,10 +13,10 @@ use super::sys;
 /// A bit for each descriptor below 64 that this program itself will write to.
 static NEEDED: AtomicU64 = AtomicU64::new(0);
 
-/// Where descriptors cannot be listed, this many are looked at.
+/// How many descriptors to try if /proc cannot list them.
 const WITHOUT_LIST: RawFd = 1024;
 
-/// Has [`let_go`] leave this descriptor alone, since this program itself will write to it.
+/// Makes [`let_go`] keep this descriptor, since this program itself will write to it.
 pub fn keep(descriptor: RawFd) {
     NEEDED.fetch_or(bit(descriptor), Ordering::Relaxed);
 }
@@ -30,11 +29,10 @@ fn is_needed(descriptor: RawFd) -> bool {
     NEEDED.load(Ordering::Relaxed) & bit(descriptor) != 0
 }
 
-/// Puts /dev/null in the place of standard input and output, and closes whatever else was inherited. Standard error
-/// stays.
+/// Replaces standard input and output by /dev/null, and closes all other inherited descriptors. Standard error stays.
 pub fn let_go() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        // Should the table of descriptors be full, they stay open until dlock ends; nothing is lost.
+        // If the table of descriptors is full, the streams stay open until dlock exits; that does no harm.
         let _ = rustix::stdio::dup2_stdin(&null);
         if !is_needed(1) {
             let _ = rustix::stdio::dup2_stdout(&null);
@@ -47,20 +45,20 @@ pub fn let_go() {
     }
 }
 
-/// Puts /dev/null in the place of standard error, too, where nobody is left to read it.
+/// Replaces standard error by /dev/null too, when its reader may be gone.
 pub fn let_go_of_errors() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stderr(&null);
     }
 }
 
-/// Leaves the directory that dlock was started in, so that its file system can be unmounted when the command is gone.
+/// Leaves the directory that dlock was started in, so that its file system can be unmounted once the command is gone.
 pub fn leave_directory() {
-    // One that cannot be left stays in use until dlock ends.
+    // If that fails, the directory stays in use until dlock exits.
     let _ = rustix::process::chdir("/");
 }
 
-/// Not by way of the standard library, which takes an error of close(2) for a defect.
+/// Lists the open descriptors. Not through the standard library, which treats an error of close(2) as a defect.
 fn open_descriptors() -> Vec<RawFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else {

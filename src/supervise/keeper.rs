@@ -1,4 +1,4 @@
-//! The keeper's side: being a keeper, hearing the front, noticing children.
+//! The keeper's side: becoming a keeper, receiving from the front, noticing children.
 
 use std::cell::{RefCell, RefMut};
 use std::io;
@@ -17,23 +17,23 @@ use super::start::Start;
 use super::sys::{self, SignalSet};
 use crate::fd;
 
-/// How long to wait where the system refused what cannot be refused for long.
+/// The pause after a refusal of the system that cannot last long.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What a freshly forked keeper gets from the front.
+/// What the front passes to a freshly forked keeper.
 #[derive(Debug)]
 pub struct KeeperSetup<'a> {
-    /// Its end of the channel.
+    /// The keeper's end of the channel.
     pub channel: Channel,
-    /// What it shares with the front.
+    /// The memory that it shares with the front.
     pub shared: Shared,
-    /// Its ender, made of the front's.
+    /// The keeper's ender, made from the front's.
     pub ender: io::Result<Ender>,
-    /// What dlock was started with.
+    /// How dlock was started.
     pub start: &'a Start,
 }
 
-/// The keeper's view of its surroundings; needs a running tokio runtime.
+/// The keeper's view of its surroundings. Needs a running tokio runtime.
 #[derive(Debug)]
 pub struct Keeper<'a> {
     channel: AsyncFd<OwnedFd>,
@@ -42,15 +42,18 @@ pub struct Keeper<'a> {
     shell: Option<AsyncFd<OwnedFd>>,
     shared: Shared,
     ender: RefCell<Ender>,
-    /// What dlock was started with.
+    /// How dlock was started.
     pub start: &'a Start,
 }
 
 impl<'a> Keeper<'a> {
-    /// Makes the calling process, just forked by the front, a keeper: a process group of its own, so that the
-    /// terminal's signals do not reach it; a subreaper, so that every orphan of the command comes to it; and a
-    /// name that does not contain the front's, so that a `pkill` of that leaves somebody to clean up. The
-    /// front has blocked every signal that can be.
+    /// Makes the calling process, just forked by the front, a keeper. It gets a process group of its own, so that the
+    /// terminal's signals do not reach it, unless the job's group is outside of this PID namespace. It becomes a
+    /// subreaper, so that it adopts every orphan of the command. Its name does not contain the front's, so that
+    /// `pkill dlock` leaves a process to clean up. The front has already blocked all signals that can be blocked.
+    ///
+    /// Errors: the system has no descriptors or memory left; or this is user-mode emulation
+    /// ([`limits::become_subreaper`]).
     pub fn settle(setup: KeeperSetup<'a>) -> io::Result<Self> {
         if setup.start.command_group().is_some() {
             setpgid(None, None)?;
@@ -72,9 +75,9 @@ impl<'a> Keeper<'a> {
         })
     }
 
-    /// What the front says next; `None` when it is gone. Cancel-safe.
+    /// Returns the front's next message, or `None` if the front is gone. Cancel-safe.
     pub async fn hear(&self) -> Option<ToKeeper> {
-        // Asked twice whether nothing is there: who was told so wrongly would not be woken.
+        // Read again after WouldBlock: a spurious one would clear readiness, and nothing would wake this task.
         let hear = |end: &OwnedFd| match Channel::heard_by_keeper(end) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Channel::heard_by_keeper(end),
             heard => heard,
@@ -82,7 +85,7 @@ impl<'a> Keeper<'a> {
         loop {
             match self.channel.async_io(tokio::io::Interest::READABLE, hear).await {
                 Ok(heard) => return heard,
-                // Not known is not gone: a process whose parent is another now has lost it.
+                // Not known is not gone: the front is dead if the parent of this process has changed.
                 Err(_) if self.has_its_front() => tokio::time::sleep(AGAIN).await,
                 Err(_) => return None,
             }
@@ -93,23 +96,23 @@ impl<'a> Keeper<'a> {
         getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == self.start.front_pid)
     }
 
-    /// Tells the front; that it is gone is heard, not told.
+    /// Sends `message` to the front. If the front is gone, [`Keeper::hear`] shows that.
     pub fn tell(&self, message: ToFront, descriptors: &[BorrowedFd<'_>]) {
         drop(Channel::tell_front(self.channel.get_ref(), message, descriptors));
     }
 
-    /// What ends the command's tree.
+    /// Returns the ender of the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()
     }
 
-    /// What this process shares with the front.
+    /// Returns the memory that this process shares with the front.
     pub fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Passes the gate, unless the front has shut it; whether it is passed. The front guards from then on, also a keeper that hangs
-    /// while it starts the command.
+    /// Passes the gate, unless the front has shut it. Returns whether it is passed. The front guards from then on, even
+    /// against a keeper that hangs while it starts the command.
     pub fn pass_gate(&self) -> bool {
         let passed = self.shared.gate.pass();
         if passed {
@@ -118,18 +121,18 @@ impl<'a> Keeper<'a> {
         passed
     }
 
-    /// Completes when a child may have changed; take the changes with [`super::wait::next_change`] until it says
-    /// that all is quiet. Cancel-safe.
+    /// Completes when a child may have changed. Then call [`super::wait::next_change`] until it returns `Quiet` or
+    /// `None`. Cancel-safe.
     pub async fn children_changed(&self) {
         let read = |descriptor: &OwnedFd| sys::read_signal(descriptor).map(|_| ());
         if self.children.async_io(tokio::io::Interest::READABLE, read).await.is_err() {
-            // What cannot be read may be a change.
+            // An error may hide a change.
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    /// Completes when the shell of this job on a terminal is gone, so that nobody could resume it; never without
-    /// a terminal. Cancel-safe.
+    /// Completes when the shell of this job on a terminal is gone, so that no process could resume the job. Never
+    /// completes without a terminal. Cancel-safe.
     pub async fn shell_gone(&self) {
         match &self.shell {
             Some(shell) => drop(shell.readable().await),
@@ -137,8 +140,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Hangs up on a stopped front, as the kernel does to a stopped job that is orphaned. It does not do it to
-    /// this one, since the keeper, of the same session, is the parent of a member.
+    /// Sends SIGHUP and SIGCONT to a stopped front, as the kernel does to an orphaned stopped job. The kernel does not
+    /// do it here: the keeper, in the same session, is the parent of a member of the job.
     pub fn hang_up(&self) {
         if self.ender().is_stopped(self.start.front_pid) == Some(true) {
             self.signal_front(Signal::HUP);
@@ -146,18 +149,18 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Stops the front as its command has stopped. Any later message makes it go on.
+    /// Stops the front after its command has stopped. Any later message resumes it.
     pub fn stop_front(&self) {
         self.shared.count_stop();
         self.signal_front(Signal::STOP);
     }
 
-    /// Lets a front go on that was stopped with its command.
+    /// Resumes a front that was stopped with its command.
     pub fn resume_front(&self) {
         self.signal_front(Signal::CONT);
     }
 
-    /// As long as the front is the parent of this process, its number is its own.
+    /// While the front is the parent of this process, its number belongs to it.
     fn signal_front(&self, signal: Signal) {
         if self.has_its_front() {
             drop(sys::kill(self.start.front_pid, signal));

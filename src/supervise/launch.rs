@@ -1,4 +1,4 @@
-//! Executing the command: what must happen between the fork and the exec.
+//! Executing the command: the steps between fork and exec.
 #![expect(unsafe_code, reason = "no safe wrapper starts a child that dies with its parent")]
 
 use std::ffi::CStr;
@@ -12,61 +12,61 @@ use super::signals::Signal;
 use super::sys::{self, SignalSet};
 use super::wait;
 
-/// Everything that the child needs before its exec, made beforehand: it may not allocate.
+/// Everything that the child needs before its exec. Prepared by the parent, since the child may not allocate.
 pub struct Exec<'a> {
-    /// The words of the command; the first is looked up in PATH.
+    /// The words of the command; the first one is looked up in PATH.
     pub argv: &'a [&'a CStr],
     /// The whole environment.
     pub envp: &'a [&'a CStr],
-    /// The process group to join; 0 makes one of its own, `None` stays in that of this process.
+    /// The process group to join; 0 creates a new one, `None` stays in the present one.
     pub group: Option<i32>,
     /// The signal mask to restore.
     pub mask: &'a SignalSet,
-    /// Signals to ignore that this process no longer ignores.
+    /// Signals to ignore again.
     pub ignore: &'a [Signal],
-    /// Descriptors to hand to the command; they are close-on-exec here.
+    /// Descriptors that the command inherits. They are close-on-exec in this process.
     pub inherit: &'a [BorrowedFd<'a>],
-    /// Where the child says that it is about to execute.
+    /// Where the child sets its pid before it executes.
     pub gate: Gate,
-    /// What the child stands on until then.
+    /// The stack of the child until it executes.
     pub stack: &'a LaunchStack,
-    /// Names of variables, each with `=`, that have the pid of the command as their value, beside those of `envp`.
+    /// Names of variables, each with `=`, that get the pid of the command as their value, in addition to `envp`.
     pub pid_variables: &'a [&'a str],
 }
 
-/// What the child reads while it still shares this process's memory.
+/// The data that the child reads while it shares this process's memory.
 struct Launch<'a> {
     exec: &'a Exec<'a>,
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
-    /// Room for the variables that have the pid; `envp` has the addresses of their beginnings.
+    /// Room for the variables with the pid; `envp` points to them.
     pids: Vec<PidVariable>,
     parent: i32,
     errno: AtomicI32,
 }
 
-/// What execvpe and the calls before it need, less what grows with the arguments: it puts paths on the stack.
+/// The stack that execvpe and the calls before it need: paths, but not the list of arguments.
 const LAUNCH_STACK: usize = 64 << 10;
-/// Below the stack, not accessible; as large as the largest page.
+/// The inaccessible part below the stack: as large as the largest page.
 const GUARD: usize = 64 << 10;
 
-/// Memory for the stack of a child, with a guard below it. It stays for the life of the process: a keeper starts one
-/// command, and giving back the few pages touched would interrupt the processor on which that just begins.
+/// Memory for the stack of a child, with a guard below it. It stays mapped for the life of the process: a keeper starts
+/// one command, and unmapping would interrupt the processor on which the command just starts.
 #[derive(Debug)]
 pub struct LaunchStack {
     top: *mut libc::c_void,
 }
 
 impl LaunchStack {
-    /// A stack for a command of so many words: for a script without an interpreter line, execvpe copies the list of the words
-    /// to it.
+    /// Maps a stack for a command of `words` words. For a script without an interpreter line, execvpe copies the list
+    /// of words to it.
     ///
-    /// Errors: there is no memory.
+    /// Errors: the system has no memory left.
     pub fn new(words: usize) -> io::Result<Self> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
         let list = (words + 8) * size_of::<*const libc::c_char>();
         let length = GUARD + (LAUNCH_STACK + list).next_multiple_of(GUARD);
-        // SAFETY: a new mapping that nobody else knows.
+        // SAFETY: a new mapping, which no other code uses.
         unsafe {
             let stack = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, kind, -1, 0);
             if stack == libc::MAP_FAILED {
@@ -88,15 +88,17 @@ impl LaunchStack {
 pub struct Spawned {
     /// Its pid.
     pub pid: i32,
-    /// A handle on it, where the kernel gives one (from Linux 5.2).
+    /// A pidfd of it, if the kernel returns one (from Linux 5.2).
     pub handle: Option<OwnedFd>,
 }
 
-/// Starts a command, and returns once it is executed; else the error is that of the fork or the exec.
+/// Starts a command, and returns once it is executed.
 ///
-/// The child shares this process's memory until it executes, as in `posix_spawn` of glibc, and the calling
-/// thread waits meanwhile: copying the page tables of a process with a runtime would take longer than all the
-/// rest. It dies by SIGKILL if the calling thread dies before it.
+/// Until then the child shares this process's memory, as in `posix_spawn` of glibc, and the calling thread waits:
+/// copying the page tables of a process with a runtime would take longer than everything else. The kernel kills the
+/// child by SIGKILL if the calling thread ends before it.
+///
+/// Errors: those of the fork or the exec. No child is left then.
 pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     let mut pids: Vec<PidVariable> = exec.pid_variables.iter().map(|name| PidVariable::new(name)).collect();
     let mut envp: Vec<_> = exec.envp.iter().map(|s| s.as_ptr()).collect();
@@ -114,22 +116,23 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     let mut clone = |more: libc::c_int| {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
         let launch = (&raw mut launch).cast();
-        // SAFETY: the stack grows downwards from its end, and nobody else uses it. CLONE_VFORK returns after the
-        // child's exec or exit. Without CLONE_SIGHAND the child's dispositions are its own. `launch` and `handle`
-        // outlive the call.
+        // SAFETY: the stack grows downwards from its end, and no other code uses it. CLONE_VFORK makes clone return
+        // after the child's exec or exit. Without CLONE_SIGHAND the child has its own dispositions. `launch` and
+        // `handle` outlive the call.
         match unsafe { libc::clone(become_command, exec.stack.top, flags, launch, &raw mut handle) } {
             -1 => Err(io::Error::last_os_error()),
             pid => Ok(pid),
         }
     };
     let pid = match clone(libc::CLONE_PIDFD) {
-        // Where handles are not to be had, the number does: a child that is not reaped keeps it.
+        // Without pidfds the number serves: a child keeps its number until it is reaped.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM | libc::ENOSYS)) => {
             clone(0)
         }
         started => started,
     }?;
-    // SAFETY: the kernel has made the descriptor for this process, close-on-exec; older ones leave the number alone.
+    // SAFETY: the kernel has created the descriptor for this process, close-on-exec. Older kernels leave `handle`
+    // unchanged.
     let handle = (handle != -1).then(|| unsafe { OwnedFd::from_raw_fd(handle) });
     match launch.errno.load(Ordering::Relaxed) {
         0 => Ok(Spawned { pid, handle }),
@@ -145,19 +148,19 @@ fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// Room for a variable and the digits of a pid, with a NUL behind them.
+/// Room for a variable and the digits of a pid, with a NUL after them.
 #[derive(Debug)]
 struct PidVariable([u8; 32]);
 
 impl PidVariable {
-    /// The variable `name`, which ends with `=` and has at most 20 bytes.
+    /// Creates the variable `name`, which ends with `=` and has at most 20 bytes.
     fn new(name: &str) -> Self {
         let mut room = [0; 32];
         room.iter_mut().zip(name.bytes().take(20)).for_each(|(to, from)| *to = from);
         Self(room)
     }
 
-    /// Writes `pid` behind the `=`. Takes no memory.
+    /// Writes `pid` after the `=`. Does not allocate.
     fn set(&mut self, pid: u64) {
         let from = self.0.iter().position(|byte| *byte == b'=').map_or(0, |at| at + 1);
         let digits = pid.checked_ilog10().map_or(1, |log| log as usize + 1);
@@ -172,9 +175,9 @@ impl PidVariable {
 }
 
 extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: the parent passes a valid Launch and waits; this process only makes async-signal-safe calls
-    // (execvpe of glibc and musl is: it uses the stack) and writes nothing of the parent's but the errno and its
-    // number.
+    // SAFETY: the parent passes a valid Launch and waits. This process only makes async-signal-safe calls (execvpe is
+    // one in glibc and musl: it uses the stack). Of the parent's memory it writes only the errno, the digits of its
+    // pid, and the gate.
     unsafe {
         let launch = &mut *launch.cast::<Launch<'_>>();
         let exec = launch.exec;

@@ -1,8 +1,8 @@
-//! Marks that the kernel drops when the processes die that have them.
+//! Marks that the kernel removes when the processes that have them die.
 //!
-//! A keeper owns a [`MarkBoard`]: an anonymous file that other processes of the same user reach through
-//! /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of it; the
-//! keeper sees whether any mark is left by asking for the exclusive one.
+//! A keeper owns a [`MarkBoard`]: an anonymous file that other processes of the same user reach through /proc. A nested
+//! dlock sets a mark by taking a shared flock(2) on its own open file description of it. The keeper checks whether any
+//! mark is left by requesting the exclusive lock.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,47 +17,51 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct MarkBoard(OwnedFd);
 
-/// Where to find a [`MarkBoard`].
+/// The address of a [`MarkBoard`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MarkAddress {
     path: String,
-    /// Of an address that does not say it: none that a board has.
+    /// 0 if the text lacks it; no board has that.
     #[serde(default)]
     device: u64,
     inode: u64,
 }
 
-/// A mark, until it is removed, or until nobody has it or an anchor of it any more.
+/// A mark. It lasts until it is removed, or until no process has it or an anchor of it.
 #[derive(Debug)]
 pub struct Mark(OwnedFd);
 
-/// How often removing a mark is tried: one that stays by mistake keeps the hold.
+/// How often to try to remove a mark: one that stays by mistake keeps the hold.
 const REMOVALS: usize = 8;
 
 impl MarkBoard {
-    /// A new board without marks. Errors: the system has no memory or descriptor for it, or does not lock it.
+    /// Creates a board without marks.
+    ///
+    /// Errors: the system has no memory or descriptor left, or does not lock such a file.
     pub fn new() -> io::Result<Self> {
         let board = memfd_create(c"dlock-marks", MemfdFlags::CLOEXEC)?;
-        // Where nothing can be locked no mark would be set, and the wait for none would have no end.
+        // Fail here if such files cannot be locked: no mark could be set, and the wait for the last one would never
+        // end.
         flock(&board, FlockOperation::NonBlockingLockShared)?;
         Ok(Self(board))
     }
 
-    /// Where others find it, as long as this process lives.
+    /// Returns where others find it while this process lives.
     pub fn address(&self) -> io::Result<MarkAddress> {
         let stat = fstat(&self.0)?;
         let path = format!("/proc/{}/fd/{}", getpid(), self.0.as_raw_fd());
         Ok(MarkAddress { path, device: stat.st_dev, inode: stat.st_ino })
     }
 
-    /// Prevents further marks if none is set; whether that was so.
+    /// Prevents further marks if none is set. Returns whether none was.
     pub fn try_clear(&self) -> bool {
         flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok()
     }
 
-    /// Completes when no mark is set, and prevents further ones. Keep it until then: a dropped one leaves a
-    /// thread behind that waits for the last mark or the end of the process. Errors: the system has no thread for it, or does
-    /// not say when; marks may be left.
+    /// Completes when no mark is set, and prevents further ones. Keep the future until then: a dropped one leaves a
+    /// thread behind that waits for the last mark or the end of the process.
+    ///
+    /// Errors: the system has no thread left, or fails to wait; marks may be left.
     pub fn cleared(&self) -> impl Future<Output = io::Result<()>> + use<> {
         let board = self.0.as_fd().try_clone_to_owned();
         async move {
@@ -73,7 +77,7 @@ impl MarkBoard {
                         cleared => break cleared,
                     }
                 };
-                // Nobody listens any more if the wait was given up.
+                // If the wait was dropped, there is no receiver.
                 let _ = tell.send(cleared);
             })?;
             Ok(told.await.map_err(io::Error::other)??)
@@ -82,35 +86,37 @@ impl MarkBoard {
 }
 
 impl Mark {
-    /// Another descriptor of it, which keeps it as well.
+    /// Returns another descriptor of it, which keeps it as well.
     pub fn anchor(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 
-    /// Removes it, whoever has an anchor.
+    /// Removes it, even if other processes have anchors of it.
     pub fn remove(&self) {
         let _is_removed = (0..REMOVALS).any(|_| flock(&self.0, FlockOperation::Unlock).is_ok());
     }
 }
 
 impl MarkAddress {
-    /// Sets a mark, unless the board is gone or no longer takes any.
+    /// Sets a mark.
+    ///
+    /// Errors: `NotFound` if the board is gone, `WouldBlock` if it takes none any more, others of the system.
     pub fn set(&self) -> io::Result<Mark> {
         let board = self.open()?;
         flock(&board, FlockOperation::NonBlockingLockShared)?;
         Ok(Mark(board))
     }
 
-    /// Whether the board is known to be gone, or to take no mark any more.
+    /// Returns whether the board is known to be gone, or to take no marks any more.
     pub fn takes_none(&self) -> bool {
         let over = [io::ErrorKind::NotFound, io::ErrorKind::WouldBlock];
-        // Not known is not gone: it may be another user's, or there may be no descriptor to look with.
+        // Not known is not gone: the board may be another user's, or there may be no descriptor left to check with.
         self.set().is_err_and(|error| over.contains(&error.kind()))
     }
 
-    /// Opens the board. An address comes from the environment, where anybody may have written it, and the pid and the
-    /// number in it may have come to mean something else: what is there is opened only once it is known to be the
-    /// board, since to open a FIFO, a terminal or a device is to act on it.
+    /// Opens the board. The address comes from the environment, so any process may have written it, and its pid and
+    /// number may mean something else by now. Opening a FIFO, a terminal or a device has effects, so this opens only a
+    /// file that is known to be the board.
     fn open(&self) -> io::Result<OwnedFd> {
         let another = || io::Error::from(io::ErrorKind::NotFound);
         if !is_descriptor(&self.path) {
@@ -128,7 +134,7 @@ impl MarkAddress {
     }
 }
 
-/// Whether `path` is `/proc/PID/fd/NUMBER`.
+/// Returns whether `path` is `/proc/PID/fd/NUMBER`.
 fn is_descriptor(path: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let parts = path.strip_prefix("/proc/").and_then(|rest| rest.split_once("/fd/"));
@@ -156,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_wait_that_fails_does_not_clear_the_board() {
-        // Which flock(2) refuses, as a system without memory for locks refuses any.
+        // flock(2) refuses this one, as a system without memory for locks refuses any.
         let unlockable =
             open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("a descriptor");
         assert!(MarkBoard(unlockable).cleared().await.is_err());
@@ -176,7 +182,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .expect("a FIFO");
         let stat = rustix::fs::stat(&path).expect("its stat");
-        // Opened to read and write, which waits for nobody.
+        // Opened to read and write, which does not block.
         let fifo = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("an open FIFO");
         let number = fifo.as_raw_fd();
         let paths = [path.display().to_string(), format!("/proc/{}/fd/{number}", getpid())];

@@ -6,8 +6,8 @@
 //! deadline guard         <word>  starts and reaps the command        without: a group of its own
 //! ```
 //!
-//! Nothing here knows of locks. The caller says what the keeper does; this module keeps the two processes
-//! honest about each other: if one dies or hangs, the other ends the command's whole tree.
+//! This module knows nothing of locks: the code above it passes what the keeper does. It makes each of the two
+//! processes watch the other: if one dies or hangs, the other kills the command's whole tree.
 
 pub mod adopted;
 pub mod ancestry;

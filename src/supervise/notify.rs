@@ -1,7 +1,8 @@
-//! Telling the service manager how it goes, as `sd_notify(3)` does.
+//! Notifies the service manager, as `sd_notify(3)` does.
 //!
-//! The front does it: it is the process that was started, so that `NotifyAccess=main` suffices. What is told and how often
-//! is the keeper's affair. A message that cannot be sent is dropped, as by `sd_notify`: nobody may wait for its reader.
+//! The front does it, since `NotifyAccess=main` accepts only the process that was started. The keeper decides what to
+//! send and how often. A message that cannot be sent at once is dropped, as by `sd_notify`: dlock must not wait for its
+//! reader.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -9,33 +10,34 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 
-/// The variable that says where the service manager listens. It is passed on to the command untouched.
+/// The variable with the socket of the service manager. The command inherits it unchanged.
 pub const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// What is told of each state.
+/// The texts of the messages.
 #[derive(Debug)]
 pub struct Texts {
-    /// While waiting, at that place if it is known.
+    /// While waiting: the subject, and how many are ahead, if known.
     pub waiting: fn(&str, Option<u32>) -> String,
-    /// When the command has started.
+    /// When the command has started: the subject.
     pub started: fn(&str) -> String,
-    /// What the two are about.
+    /// The subject of both.
     pub subject: String,
 }
 
-/// A service manager that listens.
+/// The socket of a service manager.
 #[derive(Debug)]
 pub struct Notifier {
     socket: OwnedFd,
     address: SocketAddrUnix,
     texts: Texts,
-    /// The start of the command is told: it is wanted, or it ends a wait that was told.
+    /// Whether to send a message when the command starts: if requested, or once a message about waiting was sent.
     tells_start: bool,
 }
 
 impl Notifier {
-    /// One for the manager whose socket `address` says: a path, or `@` and an abstract name. `None` if that is neither, or
-    /// the system has no socket to spare. The start of the command is told if `tells_start`, or once a wait was.
+    /// Creates a notifier for the socket at `address`: a path, or `@` and an abstract name. Returns `None` for other
+    /// addresses, or if the system has no socket left. It reports the start of the command if `tells_start`, or once it
+    /// has reported a wait.
     pub fn new(address: &OsStr, texts: Texts, tells_start: bool) -> Option<Self> {
         let address = match address.as_bytes() {
             [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name).ok()?,
@@ -47,13 +49,13 @@ impl Notifier {
         Some(Self { socket, address, texts, tells_start })
     }
 
-    /// Tells that the command is waited with, at the place `ahead` if it is not negative.
+    /// Reports that the command waits, with `ahead` claims before it; negative if unknown.
     pub(super) fn waiting(&mut self, ahead: i32) {
         self.tells_start = true;
         self.tell(&(self.texts.waiting)(&self.texts.subject, u32::try_from(ahead).ok()));
     }
 
-    /// Tells that the command has started, where that is to be told.
+    /// Reports that the command has started, if that is to be reported.
     pub(super) fn started(&self) {
         if self.tells_start {
             self.tell(&(self.texts.started)(&self.texts.subject));
@@ -61,12 +63,12 @@ impl Notifier {
     }
 
     fn tell(&self, text: &str) {
-        // Not for want of a reader: the next message says it again, or nobody wants it.
+        // An error does no harm: the next message replaces this one, or the manager does not need it.
         let _ = sendto(&self.socket, text.as_bytes(), SendFlags::NOSIGNAL, &self.address);
     }
 }
 
-/// Where the service manager of this process listens, if one does.
+/// Returns the socket of this process's service manager, if there is one.
 pub fn address() -> Option<OsString> {
     std::env::var_os(VARIABLE).filter(|address| !address.is_empty())
 }

@@ -16,10 +16,10 @@ use super::carrier::Reader;
 use super::proc_files::{Process, number, parse, parse_environment};
 use crate::clock::now;
 
-/// How long a wait for the end of a process is at most before it is looked at again.
+/// The longest wait for the end of a process before looking at it again.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// The directory, and descriptors that are given up for a moment where the system has no other.
+/// The directory, and spare descriptors to give up for a moment when the system has none left.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) proc: OwnedFd,
@@ -32,7 +32,7 @@ impl Directory {
         Ok(Self { spare: [spare()?, spare()?], proc })
     }
 
-    /// Does `open`, and again with a spare descriptor given up for it if there was none to be had.
+    /// Calls `open`. If the system has no descriptor left, gives up a spare one and tries again.
     pub(super) fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
         let mut spare = self.spare.iter();
         loop {
@@ -47,7 +47,7 @@ impl Directory {
         }
     }
 
-    /// Takes back what was given up, after what was opened for it is closed.
+    /// Replaces the spare descriptors that were given up. Call it after closing what was opened.
     pub(super) fn restore(&self) {
         for cell in &self.spare {
             let mut spare = cell.borrow_mut();
@@ -63,8 +63,8 @@ impl Directory {
         self.open(|| openat(&self.proc, path, OFlags::RDONLY | OFlags::CLOEXEC | more, Mode::empty()))
     }
 
-    /// How `pid` stands; `None` if there is no such process. Where its first thread has ended, the state is that of another one,
-    /// as far as it can be read.
+    /// Returns the state of `pid`, or `None` if there is no such process. If its first thread has ended, the state is
+    /// that of another thread, if it can be read.
     pub(super) fn stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
         let found = self.thread_stat(pid)?;
         let Some(process) = found.filter(|p| p.is_zombie() && p.threads > 1) else { return Ok(found) };
@@ -74,13 +74,13 @@ impl Directory {
         Ok(Some(Process { state: other.ok().flatten().unwrap_or(process.state), ..process }))
     }
 
-    /// The same of one thread by itself.
+    /// Returns the state of one thread alone.
     fn thread_stat(&self, pid: i32) -> Result<Option<Process>, Errno> {
-        // The name has at most 64 bytes, and the numbers wanted behind it at most 20 each.
+        // The name has at most 64 bytes, and each number after it at most 20.
         self.read_stat(pid, &mut [0; 512], |text| parse(pid, text))
     }
 
-    /// What `parse` finds in /proc/PID/stat, of which `room` takes the beginning.
+    /// Returns the result of `parse` on /proc/PID/stat, as far as that fits into `room`.
     fn read_stat<T>(
         &self,
         pid: i32,
@@ -101,11 +101,12 @@ impl Directory {
         }
     }
 
-    /// Whether a process has `claim` in the environment that it was started with. `None` if it
-    /// cannot be told at this moment: a process loses its memory on its way out, and has no environment while it executes a
-    /// program. Errors: `ACCESS` or `PERM` if this process may not ask that one, which may have executed a set-uid program.
+    /// Returns whether a process has `claim` in the environment that it was started with, or `None` if that is unknown
+    /// at this moment: an exiting process has lost its memory, and one that executes a program has no environment yet.
     ///
-    /// All threads share one memory; that of a first thread that has ended cannot be read.
+    /// All threads share one memory, but that of a first thread that has ended cannot be read.
+    ///
+    /// Errors: `ACCESS` or `PERM` if this process may not inspect that one, which may have executed a set-uid program.
     pub(super) fn carries(&self, process: Process, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
         if process.is_of_kernel() {
             return Ok(Some(false));
@@ -123,10 +124,10 @@ impl Directory {
         }
     }
 
-    /// Waits for the end of `process`, but no longer than it takes until another look at it is worth while; takes the time
+    /// Waits for the end of `process`, but at most for [`SLICE`] or for what is left of `patience`. Subtracts the time
     /// from `patience`.
     ///
-    /// Errors: `AGAIN` if there is no patience left; others of the system.
+    /// Errors: `AGAIN` if no patience is left; others of the system.
     pub(super) fn await_end(&self, process: Process, patience: &Cell<Duration>) -> Result<(), Errno> {
         let slice = patience.get().min(SLICE);
         if slice.is_zero() {
@@ -146,7 +147,7 @@ impl Directory {
         ended.map(|_| ())
     }
 
-    /// What `read` finds of the first thread of `pid` of which it finds something.
+    /// Calls `read` for the threads of `pid` until it finds something, and returns that.
     fn any_thread<T>(
         &self,
         pid: i32,
@@ -164,7 +165,7 @@ impl Directory {
                 Some(Err(errno)) => break Err(errno),
                 Some(Ok(entry)) => entry,
             };
-            // A thread has a directory like a process, only not in the list of those.
+            // A thread has a directory as a process does, though /proc does not list it.
             let Some(thread) = number(entry.file_name().to_bytes()) else { continue };
             let found = read(thread);
             if !matches!(found, Ok(None)) {
@@ -176,18 +177,18 @@ impl Directory {
         found
     }
 
-    /// The same of one thread.
+    /// Returns for one thread what [`Directory::carries`] returns for a process.
     fn thread_carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
         let found = self.environment_has(thread, claim)?;
         if found.is_some() {
             return Ok(found);
         }
-        // Either there is none, or it could not be read just then: the kernel lays out its end last.
+        // The environment is empty, or could not be read just then: the kernel sets its end last.
         let bounds = self.read_stat(thread, &mut [0; 1536], parse_environment)?;
         Ok(bounds.filter(|(begin, end)| begin == end && *end != 0).map(|_| false))
     }
 
-    /// Whether the environment that one thread was started with has `claim`; `None` if there is nothing in it.
+    /// Returns whether the environment that one thread was started with has `claim`, or `None` if it is empty.
     fn environment_has(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
         let file = match self.file(thread, "environ", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
@@ -221,10 +222,10 @@ fn read(file: &OwnedFd, text: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// `PID/NAME` in `room`, which is zeroed.
+/// Writes `PID/NAME` into `room`, which is zeroed.
 fn path_of<'a>(pid: i32, name: &str, room: &'a mut [u8; 24]) -> &'a CStr {
     use std::io::Write as _;
-    // Ten digits, a name and the end fit.
+    // Ten digits, a sign, a name and the NUL fit.
     let _ = write!(&mut room[..23], "{pid}/{name}");
     CStr::from_bytes_until_nul(room).unwrap_or(c"")
 }

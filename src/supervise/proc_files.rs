@@ -1,8 +1,8 @@
-//! What the files of one process in a /proc say.
+//! The files of one process in a /proc.
 
 use std::str::FromStr;
 
-/// One living process.
+/// One process that has not been reaped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Process {
     /// Its pid.
@@ -13,23 +13,23 @@ pub struct Process {
     pub group: i32,
     /// Its session.
     pub session: i32,
-    /// The letter of its state: `T` is stopped, `Z` ended and not reaped, if it has no other thread.
+    /// The letter of its state: `T` is stopped; `Z` is ended and not reaped, if it has no other thread.
     pub state: u8,
-    /// How many threads it has, the first one too, though that may have ended before the others.
+    /// The number of its threads. The first one counts even if it has ended before the others.
     pub threads: u32,
     /// The kernel's flags of its first thread.
     pub(super) flags: u32,
-    /// When it was born, in ticks after the boot: with the pid it tells a process from a later one of that number.
+    /// When it started, in clock ticks since boot. With the pid this tells it from a later process of that number.
     pub born: u64,
 }
 
 impl Process {
-    /// Whether it is the same as `other`, looked at at another time.
+    /// Returns whether `other` is the same process, seen at another time.
     pub(super) fn is(self, other: &Self) -> bool {
         self.pid == other.pid && self.born == other.born
     }
 
-    /// Whether it is stopped.
+    /// Returns whether it is stopped.
     pub fn is_stopped(self) -> bool {
         self.state == b'T'
     }
@@ -38,7 +38,7 @@ impl Process {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// Whether it is on its way out.
+    /// Returns whether it is exiting.
     pub(super) fn is_exiting(self) -> bool {
         self.flags & PF_EXITING != 0
     }
@@ -47,7 +47,7 @@ impl Process {
         self.flags & PF_KTHREAD != 0
     }
 
-    /// Whether all its threads have ended. The state alone is that of the first one.
+    /// Returns whether all its threads have ended. The state alone is that of the first one.
     pub(super) fn has_ended(self) -> bool {
         self.is_zombie() && self.threads <= 1
     }
@@ -57,11 +57,11 @@ pub(super) fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What `include/linux/sched.h` of the kernel has among the flags of a process that ends, and of one that is its own.
+/// Flags of `include/linux/sched.h` in the kernel: the process is exiting, or is one of the kernel's own.
 const PF_EXITING: u32 = 0x4;
 const PF_KTHREAD: u32 = 0x20_0000;
 
-/// Fields 3 to 6, 9, 20 and 22 of /proc/PID/stat.
+/// Reads fields 3 to 6, 9, 20 and 22 of /proc/PID/stat.
 pub(super) fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let mut fields = fields_from_state(text)?;
     let state = *fields.next()?.first()?;
@@ -73,13 +73,13 @@ pub(super) fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     Some(Process { pid, parent, group, session, state, threads, flags, born })
 }
 
-/// Fields 50 and 51: where the environment that the program was started with begins and ends; zero without a program.
+/// Reads fields 50 and 51: the bounds of the environment that the program was started with; zero without a program.
 pub(super) fn parse_environment(text: &[u8]) -> Option<(u64, u64)> {
     let mut fields = fields_from_state(text)?;
     Some((number(fields.nth(47)?)?, number(fields.next()?)?))
 }
 
-/// The third and all further ones; the name before them may contain anything.
+/// Returns the third and all further fields. The name before them may contain any character.
 fn fields_from_state(text: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let rest = &text[text.iter().rposition(|b| *b == b')')? + 1..];
     Some(rest.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()))

@@ -1,6 +1,6 @@
 //! The processes of this PID namespace, as a proved /proc shows them.
 //!
-//! Everything is taken beforehand: the directory, room for the table, and descriptors to spare, so that a look
+//! The table takes everything beforehand: the directory, room for the processes, and spare descriptors. So a search
 //! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
 
 use std::cell::Cell;
@@ -21,16 +21,16 @@ use super::proof::{Hidden, proved};
 use super::sys;
 use super::tree_state::Pids;
 
-/// How long one look waits, all in all, for processes that end just now, or are just executing a program.
+/// How long one search waits in total for processes that are exiting, or just executing a program.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How many processes one look takes in. The memory is the kernel's until it is written to.
+/// How many processes one search can hold. The kernel provides the memory only once it is written to.
 const ROOM: usize = 32_768;
 
 /// A view of the processes of this PID namespace.
 #[derive(Debug)]
 pub struct ProcessTable {
     directory: Directory,
-    /// What the last look found, by pid, and room for more.
+    /// The processes of the last search, by pid, with room for more.
     found: Vec<Process>,
     /// Positions in `found`, by the pids of the parents.
     by_parent: Vec<u32>,
@@ -38,18 +38,18 @@ pub struct ProcessTable {
     is_member: Vec<bool>,
     /// Positions in `found` of the members, parents before their children.
     members: Vec<u32>,
-    /// The members that the look before found, by pid.
+    /// The members of the search before, by pid.
     before: Vec<Process>,
-    /// Those that the last look could not tell from members.
+    /// Processes of the last search that may be members.
     suspects: Pids,
-    /// The last look met processes that this one may not look at (`hidepid`).
+    /// The last search met processes that this one may not inspect (`hidepid`).
     denied: bool,
 }
 
 impl ProcessTable {
-    /// The table of this process's PID namespace, or why there is none to be seen.
+    /// Opens the table of this process's PID namespace, or returns why it cannot be seen.
     ///
-    /// Errors: the system has no descriptors or memory to spare (`EMFILE`, `ENFILE`, `ENOMEM`).
+    /// Errors: the system has no descriptors or memory left (`EMFILE`, `ENFILE`, `ENOMEM`).
     pub fn open() -> io::Result<Result<Self, Hidden>> {
         let proc = match proved(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))? {
             Ok(proc) => proc,
@@ -67,26 +67,29 @@ impl ProcessTable {
         }))
     }
 
-    /// Whether the last look found somebody whom the look before it had not.
+    /// Returns whether the last search found a member that the search before had not.
     pub fn has_found_more(&self) -> bool {
         self.members().any(|member| !is_among(&self.before, member))
     }
 
-    /// Whom the last look found is nobody that the next one need know.
+    /// Forgets the members of the last search.
     pub fn forget_members(&mut self) {
         self.members.clear();
     }
 
-    /// How `pid` stands; `None` if there is no such process. An error means that it cannot be told.
+    /// Returns the state of `pid`, or `None` if there is no such process.
+    ///
+    /// Errors: the state is unknown.
     pub fn look(&self, pid: i32) -> Result<Option<Process>, Errno> {
         self.directory.stat(pid)
     }
 
-    /// Calls `act` with a handle on `expected`, if that is still the process it was, born when that was; with `None` where
-    /// the kernel has no handles (before Linux 5.3, or a container profile that denies them). Returns `None` if it is gone.
+    /// Calls `act` with a pidfd of `expected`, if that is still the process that started at that time. Without pidfds
+    /// (before Linux 5.3, or denied by a container profile) calls it with `None`. Returns `None` if the process is
+    /// gone.
     ///
-    /// The handle first, then the look: were the pid reused in between, the handle would be that of a process
-    /// that has ended, and a signal would go nowhere.
+    /// Opens the pidfd first, then checks. If the pid were reused in between, the pidfd would be that of an ended
+    /// process, and a signal would have no effect.
     pub fn with_handle<T>(
         &self,
         expected: Process,
@@ -107,33 +110,38 @@ impl ProcessTable {
         done
     }
 
-    /// Looks for all living descendants of this process, without `outside` and theirs. Whether all was seen.
+    /// Searches for all living descendants of this process, without `outside` and their descendants. Returns whether
+    /// the search saw all processes.
     pub fn find_members(&mut self, outside: &[i32]) -> bool {
         let own = sys::own_pid();
         self.find(&[], |_, process, _| Ok(process.parent == own && !outside.contains(&process.pid)))
             && !self.denied
     }
 
-    /// Looks for `root` and all its living descendants, but for `except` and theirs. Whether all was seen.
+    /// Searches for `root` and all its living descendants, without `except` and their descendants. Returns whether the
+    /// search saw all processes.
     ///
-    /// Nothing of another process is read that could keep the reader waiting.
+    /// Reads nothing of another process that could block.
     pub fn find_descendants(&mut self, root: Option<i32>, except: &[i32]) -> bool {
         self.find(except, |_, process, _| Ok(root == Some(process.pid))) && !self.denied
     }
 
-    /// Looks for `root`, all that descend from it as `descent` says and are younger than this process, and all living
-    /// descendants of those, but for `except` and theirs. Whether all was seen.
+    /// Searches for `root`, the processes that carry the claim of `descent` and are younger than this one, and all
+    /// living descendants of those, without `except` and their descendants. Returns whether the search saw all
+    /// processes.
     ///
-    /// Reading an environment may take as long as the other process keeps its memory locked. Those that were there before
-    /// the claim are not asked.
+    /// Reading an environment may take as long as the other process keeps its memory locked. Processes from before the
+    /// claim are not inspected.
     ///
-    /// A process on its way out loses its environment before it closes its files, which may take long (NFS), and one that
-    /// executes a program has none before the kernel has laid it out; one whose parent has ended may have nothing that tells of
-    /// it. So whom the last look found, and may have stopped, is a member until it has ended. For others this waits a moment;
-    /// one that still cannot be read may be a member, so not all was seen.
+    /// An exiting process loses its environment before it closes its files, which may take long (NFS). A process that
+    /// executes a program has none until the kernel has laid it out. After the death of its parent nothing may show
+    /// such a process to be a member. Therefore members of the last search, which may be stopped, stay members until
+    /// they end. For others the search waits a moment; if one still cannot be read, it may be a member, so the search
+    /// is incomplete.
     ///
-    /// A process that may not be asked, such as one that has executed a set-uid program, is no member, since others would be
-    /// killed. If it may be an orphan of `root` it is a suspect. A process that /proc hides altogether is not found here.
+    /// A process that may not be inspected, such as one that has executed a set-uid program, is not a member, since
+    /// unrelated processes would be killed. If it may be an orphan of `root` it is a suspect. Processes that /proc
+    /// hides altogether are not found here.
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
         let since = self.look(sys::own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
@@ -164,19 +172,20 @@ impl ProcessTable {
         complete
     }
 
-    /// The first ones of those that the last look of [`ProcessTable::find_adopted`] could not tell from members.
+    /// Returns the processes of the last [`ProcessTable::find_adopted`] that may be members.
     pub fn suspects(&self) -> Pids {
         self.suspects
     }
 
-    /// Looks for those whom the last look found and their living descendants, but for `except` and theirs. Whether all was
-    /// seen.
+    /// Searches for the members of the last search and their living descendants, without `except` and their
+    /// descendants. Returns whether the search saw all processes.
     pub fn find_again(&mut self, except: &[i32]) -> bool {
         self.find(except, |_, process, before| Ok(is_among(before, process)))
     }
 
-    /// Looks for those that `is_first` picks, given whom the last look found, and all living descendants of those, but for
-    /// `except` and theirs. Where not all can be seen, whom the last look found and this one does not see stays a member.
+    /// Searches for the processes that `is_first` accepts, given the members of the last search, and all their living
+    /// descendants, without `except` and their descendants. If the search is incomplete, members of the last one that
+    /// it does not see stay members.
     fn find(
         &mut self,
         except: &[i32],
@@ -206,8 +215,8 @@ impl ProcessTable {
                 Err(_) => complete = false,
             }
         }
-        // The members become more meanwhile: the children of each come behind it. There is room: members are among the found, and
-        // each is there once.
+        // The list of members grows meanwhile: the children of each come after it. There is room: every member is among
+        // the found ones, and is listed once.
         let mut next = 0;
         while let Some(at) = self.members.get(next) {
             let pid = self.found[index(*at)].pid;
@@ -226,7 +235,7 @@ impl ProcessTable {
         complete
     }
 
-    /// Makes the process at that position a member, unless it is one or among `except`.
+    /// Makes the process at that position a member, unless it is one already or among `except`.
     fn add(&mut self, at: usize, except: &[i32]) {
         if !self.is_member[at] && !except.contains(&self.found[at].pid) {
             self.is_member[at] = true;
@@ -234,7 +243,7 @@ impl ProcessTable {
         }
     }
 
-    /// Those of `before` that are not members now stay that, unless their number is another process's.
+    /// Keeps those of `before` that are not members now, unless their number belongs to another process.
     fn keep(&mut self, before: &[Process], except: &[i32]) {
         let seen = self.found.len();
         for member in before.iter().filter(|member| !except.contains(&member.pid)) {
@@ -248,12 +257,12 @@ impl ProcessTable {
         }
     }
 
-    /// The members that the last look found, parents before their children.
+    /// Returns the members of the last search, parents before their children.
     pub fn members(&self) -> impl DoubleEndedIterator<Item = Process> {
         self.members.iter().filter_map(|at| self.found.get(index(*at))).copied()
     }
 
-    /// Reads every living process; whether all could be read that this one may look at.
+    /// Reads every living process. Returns whether it could read all that this process may inspect.
     fn read_all(&mut self) -> bool {
         self.denied = false;
         let Self { directory, found, denied, .. } = self;
@@ -283,19 +292,19 @@ const fn index(at: u32) -> usize {
     at as usize
 }
 
-/// Whether `process` is one of `sorted`, which are in the order of their pids.
+/// Returns whether `process` is in `sorted`, which is ordered by pid.
 fn is_among(sorted: &[Process], process: Process) -> bool {
     sorted.binary_search_by_key(&process.pid, |p| p.pid).is_ok_and(|at| sorted[at].is(&process))
 }
 
-/// Whether `process`, which this process may not ask, may be an orphan of the adopted one: it is in the same session, and its
-/// parent is the process that such orphans come to.
+/// Returns whether `process`, which this process may not inspect, may be an orphan of the adopted one: it is in the
+/// same session, and its parent is the process that adopts such orphans, if known.
 fn may_be_orphan(process: Process, descent: &Descent) -> bool {
     let Descent { session, reaper, .. } = *descent;
     session == Some(process.session) && reaper.is_none_or(|reaper| reaper == process.parent)
 }
 
-/// Room for as many as a look takes in.
+/// Reserves room for as many entries as a search can hold.
 fn room_for<T>() -> io::Result<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory)?;

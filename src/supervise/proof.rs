@@ -1,4 +1,4 @@
-//! Whether a directory is the /proc of this process's PID namespace, and one that is.
+//! Proof that a directory is the /proc of this process's PID namespace.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::proc_files::number;
 use super::sys;
 
-/// What statfs(2) says of a /proc.
+/// The type that statfs(2) returns for a /proc.
 const PROC_MAGIC: u32 = 0x9fa0;
 
 /// Why there is no usable /proc.
@@ -19,7 +19,7 @@ const PROC_MAGIC: u32 = 0x9fa0;
 pub enum Hidden {
     /// It is not mounted, or may not be opened.
     Unreadable(Errno),
-    /// What is at /proc is no process table.
+    /// /proc is not a process table.
     NotProc,
     /// It is that of another PID namespace: its numbers mean other processes.
     Foreign,
@@ -35,7 +35,7 @@ impl fmt::Display for Hidden {
     }
 }
 
-/// Whether `directory` is a /proc in which this process is what it is to itself.
+/// Checks that `directory` is a /proc that shows this process under its own pid.
 fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
     let kind = fstatfs(directory).map_err(Hidden::Unreadable)?.f_type;
     if u32::try_from(kind) != Ok(PROC_MAGIC) {
@@ -51,10 +51,10 @@ fn prove(directory: &OwnedFd) -> Result<(), Hidden> {
     if own == Some(sys::own_pid()) { Ok(()) } else { Err(Hidden::Foreign) }
 }
 
-/// The directory that `open` opens, if it is a /proc of this process's PID namespace. What cannot be read is tried once more:
-/// without a table the whole run is worse off.
+/// Returns the directory that `open` opens, if it is a /proc of this process's PID namespace. Tries an unreadable one
+/// twice: dlock promises less without a table.
 ///
-/// Errors: the system has no descriptors or memory to spare (`EMFILE`, `ENFILE`, `ENOMEM`).
+/// Errors: the system has no descriptors or memory left (`EMFILE`, `ENFILE`, `ENOMEM`).
 pub(super) fn proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<OwnedFd, Hidden>> {
     match try_proved(&open)? {
         Err(Hidden::Unreadable(_)) => try_proved(&open),

@@ -1,5 +1,5 @@
-//! What front and keeper share in memory: the guard instant, the gate before the command, how that ended, by what number the
-//! keeper is known elsewhere, and how often it has stopped the front.
+//! The memory that front and keeper share: the guard instant, the gate, how the command ended, how many claim ids the
+//! keeper has taken, and how often it has stopped the front.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use crate::lock::Moment;
 
 const EXITED: u64 = 0x100;
 const SIGNALED: u64 = 0x200;
-/// In the place of an outcome: the keeper has begun to end the command.
+/// In place of an outcome: the keeper has begun to stop the command.
 const STOPPING: u64 = 0x300;
 
-/// The shared words, and the number that this run has drawn.
+/// The shared words, and the random number of this run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
-    /// The way to the command.
+    /// The gate before the command.
     pub gate: Gate,
     guard: &'static AtomicU64,
     outcome: &'static AtomicU64,
@@ -29,16 +29,16 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Fresh words: no guard instant, the gate open.
+    /// Maps fresh words: no guard instant, the gate open.
     ///
-    /// Errors: the system has no memory, or no randomness.
+    /// Errors: the system has no memory or no random bytes.
     pub fn new() -> io::Result<Self> {
         let [gate, guard, outcome, stops, taken] = sys::shared_words()?;
         let drawn = u128::from_be_bytes(sys::random()?);
         Ok(Self { gate: Gate::new(gate), guard, outcome, stops, taken, drawn })
     }
 
-    /// As fresh, for another keeper; the old one must be gone. Its numbers stay taken.
+    /// Resets the words for another keeper, after the old one is gone. Its numbers stay taken.
     pub fn reset(&self) {
         self.gate.reset();
         for word in [self.guard, self.outcome, self.stops] {
@@ -46,43 +46,44 @@ impl Shared {
         }
     }
 
-    /// Takes a number by which the keeper will be known where it leaves something that outlives it: another one each time.
+    /// Takes a number that no keeper of this run had before: the id of its next claim, which may outlive it.
     pub fn take_number(&self) -> u128 {
         self.numbered(self.taken.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// The number that was taken last.
+    /// Returns the number that was taken last.
     pub fn number(&self) -> Option<u128> {
         let taken = self.taken.load(Ordering::SeqCst);
         (taken > 0).then(|| self.numbered(taken))
     }
 
-    /// Numbers differ in what people write of them, their first eight digits.
+    /// Differs in the first eight digits, which messages show.
     fn numbered(&self, taken: u64) -> u128 {
         self.drawn ^ u128::from(taken) << 96
     }
 
-    /// Says that the keeper ends the command of its own accord: what it does from now on is not its work.
+    /// Notes that the keeper stops the command for a reason of dlock's own: the command's status is not its result from
+    /// then on.
     pub fn set_stopping(&self) {
         let _has_ended = self.outcome.compare_exchange(0, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Whether the keeper has begun to end the command of its own accord, before that had ended.
+    /// Returns whether the keeper began to stop the command for such a reason before the command ended.
     pub fn is_stopping(&self) -> bool {
         self.outcome.load(Ordering::SeqCst) == STOPPING
     }
 
-    /// Counts a stop of the front by the keeper, before it: what the front takes once it has been stopped is of after that.
+    /// Counts a stop of the front. Call it before the stop: the front compares the count with that of its signals.
     pub fn count_stop(&self) {
         self.stops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often the keeper has stopped the front, modulo 128.
+    /// Returns how often the keeper has stopped the front, modulo 128.
     pub fn stops(&self) -> u8 {
         u8::try_from(self.stops.load(Ordering::SeqCst) % 128).unwrap_or(0)
     }
 
-    /// When the front ends the command, unless the keeper moves this on.
+    /// Returns when the front kills the command, unless the keeper moves this on.
     pub fn guard_until(&self) -> Moment {
         Moment::from_nanos(self.guard.load(Ordering::SeqCst))
     }
@@ -92,7 +93,7 @@ impl Shared {
         self.guard.store(when.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Publishes how the command ended, should the keeper not live to tell it.
+    /// Publishes how the command ended, in case the keeper dies before it can send that.
     pub fn set_outcome(&self, outcome: ExitStatus) {
         let word = match outcome {
             ExitStatus::Exited(status) => EXITED | u64::from(status),
@@ -101,7 +102,7 @@ impl Shared {
         self.outcome.store(word, Ordering::SeqCst);
     }
 
-    /// How the command ended, if it has.
+    /// Returns how the command ended, if it has.
     pub fn outcome(&self) -> Option<ExitStatus> {
         let word = self.outcome.load(Ordering::SeqCst);
         let [small, ..] = word.to_le_bytes();

@@ -9,13 +9,14 @@ pub struct Signal(i32);
 /// A signal that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalInfo {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// Whether the kernel sent it, as it does to a terminal's foreground group, rather than a process.
+    /// Whether the kernel sent it, as for a terminal's foreground group, and not a process.
     pub from_kernel: bool,
-    /// The process that sent it, if one did and it can be seen here.
+    /// The process that sent it, if one did and it is visible here.
     pub sender: Option<i32>,
-    /// Whether this process caused it itself, by a write to a closed pipe or by a message that was to wake it.
+    /// Whether this process caused it, by a write to a closed pipe or by
+    /// [`wake_on_message`](super::sys::wake_on_message).
     pub own: bool,
 }
 
@@ -25,7 +26,7 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// Other names of the same, as the C library has them.
+/// Other names of the same signals in the C library.
 const ALIASES: [(&str, &str); 3] = [("CLD", "CHLD"), ("IOT", "ABRT"), ("POLL", "IO")];
 
 impl Signal {
@@ -61,13 +62,13 @@ impl Signal {
     /// The first real-time signal that the C library leaves to programs.
     const FIRST_RT: i32 = 34;
 
-    /// The signal of this number, if there is one.
+    /// Returns the signal of this number, if there is one.
     pub fn new(number: i32) -> Option<Self> {
         (1..=Self::LAST).contains(&number).then_some(Self(number))
     }
 
-    /// The signal that `text` names as `kill` and `timeout` take it: `TERM`, `SIGTERM` or `15`, in any case, and
-    /// `RTMIN+n` or `RTMAX-n` for a real-time signal.
+    /// Returns the signal that `text` names, as `kill` and `timeout` accept it: `TERM`, `SIGTERM` or `15`, in any case,
+    /// and `RTMIN+n` or `RTMAX-n` for a real-time signal.
     pub fn named(text: &str) -> Option<Self> {
         if let Ok(number) = text.parse() {
             return Self::new(number);
@@ -93,36 +94,35 @@ impl Signal {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> i32 {
         self.0
     }
 
-    /// Whether it asks a program to end: TERM, INT, HUP or QUIT.
+    /// Returns whether it asks a program to end: TERM, INT, HUP or QUIT.
     pub fn is_ending(self) -> bool {
         [Self::TERM, Self::INT, Self::HUP, Self::QUIT].contains(&self)
     }
 
-    /// Whether it is one of the terminal's stops: TSTP, TTIN or TTOU.
+    /// Returns whether it is one of the terminal's stops: TSTP, TTIN or TTOU.
     pub fn is_terminal_stop(self) -> bool {
         [Self::TSTP, Self::TTIN, Self::TTOU].contains(&self)
     }
 
-    /// Whether a process may take it from a descriptor instead of by a handler. A blocked SIGSEGV and its like
-    /// still end the process that caused it, since the kernel then forces them. glibc keeps 32 and 33 for its
-    /// threads.
+    /// Returns whether a process may read it from a descriptor instead of a handler. A blocked SIGSEGV and its like
+    /// still kill the process that caused them, since the kernel forces them. glibc reserves 32 and 33 for its threads.
     fn can_be_taken(self) -> bool {
         ![libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(&self.0)
     }
 
-    /// Every signal that a process may take from a descriptor.
+    /// Returns every signal that a process may read from a descriptor.
     pub fn takeable() -> impl Iterator<Item = Self> {
         (1..=Self::LAST).map(Self).filter(|s| s.can_be_taken())
     }
 }
 
 impl fmt::Display for Signal {
-    /// `SIGTERM`, or `SIGRTMIN+n` for a real-time signal.
+    /// Writes `SIGTERM`, or `SIGRTMIN+n` for a real-time signal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = usize::try_from(self.0 - 1).unwrap_or(usize::MAX);
         match NAMES.get(at) {

@@ -4,28 +4,28 @@ use super::signals::{Signal, SignalInfo};
 use super::sys::SignalSet;
 use super::terminal::Terminal;
 
-/// What dlock was started with, and what it changed of that for itself.
+/// The surroundings that dlock was started in, and what it changed of them for itself.
 #[derive(Debug)]
 pub struct Start {
     /// The front's pid.
     pub front_pid: i32,
-    /// The parent's pid at the start; `None` if it lies outside of this PID namespace.
+    /// The parent's pid at the start; `None` if it is outside of this PID namespace.
     pub parent: Option<i32>,
-    /// The process group that dlock was started in; 0 if it lies outside of this PID namespace.
+    /// The process group that dlock was started in; 0 if it is outside of this PID namespace.
     pub group: i32,
-    /// Whether dlock leads its session: the kernel then tells it alone of a hang-up.
+    /// Whether dlock leads its session. The kernel then sends a hang-up to dlock alone.
     pub leads_session: bool,
     /// The controlling terminal, if there is one.
     pub terminal: Option<Terminal>,
     /// The signal mask that dlock was started with.
     pub mask: SignalSet,
-    /// Signals that were ignored and no longer are here; the command is to ignore them again.
+    /// Signals that dlock was started with ignored and does not ignore itself; the command ignores them again.
     pub restore_ignored: Vec<Signal>,
 }
 
 impl Start {
-    /// The group for the command: that of the job on a terminal, else one of its own (0). `None` if the job's
-    /// group has no number here: the command then inherits it from a keeper that has stayed in it.
+    /// Returns the group for the command: that of the job on a terminal, otherwise a new one (0). `None` if the job's
+    /// group has no number here: the keeper then stays in it, and the command inherits it.
     pub fn command_group(&self) -> Option<i32> {
         match (&self.terminal, self.group) {
             (None, _) => Some(0),
@@ -34,7 +34,8 @@ impl Start {
         }
     }
 
-    /// Whether the kernel sent this signal to the whole group of the job on the terminal, and not to dlock alone.
+    /// Returns whether the kernel sent this signal to the whole group of the job on the terminal, and not to dlock
+    /// alone.
     pub fn reaches_the_group(&self, info: SignalInfo) -> bool {
         let by_the_terminal = match info.signal {
             Signal::INT | Signal::QUIT | Signal::WINCH | Signal::CONT => true,

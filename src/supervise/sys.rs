@@ -16,60 +16,61 @@ use super::signals::{Signal, SignalInfo};
 pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
-    /// No signal.
+    /// Creates an empty set.
     pub fn empty() -> Self {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set that it is given.
+        // SAFETY: sigemptyset initialises the set.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             Self(set.assume_init())
         }
     }
 
-    /// Puts `signal` into the set. Not by `sigaddset`, which refuses what the C library might use for its threads: with
-    /// musl that is also 34, the first real-time signal of everybody else.
+    /// Puts `signal` into the set. Does not use `sigaddset`, which refuses signals that the C library may use for its
+    /// threads: with musl also 34, elsewhere the first real-time signal.
     pub fn add(&mut self, signal: Signal) {
         const BITS: usize = libc::c_ulong::BITS as usize;
         // Numbers begin with 1.
         let at = usize::try_from(signal.number() - 1).unwrap_or(0);
-        // SAFETY: the set is initialised, and is words of bits in the kernel's order with a bit for each number that a
-        // Signal may have.
+        // SAFETY: the set is initialised. It consists of words of bits in the kernel's order, with a bit for each
+        // number that a Signal may have.
         unsafe { *(&raw mut self.0).cast::<libc::c_ulong>().add(at / BITS) |= 1 << (at % BITS) };
     }
 }
 
-/// What the process was started with, before [`take_over`] changed it.
+/// How the process was started, before [`take_over`] changed it.
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED_STREAMS: AtomicU8 = AtomicU8::new(0);
 
-/// Makes the process fit for what follows, as the standard library's start-up code would, but remembers how it
-/// was: ignores SIGPIPE, so that writing to a closed pipe is an error and not the end, and opens /dev/null for
-/// closed standard streams, so that no other descriptor gets their numbers. Comes first in the program.
+/// Prepares the process as the standard library's start-up code would, but remembers what it changes. Ignores SIGPIPE,
+/// so that a write to a closed pipe is an error and does not kill dlock. Opens /dev/null for closed standard streams,
+/// so that no other descriptor gets their numbers. Must be called first in the program.
 pub fn take_over() {
     SIGPIPE_IGNORED.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
     set_disposition(Signal::PIPE, libc::SIG_IGN);
     for fd in 0..3 {
-        // SAFETY: open gives the lowest free number, which is this one, since those below are open.
+        // SAFETY: open returns the lowest free number, which is this one, since those below are open.
         if !is_open(fd) && unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) } == fd {
             CLOSED_STREAMS.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
 }
 
-/// Whether SIGPIPE was ignored when the process started.
+/// Returns whether SIGPIPE was ignored when the process started.
 pub fn sigpipe_was_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed)
 }
 
-/// Whether the standard stream `fd` (0 to 2) was closed when the process started.
+/// Returns whether the standard stream `fd` (0 to 2) was closed when the process started.
 pub fn stream_was_closed(fd: RawFd) -> bool {
     CLOSED_STREAMS.load(Ordering::Relaxed) & (1 << fd) != 0
 }
 
-/// Whether the process ignores `signal`.
+/// Returns whether the process ignores `signal`.
 pub fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action only reads the present one into `action`, which zeroes initialise as well.
+    // SAFETY: with a null new action the call only reads the present one into `action`, which is initialised by zeroes
+    // too.
     unsafe {
         libc::sigaction(signal.number(), ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
@@ -77,7 +78,7 @@ pub fn is_ignored(signal: Signal) -> bool {
 }
 
 fn set_disposition(signal: Signal, handler: libc::sighandler_t) {
-    // SAFETY: only SIG_DFL and SIG_IGN are passed, so no code of ours runs in a handler.
+    // SAFETY: callers pass only SIG_DFL and SIG_IGN, so no code runs in a handler.
     unsafe { libc::signal(signal.number(), handler) };
 }
 
@@ -86,7 +87,7 @@ pub fn set_default(signal: Signal) {
     set_disposition(signal, libc::SIG_DFL);
 }
 
-/// Blocks the signals of `set` besides those already blocked, and returns the mask from before.
+/// Blocks the signals of `set` in addition to those already blocked. Returns the mask from before.
 pub fn block(set: &SignalSet) -> SignalSet {
     let mut old = SignalSet::empty();
     // SAFETY: both sets are initialised.
@@ -99,25 +100,28 @@ pub(super) fn set_mask(set: &SignalSet) {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set.0, ptr::null_mut()) };
 }
 
-/// Keeps what [`block`] blocks blocked when this process, or one that it forks, starts its first thread: musl unblocks the
-/// signals 33 and 34 then, once in the life of a process, and one that is pending ends it. So that is done here, by a call
-/// that starts no thread: its stack is larger than the address space, which musl finds out afterwards.
+/// Keeps the signals of [`block`] blocked when this process, or one that it forks, starts its first thread. musl then
+/// unblocks the signals 33 and 34, once in the life of a process, and a pending one would kill it. This function makes
+/// musl do so now, by a call that starts no thread: its stack is larger than the address space, which musl notices only
+/// afterwards.
 pub fn settle_threads() {
     if cfg!(target_env = "musl") {
         drop(std::thread::Builder::new().stack_size(usize::MAX / 8).spawn(|| {}));
     }
 }
 
-/// A descriptor from which the blocked signals of `set` are read.
+/// Creates a descriptor to read the blocked signals of `set` from. Fails if no descriptor is left.
 pub fn signal_descriptor(set: &SignalSet) -> io::Result<OwnedFd> {
-    // SAFETY: -1 asks for a new descriptor, which nobody else owns.
+    // SAFETY: -1 asks for a new descriptor, which no other code owns.
     unsafe {
         let fd = libc::signalfd(-1, &raw const set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if fd == -1 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
 }
 
-/// The next pending signal of a [`signal_descriptor`]; `WouldBlock` if there is none.
+/// Reads the next pending signal of a [`signal_descriptor`].
+///
+/// Errors: `WouldBlock` if there is none; others of read(2).
 pub fn read_signal(descriptor: &OwnedFd) -> io::Result<SignalInfo> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let size = size_of::<libc::signalfd_siginfo>();
@@ -140,25 +144,25 @@ pub fn read_signal(descriptor: &OwnedFd) -> io::Result<SignalInfo> {
         signal,
         from_kernel: code == libc::SI_KERNEL,
         sender: i32::try_from(info.ssi_pid).ok().filter(|_| code <= 0),
-        // A write to a closed pipe, and a message that is to wake this process: see `wake_on_message`.
+        // A write to a closed pipe, or a message that woke this process: see `wake_on_message`.
         own: (signal == Signal::PIPE && info.ssi_pid == std::process::id())
             || (signal == Signal::CONT && (1..=POLL_CODES).contains(&code)),
     })
 }
 
-/// The kernel's codes for what happens to a descriptor are 1 to 6.
+/// The kernel's codes for events on a descriptor are 1 to 6.
 const POLL_CODES: i32 = 6;
 
-/// Not in every C library's headers.
+/// Some C libraries lack it in their headers.
 const F_SETSIG: libc::c_int = 10;
 
-/// The pid of this process.
+/// Returns the pid of this process.
 pub fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Has the kernel send SIGCONT to this process whenever something comes through `socket`, its closing included: the
-/// one way for a stopped process to learn of a death.
+/// Makes the kernel send SIGCONT to this process whenever a message arrives on `socket`, or it closes: the only way for
+/// a stopped process to notice a death.
 pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let pid = own_pid();
@@ -173,42 +177,43 @@ pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends `signal` to the process group that has the number of the process behind `handle`, which may have ended.
+/// Sends `signal` to the process group with the number of the process behind `handle`, which may have ended.
+///
 /// Errors: the kernel is older than 6.9, or the group is empty.
 pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
     const TO_GROUP: libc::c_uint = 1 << 2;
     send_by_handle(handle, signal, TO_GROUP)
 }
 
-/// Sends `signal` to the process behind `handle`: any, while rustix knows no real-time ones.
+/// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`.
 pub fn signal_process_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
     send_by_handle(handle, signal, 0)
 }
 
 fn send_by_handle(handle: BorrowedFd<'_>, signal: Signal, flags: libc::c_uint) -> io::Result<()> {
     let info = ptr::null::<libc::siginfo_t>();
-    // SAFETY: a plain system call; without a siginfo the kernel makes one up as kill(2) does.
+    // SAFETY: a plain system call. Without a siginfo the kernel builds one as for kill(2).
     let sent = unsafe {
         libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.number(), info, flags)
     };
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends the process by `signal` without a core of its own; returns only if the signal cannot end it, as for
-/// process 1 of a PID namespace.
+/// Kills this process by `signal`, without a core dump. Returns only if the signal cannot kill it, as for process 1 of
+/// a PID namespace.
 pub fn die_of(signal: Signal) {
     leave_no_core();
     set_default(signal);
     let mut only = SignalSet::empty();
     only.add(signal);
-    // SAFETY: plain system calls with valid arguments; the signal is pending when it is unblocked.
+    // SAFETY: plain system calls with valid arguments. The signal is pending when it is unblocked.
     unsafe {
         libc::raise(signal.number());
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const only.0, ptr::null_mut());
     }
 }
 
-/// From now on no signal leaves a core of this process.
+/// Prevents core dumps of this process from now on.
 pub(super) fn leave_no_core() {
     let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls with valid arguments.
@@ -218,18 +223,18 @@ pub(super) fn leave_no_core() {
     }
 }
 
-/// Ends the process at once, without the standard library's or libc's clean-up, which belongs to the process
-/// that this one was forked from.
+/// Exits at once, without the clean-up of the standard library and the C library, which belongs to the process that
+/// this one was forked from.
 pub fn exit_now(status: u8) -> ! {
     // SAFETY: _exit takes any status and does not return.
     unsafe { libc::_exit(i32::from(status)) }
 }
 
 /// Blanks the value of the variable `name` in the environment that this process was started with, as others see it in
-/// /proc. Must be called while the process has one thread; what was read of it before is kept.
+/// /proc. Must be called while the process has one thread. Copies that were read before stay.
 pub fn blank_variable(name: &CStr) {
-    // SAFETY: the value lies in the memory of this process's environment, which the C library does not keep from being
-    // written to, and ends with a zero; nobody else reads it meanwhile.
+    // SAFETY: the value is in the memory of this process's environment, which is writable, and ends with NUL. No other
+    // code reads it meanwhile.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         if !value.is_null() {
@@ -238,7 +243,7 @@ pub fn blank_variable(name: &CStr) {
     }
 }
 
-/// Which side of a fork this is.
+/// Which process this is after a fork.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fork {
     /// The parent, with the child's pid.
@@ -247,9 +252,10 @@ pub enum Fork {
     Child,
 }
 
-/// Forks. Must be called while the process has one thread, so that the child may run any code.
+/// Forks; fails if no process is left. Must be called while the process has one thread, so that the child may run any
+/// code.
 pub fn fork() -> io::Result<Fork> {
-    // SAFETY: the caller has no other thread, so no lock can be left taken in the child.
+    // SAFETY: the caller has no other thread, so no lock is left taken in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
@@ -257,33 +263,35 @@ pub fn fork() -> io::Result<Fork> {
     }
 }
 
-/// How many words [`shared_words`] gives.
+/// The number of words that [`shared_words`] returns.
 pub const SHARED_WORDS: usize = 5;
 
-/// Words in memory that a process shares with those that it forks, zero at first; mapped for the life of
-/// each process.
+/// Maps words in memory that a process shares with those that it forks. They are zero at first, and stay mapped for the
+/// life of each process.
+///
+/// Errors: the system has no memory left.
 pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping, page-aligned and zeroed, which makes valid atomics; it is never unmapped,
-    // and only reached as atomics.
+    // SAFETY: a new anonymous mapping, page-aligned and zeroed, makes valid atomics. It is never unmapped, and only
+    // accessed as atomics.
     unsafe {
         let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; SHARED_WORDS]>(), access, flags, -1, 0);
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast()) }
     }
 }
 
-/// Whether `fd` is a descriptor.
+/// Returns whether `fd` is an open descriptor.
 fn is_open(fd: RawFd) -> bool {
-    // SAFETY: F_GETFD only reads the flags of a number that may or may not be a descriptor.
+    // SAFETY: F_GETFD only reads the flags of `fd`, which need not be open.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
-/// Closes `fd` if it came through the exec of this program: its own descriptors are all close-on-exec, and none that came
-/// through an exec is.
+/// Closes `fd` if it was inherited through the exec of this program. dlock opens all its descriptors close-on-exec, and
+/// those that came through an exec are not.
 pub fn close_if_inherited(fd: RawFd) {
-    // SAFETY: nothing in this program owns a descriptor that is not close-on-exec, but for the standard streams,
-    // which the caller leaves out.
+    // SAFETY: only the standard streams are owned by this program and not close-on-exec, and the caller leaves those
+    // out.
     unsafe {
         if libc::fcntl(fd, libc::F_GETFD) == 0 {
             libc::close(fd);
@@ -291,19 +299,19 @@ pub fn close_if_inherited(fd: RawFd) {
     }
 }
 
-/// Bytes that nobody can guess or repeat.
+/// Returns bytes that cannot be guessed and do not repeat.
 pub fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(bytes)
 }
 
-/// The time `when` by the clock on the wall, `2026-11-23 14:05:09`: that of `TZ` or of this host. `None` where no calendar
-/// has it.
+/// Formats `when` as local time, `2026-11-23 14:05:09`, in the zone of `TZ` or of this host. Returns `None` if the
+/// calendar does not have it.
 pub fn local_time(when: SystemTime) -> Option<String> {
     let seconds = when.duration_since(UNIX_EPOCH).ok()?.as_secs().try_into().ok()?;
     let mut local = MaybeUninit::<libc::tm>::uninit();
-    // SAFETY: both point to memory of this call; what was written is read only if it was.
+    // SAFETY: both pointers are to memory of this call. The result is read only if localtime_r has written it.
     let local = unsafe {
         if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() {
             return None;
@@ -315,14 +323,14 @@ pub fn local_time(when: SystemTime) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"))
 }
 
-/// The process group of `pid` (0: this process); 0 if it lies outside of this PID namespace, -1 if there is no
+/// Returns the process group of `pid` (0: this process); 0 if it is outside of this PID namespace, -1 if there is no
 /// such process.
 pub fn group_of(pid: i32) -> i32 {
     // SAFETY: a plain system call.
     unsafe { libc::getpgid(pid) }
 }
 
-/// What the kernel fills in for `PIDFD_GET_INFO`, in its first version: 64 bytes.
+/// The result of `PIDFD_GET_INFO` in its first version: 64 bytes.
 #[repr(C)]
 struct PidfdInfo {
     mask: u64,
@@ -337,7 +345,8 @@ struct PidfdInfo {
 const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
 const PIDFD_INFO_PID: u64 = 1;
 
-/// The parent of the process behind `handle`, also where /proc does not show it; `None` if it has ended, and before Linux 6.13.
+/// Returns the parent of the process behind `handle`, even if /proc does not show it. Returns `None` if the process has
+/// ended, and before Linux 6.13.
 pub fn parent_of(handle: BorrowedFd<'_>) -> Option<i32> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_PID, cgroup: 0, pid: 0, tgid: 0, ppid: 0, rest: [0; 9] };
     // SAFETY: the request writes at most as many bytes as its number says, which is the size of `info`.
@@ -345,18 +354,18 @@ pub fn parent_of(handle: BorrowedFd<'_>) -> Option<i32> {
     if answer != 0 || info.mask & PIDFD_INFO_PID == 0 { None } else { i32::try_from(info.ppid).ok() }
 }
 
-/// The session of `pid` (0: this process); 0 if it lies outside of this PID namespace, `None` if there is no
-/// such process to be seen.
+/// Returns the session of `pid` (0: this process); 0 if it is outside of this PID namespace, `None` if no such process
+/// is visible.
 pub fn session_of(pid: i32) -> Option<i32> {
     // SAFETY: a plain system call.
     Some(unsafe { libc::getsid(pid) }).filter(|session| *session != -1)
 }
 
-/// Another descriptor of whichever standard stream is the controlling terminal of this process.
+/// Returns a copy of the standard stream that is the controlling terminal of this process, if one is.
 pub fn terminal_among_streams() -> Option<OwnedFd> {
-    // SAFETY: plain system calls, which refuse what is no terminal or another session's.
+    // SAFETY: plain system calls. They refuse descriptors that are not a terminal, or another session's.
     let stream = unsafe { (0..3).find(|fd| libc::tcgetsid(*fd) == libc::getsid(0)) }?;
-    // SAFETY: a new descriptor, which nobody else owns.
+    // SAFETY: a new descriptor, which no other code owns.
     unsafe {
         let fd = libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3);
         (fd != -1).then(|| OwnedFd::from_raw_fd(fd))
@@ -369,13 +378,13 @@ pub fn kill(pid: i32, signal: Signal) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal.number()) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Stops this process as its command has stopped, until somebody lets it go on.
+/// Stops this process until it is continued.
 pub fn stop_self() {
     drop(kill(own_pid(), Signal::STOP));
 }
 
-/// The same, but this process also goes on when its parent, which has to be `parent`, ends: nobody else would let it. Whether
-/// the parent is still there.
+/// Stops this process until it is continued or its parent, the process `parent`, ends: no other process would then
+/// continue it. Returns whether the parent is still there.
 pub fn stop_self_under(parent: i32) -> bool {
     let on_death = |signal: libc::c_int| {
         // SAFETY: a plain system call.

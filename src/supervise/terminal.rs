@@ -7,23 +7,24 @@ use rustix::process::getppid;
 
 use super::sys;
 
-/// What the process was started on.
+/// The terminal that the process was started on.
 #[derive(Debug)]
 pub struct Terminal {
     /// The controlling terminal.
     pub device: File,
-    /// Whether the parent is in another session, so that nobody could resume a stopped job.
+    /// Whether the parent is in another session, so that no shell could resume a stopped job.
     pub nobody_resumes: bool,
 }
 
 impl Terminal {
-    /// The controlling terminal, if the process has one.
+    /// Returns the controlling terminal, if the process has one.
     pub fn controlling() -> Option<Self> {
         let flags = libc::O_NOCTTY | libc::O_CLOEXEC;
         let opened = File::options().read(true).write(true).custom_flags(flags).open("/dev/tty");
         let device = match opened {
             Ok(device) => device,
-            // Nothing else says that there is none: a command that reads one from a group of its own would stop for ever.
+            // Only this error proves that there is none. Taken wrongly, a command that reads the terminal from a group
+            // of its own would stop for ever.
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return None,
             // The node is missing or forbidden, as in a container or a chroot.
             Err(_) => File::from(sys::terminal_among_streams()?),

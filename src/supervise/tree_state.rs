@@ -1,6 +1,6 @@
-//! What is known of a tree that is to be ended.
+//! What is known of a tree that dlock kills.
 
-/// Some pids, without memory of their own: the first ones are named, the rest is counted.
+/// Some pids, without allocating: the first 12 are listed, the rest is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pids {
     first: [i32; 12],
@@ -15,23 +15,23 @@ impl Pids {
         self.count += 1;
     }
 
-    /// The same and `pid`.
+    /// Returns these pids and `pid`.
     pub(super) fn with(mut self, pid: i32) -> Self {
         self.add(pid);
         self
     }
 
-    /// Those that have a name.
+    /// Returns the pids that are listed individually.
     pub fn named(&self) -> &[i32] {
         &self.first[..self.count.min(self.first.len())]
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -45,37 +45,37 @@ impl FromIterator<i32> for Pids {
     }
 }
 
-/// What is known of a tree that was to be ended.
+/// What is known of a tree after the attempt to kill it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeState {
     /// No member is left, living or dead.
     Gone,
-    /// These live.
+    /// These members live.
     Alive(Pids),
     /// Members may live, but cannot be seen.
     Unknown,
 }
 
 impl TreeState {
-    /// Whether the lock may go to somebody else.
+    /// Returns whether the tree is known to be gone, so that the lock may be released.
     pub fn is_gone(&self) -> bool {
         *self == Self::Gone
     }
 }
 
-/// What one round of signals came to.
+/// The result of one round of signals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reached {
     /// Members that the signal reached.
     pub signalled: Pids,
     /// Members that this process may not signal.
     pub denied: Pids,
-    /// There may be members that were not seen, or that could not be reached this time.
+    /// There may be members that were not seen, or could not be reached this time.
     pub incomplete: bool,
 }
 
 impl Reached {
-    /// What is known if nothing has ended since.
+    /// Returns what is known if no member has ended since.
     pub fn state(&self) -> TreeState {
         if self.signalled.is_empty() && self.denied.is_empty() {
             return TreeState::Unknown;
@@ -83,7 +83,7 @@ impl Reached {
         TreeState::Alive(self.signalled.named().iter().chain(self.denied.named()).copied().collect())
     }
 
-    /// Nothing could be signalled that may be.
+    /// Returns whether a complete search found no member that this process may signal.
     pub fn is_in_vain(&self) -> bool {
         self.signalled.is_empty() && !self.incomplete
     }

@@ -1,8 +1,9 @@
 //! Processes that a /proc mounted with `hidepid` does not show.
 //!
-//! The kernel tells the session of every process, also of one that /proc hides. So a process that is hidden, is in the session
-//! of the adopted one, and was not there before the claim may belong to it. From Linux 6.13 on the kernel also tells its parent,
-//! which is where orphans come to if it does. Such a process is not known to be gone.
+//! The kernel returns the session of every process, even of a hidden one. A hidden process in the session of the
+//! adopted one may belong to its tree, unless it is older than the claim. From Linux 6.13 on the kernel also returns
+//! its parent: if that is the process that adopts orphans, it may belong to the tree. Such a process is not known to be
+//! gone.
 
 use std::{fs, io};
 
@@ -22,16 +23,16 @@ const LARGEST: i32 = 1 << 22;
 #[derive(Clone, Debug)]
 pub(super) struct Unlisted {
     session: i32,
-    /// Those that were there before the claim.
+    /// Those from before the claim.
     before: Vec<i32>,
-    /// Those that the last look found beside them.
+    /// Those that the last search found in addition.
     found: Pids,
 }
 
 impl Unlisted {
-    /// Those of `session` in a /proc that hides processes; `None` where it shows all of them.
+    /// Lists the hidden processes of `session`. Returns `None` if /proc shows all processes.
     ///
-    /// Errors: it cannot be told whether /proc hides processes.
+    /// Errors: it is unknown whether /proc hides processes.
     pub(super) fn new(session: i32, table: &ProcessTable) -> io::Result<Option<Self>> {
         let hides = hides(&fs::read_to_string("/proc/self/mountinfo")?);
         let of_session =
@@ -39,7 +40,8 @@ impl Unlisted {
         Ok(hides.then(of_session))
     }
 
-    /// Looks for those that were not there before the claim and may be children of `reaper`, which orphans come to.
+    /// Searches for hidden processes that are younger than the claim and may be children of `reaper`, which adopts
+    /// orphans.
     pub(super) fn find(&mut self, table: &ProcessTable, reaper: Option<i32>) {
         let may_be_orphan = |pid: &i32| {
             let parent = handle(*pid).and_then(|handle| sys::parent_of(handle.as_fd()));
@@ -49,20 +51,20 @@ impl Unlisted {
         self.found = new.filter(may_be_orphan).collect();
     }
 
-    /// Those that the last look found and that are still there.
+    /// Returns those of the last search that are still there.
     pub(super) fn found(&self) -> Pids {
         let is_there = |pid: &i32| sys::session_of(*pid) == Some(self.session);
         self.found.named().iter().copied().filter(is_there).collect()
     }
 }
 
-/// A handle on `pid`, unless it is a thread or a process that has ended.
+/// Returns a pidfd of `pid`, unless it is a thread or a process that has ended.
 pub(super) fn handle(pid: i32) -> Option<OwnedFd> {
     let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     (!has_ended(&handle)).then_some(handle)
 }
 
-/// The processes of `session` that `table` does not show.
+/// Lists the processes of `session` that `table` does not show.
 fn hidden(session: i32, table: &ProcessTable) -> impl Iterator<Item = i32> {
     let largest =
         fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
@@ -71,7 +73,7 @@ fn hidden(session: i32, table: &ProcessTable) -> impl Iterator<Item = i32> {
     of_session.filter(|pid| !matches!(table.look(*pid), Ok(Some(_))) && may_live(*pid))
 }
 
-/// Whether `pid` is a process that has not ended, as far as can be told; a thread is none.
+/// Returns whether `pid` may be a process that has not ended. A thread is not a process.
 fn may_live(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else { return false };
     match pidfd_open(pid, PidfdFlags::empty()) {
@@ -81,7 +83,7 @@ fn may_live(pid: i32) -> bool {
     }
 }
 
-/// Whether the last thing mounted on /proc has the option `hidepid`, as /proc/self/mountinfo tells.
+/// Returns whether /proc has the option `hidepid`, by the last mount in /proc/self/mountinfo.
 fn hides(mounts: &str) -> bool {
     let last = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"));
     let options = last.into_iter().flat_map(|line| line.split([' ', ',']));

@@ -1,4 +1,4 @@
-//! What becomes of children.
+//! Changes of children.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ pub enum ChildChange {
     Exited(u8),
     /// It died of this signal.
     Killed(Signal),
-    /// It was stopped by this signal.
+    /// This signal stopped it.
     Stopped(Signal),
-    /// It goes on.
+    /// It was continued.
     Continued,
 }
 
 impl ChildChange {
-    /// Whether it is the end, and the child reaped with it.
+    /// Returns whether the child has ended, and so was reaped.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Killed(_))
     }
 }
 
-/// What [`next_change`] found.
+/// The result of [`next_change`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Children {
     /// This child changed; if it ended it is reaped.
@@ -73,7 +73,9 @@ pub fn next_change() -> Children {
     }
 }
 
-/// Looks at a child without taking its change: `CHILD` if there is none, `None` if it has not ended.
+/// Reads a child's end without taking it; `None` if the child has not ended.
+///
+/// Errors: `CHILD` if there is no such child.
 fn peek(id: &WaitId<'_>) -> Result<Option<WaitIdStatus>, Errno> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     loop {
@@ -84,12 +86,12 @@ fn peek(id: &WaitId<'_>) -> Result<Option<WaitIdStatus>, Errno> {
     }
 }
 
-/// Whether `pid` is a child of this process, living or not reaped: its number is its own then.
+/// Returns whether `pid` is a child of this process, living or not reaped. Its number then belongs to it.
 pub fn is_child(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| peek(&WaitId::Pid(pid)).is_ok())
 }
 
-/// How the child `pid` has ended, if it has; it is not reaped.
+/// Returns how the child `pid` has ended, if it has. Does not reap it.
 pub fn ended(pid: i32) -> Option<ChildChange> {
     let status = peek(&WaitId::Pid(Pid::from_raw(pid)?)).ok()??;
     if let Some(code) = status.exit_status() {
@@ -98,20 +100,20 @@ pub fn ended(pid: i32) -> Option<ChildChange> {
     status.terminating_signal().and_then(Signal::new).map(ChildChange::Killed)
 }
 
-/// Whether this process has children, living or not reaped.
+/// Returns whether this process has children, living or not reaped.
 pub fn have_children() -> bool {
     !matches!(peek(&WaitId::All), Err(Errno::CHILD))
 }
 
-/// Lets this process sleep so long, less if a signal that is not blocked comes.
+/// Sleeps for `length`; less if an unblocked signal arrives.
 pub fn pause(length: Duration) {
     let nanos = i64::from(length.subsec_nanos());
     let length = Timespec { tv_sec: i64::try_from(length.as_secs()).unwrap_or(i64::MAX), tv_nsec: nanos };
-    // What it returns does not matter: whoever sleeps here looks again at what it waits for.
+    // The result does not matter: every caller checks again what it waits for.
     let _ = poll(&mut [], Some(&length));
 }
 
-/// Waits until the child `pid` has ended, reaps it and says how it ended; `None` if it is no child.
+/// Waits until the child `pid` has ended, reaps it and returns how it ended; `None` if there is no such child.
 pub fn await_end(pid: i32) -> Option<ChildChange> {
     loop {
         match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
@@ -122,8 +124,8 @@ pub fn await_end(pid: i32) -> Option<ChildChange> {
     }
 }
 
-/// Waits until the child `pid` has ended, but only so long; reaps it and says how it ended. Other children that
-/// end meanwhile are reaped.
+/// Waits at most `length` until the child `pid` has ended, reaps it and returns how it ended. Reaps other children that
+/// end meanwhile.
 pub fn end_within(pid: i32, length: Duration) -> Option<ChildChange> {
     let until = now() + length;
     while now() < until {
@@ -141,7 +143,7 @@ pub fn end_within(pid: i32, length: Duration) -> Option<ChildChange> {
     None
 }
 
-/// Whether the process behind `handle` has ended; it may not be reaped yet.
+/// Returns whether the process behind `handle` has ended; it may not be reaped yet.
 pub(super) fn has_ended(handle: &OwnedFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     loop {

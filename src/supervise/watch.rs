@@ -1,4 +1,4 @@
-//! What the front knows of one keeper's life.
+//! The front's knowledge of one keeper.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -10,47 +10,45 @@ use super::signals::Signal;
 use super::wait::ChildChange;
 use crate::lock::Moment;
 
-/// How long a keeper that has said its last word may take to end, and one that was killed to die.
+/// How long a keeper may take to exit after its last message, and to die after SIGKILL.
 pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
 
 /// How supervision ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrontEnd {
-    /// As the keeper said.
+    /// As the keeper's last message says.
     Done(ExitStatus),
-    /// As [`super::channel::ToFront::Again`] says: after so long.
+    /// The front begins again after this pause; see [`super::channel::ToFront::Again`].
     Again(Duration),
-    /// The keeper failed; the command's tree is ended.
+    /// The keeper failed; the front has killed the command's tree, or tried.
     KeeperFailed(KeeperFailure),
 }
 
-/// The state of one keeper's life.
+/// The state of one keeper.
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(super) struct Watch {
     pub(super) keeper: i32,
     pub(super) channel: Channel,
-    /// The last ending signal: the keeper may have been past hearing of it.
+    /// The last ending signal. The keeper may have exited before it could receive it.
     pub(super) told_to_end: Option<Signal>,
-    /// The keeper must have acted by then.
+    /// When the front acts if the keeper has not.
     pub(super) act_by: Moment,
-    /// Why it would be at fault if not.
+    /// The keeper's failure in that case.
     pub(super) fault: WhyFailed,
-    /// What the terminal sends to the job's group reaches the command too.
+    /// Whether the terminal's signals to the job's group reach the command too.
     pub(super) in_group: bool,
-    /// The command has started.
     pub(super) started: bool,
-    /// How often this process had followed a stop of the command when it was resumed last.
+    /// How often this process had followed a stop of the command when it was last resumed.
     pub(super) resumed_after: u8,
     /// Suspended with the job: stop, then begin again.
     pub(super) suspending: bool,
-    /// Descriptors that carry the hold until the tree is gone.
+    /// The anchors, kept until the tree is gone.
     pub(super) anchors: Vec<OwnedFd>,
-    /// The keeper's last word; it is about to end.
+    /// The keeper's last message; the keeper is about to exit.
     pub(super) last_word: Option<LastWord>,
-    /// The channel's other end is closed.
     pub(super) closed: bool,
     pub(super) died: Option<WhyFailed>,
-    /// How the command ended, if it was left to this process to learn that.
+    /// How the command ended, if this process reaped it.
     pub(super) command_ended: Option<ChildChange>,
 }
 
@@ -74,7 +72,7 @@ impl Step {
 }
 
 impl Watch {
-    /// That of a keeper just forked, which must have acted by `act_by`.
+    /// Starts for a keeper just forked, which must act before `act_by`.
     pub(super) fn new(keeper: i32, channel: Channel, act_by: Moment) -> Self {
         Self {
             keeper,

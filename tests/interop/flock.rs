@@ -255,7 +255,7 @@ fn a_hold_of_flock_cannot_be_taken_away_and_its_process_is_named() {
     let status = env.status("x");
     let claim =
         status["holders"][0]["claim"].as_str().unwrap_or_else(|| panic!("a claim in {status}")).to_owned();
-    let pid = format!("pid {}", running.pid());
+    let pid = format!("process {}", running.pid());
     for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
         let mut command = env.verb("break", ["x", "--yes"]);
         env.finish(command.args(options)).failed(64, &["another client", "--force"]);

@@ -131,7 +131,7 @@ fn who_may_not_make_tables_is_told_how_they_are_made() {
     let poorer = env_at(format!("mysql://poorer@127.0.0.1:{}/{}", server.port(), mariadb::DATABASE));
     run_with(&poorer, &[]).failed(77, &["doctor --schema"]);
     for line in schema.lines().filter_map(|line| line.split_once("GRANT ")) {
-        let grant = line.1.replace("'SOMEBODY'", "poorer");
+        let grant = line.1.replace("'USER'", "poorer");
         mariadb::ask(&server, &format!("USE {}; GRANT {grant}", mariadb::DATABASE));
     }
     run_with(&poorer, &[]).silently(0);

@@ -103,7 +103,7 @@ fn a_server_without_the_others_of_its_ensemble_is_called_that() {
     let _alone = zookeeper::start_on(clients, &Setup { id: Some(1), lines, ..Setup::default() });
     let ended = run(&env, &local(clients), &["--wait", "2s"]);
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
-    assert!(ended.err.contains("serves nobody") && !ended.err.contains("TLS"), "{}", ended.err);
+    assert!(ended.err.contains("serves no clients") && !ended.err.contains("TLS"), "{}", ended.err);
 }
 
 /// Runs against a port that does not answer. Expects that dlock gives up in time and prints the address.

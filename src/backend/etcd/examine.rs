@@ -49,7 +49,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::note(|f| when(f.alarms.is_none()), "this user may not ask for the cluster's alarms"),
     Rule::warning(
         |f| when(f.alarms.as_ref()?.contains(&AlarmType::Nospace)),
-        "the database is full: nobody can join a queue; holders and releases go on",
+        "the database is full: no new claim can join a queue; holders can still renew and release",
         "compact and defragment it, then disarm the alarm",
     ),
     Rule::warning(

@@ -91,7 +91,7 @@ impl Eviction<'_> {
         }
         if let (Evict::Force, State::Held) = (self.how, first.record.fixed.state) {
             let pid = first.queue.image.details(&first.record).map(|details| details.holder.pid);
-            let advice = "kill that process, or leave --force out to have it asked";
+            let advice = "kill that process, or leave out --force to ask it";
             let path = first.file.directory.path_of(first.file.files.canonical());
             return Err(locked(&path, pid, advice));
         }
@@ -133,15 +133,16 @@ pub(super) async fn evict_foreign(
     let mut foreign = status.holders.iter().filter(|entry| entry.foreign);
     let Some(entry) = foreign.find(|entry| entry.claim == Some(id)) else { return Ok(false) };
     let path = directory.path_of(directory.naming.of(lock)?.canonical());
-    Err(locked(&path, entry.pid, "end that process"))
+    Err(locked(&path, entry.pid, "kill that process"))
 }
 
 /// The error for a hold of the process `pid` on the lock file `path`, which cannot be taken away: the kernel has no way
 /// to release the flock of another process.
 fn locked(path: &Path, pid: Option<u32>, advice: &str) -> Fault {
-    let who =
-        pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), |pid| format!("pid {pid}"));
+    let process =
+        pid.map_or_else(|| "a process that is not visible here".to_owned(), |pid| format!("process {pid}"));
     let path = path.display();
-    let reason = format!("{who} has {path} locked by flock, and nobody else can release it; {advice}");
+    let reason =
+        format!("{process} has locked {path} with flock, and only that process can release it; {advice}");
     Fault::new(ErrorKind::Unsupported, reason)
 }

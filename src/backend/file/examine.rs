@@ -56,7 +56,7 @@ const RISKS: &[Rule<Facts>] = &[
         "containers and chroots exclude each other only where they share this directory (a bind mount)",
     ),
     Rule::backup(|_| with("leave the lock directory out of backups: a lost counter goes on from the clock")),
-    Rule::note(|f| when(f.users.is_none()), "nobody has locked there yet: the first run makes the directory"),
+    Rule::note(|f| when(f.users.is_none()), "the directory does not exist yet: the first run creates it"),
     Rule::note(|f| with(f.users.as_ref()?), "{0}"),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.network_file_system?.to_owned()]),
@@ -65,8 +65,8 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.private.clone()?]),
-        "{0} excludes nobody outside of this unit or session, which has a private {1}",
-        "choose a directory that all see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
+        "locks in {0} exclude only processes of this unit or session, which has a private {1}",
+        "choose a directory that all of them see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
     ),
     Rule::warning(
         |f| {
@@ -74,12 +74,12 @@ const RISKS: &[Rule<Facts>] = &[
                 .filter(|(place, _)| *place != "/var/tmp")
                 .map(|at| vec![f.path.clone(), at.0.into(), at.1.into()])
         },
-        "{0} lies in {1}: {2}, and with them tokens and what --once-per knows",
+        "{0} lies in {1}: {2}, and with them tokens and the successes of --once-per",
         "choose a directory in /var/lib or /srv with --endpoint",
     ),
     Rule::note(
         |f| f.swept.filter(|(place, _)| *place == "/var/tmp").map(|at| vec![at.1.into()]),
-        "{0}, and with them tokens and what --once-per knows; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
+        "{0}, and with them tokens and the successes of --once-per; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
     ),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.read_only.clone()?]),
@@ -140,12 +140,12 @@ fn examination(facts: &Facts, round_trip: Duration) -> Examination {
 /// through it.
 fn users(owner: u32, group: u32, mode: u32) -> String {
     let may = |shift: u32| mode >> shift & 0o3 == 0o3;
-    let whom = match (may(0), may(3)) {
-        (true, _) => "everybody".to_owned(),
+    let which = match (may(0), may(3)) {
+        (true, _) => "every user".to_owned(),
         (false, true) => format!("its owner (uid {owner}) and the group {group}"),
         (false, false) => format!("its owner alone (uid {owner})"),
     };
-    format!("{whom} may lock there (mode {:04o})", mode & 0o7777)
+    format!("{which} may lock there (mode {:04o})", mode & 0o7777)
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
             (0o40700, "its owner alone (uid 7) may lock there (mode 0700)"),
             (0o40755, "its owner alone (uid 7) may lock there (mode 0755)"),
             (0o42770, "its owner (uid 7) and the group 8 may lock there (mode 2770)"),
-            (0o41777, "everybody may lock there (mode 1777)"),
+            (0o41777, "every user may lock there (mode 1777)"),
         ] {
             assert_eq!(users(7, 8, mode), wanted);
         }

@@ -22,7 +22,7 @@ const SWEPT: [(&str, &str); 4] = [
         "systemd-logind removes a user's files there at the logout, and a restart of the host all of them",
     ),
 ];
-/// The same for `/run/user`, which is swept earlier than `/run`.
+/// The same pair for `/run/user`, which loses its files earlier than `/run`.
 const OF_SESSION: (&str, &str) = ("/run/user", "systemd-logind removes them when the user has logged out");
 
 /// How often the lock on a directory is tried, and the pause between two tries.

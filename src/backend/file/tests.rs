@@ -170,7 +170,7 @@ async fn a_living_hold_is_asked_to_leave_and_not_removed() {
         let hold = held(&claim).await;
         let (lock, id, by) = (name("a"), ClaimId::from_bytes([1; 16]), holder("admin"));
         let error = f.backend.evict(&lock, id, Evict::Force, &by, soon()).await.expect_err("it lives");
-        let pid = format!("pid {}", holder("h").pid);
+        let pid = format!("process {}", holder("h").pid);
         assert!(error.kind == ErrorKind::Unsupported && error.reason.to_string().contains(&pid), "{error}");
         assert_eq!(held(&claim).await, hold);
         let hold = state(&claim).await;

@@ -25,9 +25,9 @@ const RISKS: &[Rule<Facts>] = &[
         "tokens go on from the clock of a client when memcached has forgotten their counter, so they fall if that clock \
          was set back",
     ),
-    Rule::always("memcached wakes nobody: waiters and holders look every 50 ms to 1 s"),
+    Rule::always("memcached cannot wake clients: waiters and holders look every 50 ms to 1 s"),
     Rule::always(
-        "whoever can write to this memcached can delete or overwrite a lock, also by an ordinary cache key of the \
+        "any client that can write to this memcached can delete or overwrite a lock, also by an ordinary cache key of the \
          same name",
     ),
     Rule::warning(

@@ -113,7 +113,7 @@ impl Route<'_> {
         if way.redirections > MOST_REDIRECTIONS {
             way.redirections = 0;
             return Fault::spent(format!(
-                "the nodes of the cluster do not agree on who has the keys (last {node})"
+                "the nodes of the cluster do not agree on which of them has the keys (last {node})"
             ));
         }
         let fault = Fault::unavailable(format!("{node} has the keys")).helped_by(Retry::OtherNode);

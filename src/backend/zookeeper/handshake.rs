@@ -65,7 +65,7 @@ pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<
 }
 
 fn unable(server: &str) -> Fault {
-    Fault::unavailable(Reason::of(&server, "is up but serves nobody").asking("has it lost the others?"))
+    Fault::unavailable(Reason::of(&server, "is up but serves no clients").asking("has it lost the others?"))
 }
 
 /// Returns the fault that one more handshake with `server` shows, if any.

@@ -17,7 +17,7 @@ use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
 
 /// The time for the claims ahead to take their slots, at most, and as a part of the ttl. They need an exchange or two,
-/// so a caller that asks only once is not told to wait meanwhile.
+/// so a claim that asks only once does not count as waiting meanwhile.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(500), 12);
 
 /// The result of an attempt.

@@ -1,4 +1,4 @@
-//! The machine's phases after the command was told to end, or has ended.
+//! The machine's phases from the stop of the command, or its end, on.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
-/// Ending signals closer together than this are one: shells and service managers signal twice.
+/// Ending signals closer together than this count as one: shells and service managers signal twice.
 const SAME_SIGNAL: Duration = Duration::from_millis(200);
 
 impl Machine {
-    /// Stops the command though nobody has sent a signal.
+    /// Stops the command for a reason of dlock's own, with the signal of the plan.
     pub(super) fn stop_itself(&mut self, reason: StopReason, now: Moment) -> Vec<Action> {
         self.stop(reason, self.plan.signal, now)
     }
@@ -44,7 +44,7 @@ impl Machine {
                 self.command = Some(outcome);
                 if self.killing { Vec::new() } else { vec![Action::TerminateTree] }
             }
-            // Renewing goes on for as long as they live, unless there is nothing left to renew.
+            // While members of the tree live the keeper goes on renewing, if there is a lease left to renew.
             Event::TreeRemains(tree) => {
                 let reason = match reason {
                     StopReason::Lost(reason) => reason,
@@ -73,14 +73,15 @@ impl Machine {
                 self.phase = Phase::Stopping(StopReason::Lost(lost));
                 Vec::new()
             }
-            // Its owner was asked to end and gives the lock back first: to wait for that is to wait for itself.
+            // The owner was asked to end, and releases the lock first: waiting for the owner to end would be waiting
+            // for itself.
             Event::Released
                 if !self.killing && matches!(reason, StopReason::Asked | StopReason::Broken(_)) =>
             {
                 self.released()
             }
             Event::FrontGone => self.kill(StopReason::FrontGone),
-            // Nobody who remains keeps the lock any longer: a last round tells.
+            // The lease is over: one last round of SIGKILL shows what remains.
             Event::Tick if now >= self.kill_at() && self.remains => {
                 self.remains = false;
                 vec![Action::KillTree]
@@ -91,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// The tree has ended. Nested runs that are no part of it can only be waited for, as long as there is a hold.
+    /// The tree is gone. For nested runs outside of it the machine can only wait, as long as the lock is held.
     fn stopped(&mut self, event: Event, reason: StopReason, now: Moment) -> Vec<Action> {
         let reason = match (event, reason) {
             (Event::State(ClaimState::Lost(lost)), _) => StopReason::Lost(lost),
@@ -115,14 +116,14 @@ impl Machine {
         })
     }
 
-    /// The lock was given back under a process that goes on: only nested runs still need it.
+    /// The owner released the lock under an adopted process that runs on: only nested runs still need it.
     pub(super) fn released(&mut self) -> Vec<Action> {
         self.command = Some(ExitStatus::Exited(0));
         self.given_back = true;
         self.linger()
     }
 
-    /// What is left to wait for once a command that died, and what it left, have ended.
+    /// The command and the rest of its tree are over: waits for nested runs and `--hold-at-least`.
     fn linger(&mut self) -> Vec<Action> {
         self.phase = Phase::Lingering;
         self.leave_if_nothing_is_left()
@@ -173,12 +174,13 @@ impl Machine {
         self.leave_if_nothing_is_left()
     }
 
-    /// These actions against the tree, unless all of it has ended: then only nested runs elsewhere need the hold.
+    /// Returns `actions`, which are for the tree; none if the tree is gone and only nested runs elsewhere need the
+    /// hold.
     fn if_anybody_is_left(&self, actions: Vec<Action>) -> Vec<Action> {
         if self.tree_gone { Vec::new() } else { actions }
     }
 
-    /// The lease runs out over what outlived the command, which is ended as the command would be.
+    /// The lease runs out while processes of the tree outlive the command: stops them as it would stop the command.
     fn run_out(&mut self, now: Moment) -> Vec<Action> {
         self.stop_itself(StopReason::RunningOut, now);
         self.grace_until = self.kill_at();
@@ -188,8 +190,8 @@ impl Machine {
         self.if_anybody_is_left(vec![Action::TerminateTree])
     }
 
-    /// What the hold protected besides the command is ended; the command itself is over, so its status stays
-    /// if nothing else was protected.
+    /// The lock is lost after the command has ended. If other processes needed it, kills them. If not, the status of
+    /// the command stays.
     fn lost_while_lingering(&mut self, reason: LossReason) -> Vec<Action> {
         if self.needs_processes() {
             if self.tree_gone {
@@ -202,7 +204,7 @@ impl Machine {
         self.leave_as(Verdict::Ran(command))
     }
 
-    /// Whether a process that outlived the command needs the hold.
+    /// Returns whether a process that outlived the command needs the hold.
     fn needs_processes(&self) -> bool {
         !self.marks_gone || self.awaits_tree()
     }

@@ -38,7 +38,7 @@ impl Machine {
         }
     }
 
-    /// The time is over, and the claim is not in the queue. One that was there before has waited for a lock.
+    /// The time is over, and the claim is not in the queue. If it was there before, it has waited for the lock.
     fn leave_unentered(&mut self) -> Vec<Action> {
         let verdict = if self.answered {
             Verdict::WaitOver(self.seen_holder.take())
@@ -69,7 +69,7 @@ impl Machine {
             }
             Event::Tick if now >= self.plan.give_up_at() => {
                 let unseen = self.unseen.take();
-                // Who held when the service last answered may be gone.
+                // The holder as last seen may be gone.
                 let holder = self.seen_holder.take().filter(|_| unseen.is_none());
                 if let Some(refusal) = unseen.filter(|error| !error.is_transient()) {
                     return self.leave_as(Verdict::Failed(refusal));
@@ -84,15 +84,16 @@ impl Machine {
         }
     }
 
-    /// The lock was given. After an outage hardly anything may be left of the lease: enough to lose the turn, and too
-    /// little to begin with. It is renewed by whoever renews, and counts as held only then.
+    /// The service granted the lock. After an outage little may be left of the lease: enough to lose the turn, too
+    /// little to start the command. The lock then counts as held only once the next renewal is confirmed.
     pub(super) fn ask_or_confirm(&mut self, now: Moment) -> Vec<Action> {
         if self.window.is_some_and(|window| window.begin_until <= now) {
             self.phase = Phase::Confirming;
             return Vec::new();
         }
         self.held_at = Some(now);
-        // Renewals do not move this: somebody who can start something may stand behind, also where no lease runs out.
+        // Renewals do not move this moment, and it exists without a lease too: the next claim in the queue may be able
+        // to start its command.
         self.ask_until = self.terminate_at().min(now + self.plan.ttl);
         self.phase = Phase::Asking;
         vec![Action::Ask]
@@ -106,22 +107,22 @@ impl Machine {
                 self.phase = Phase::Running;
                 vec![Action::Spawn]
             }
-            // Too late to start anything.
+            // Too late to start the command.
             Event::Go => self.suspend(),
             Event::Tick if now >= self.ask_until => self.suspend(),
             other => self.before_running(other),
         }
     }
 
-    /// What means the same in every phase before the command runs.
+    /// Handles the events that mean the same in every phase before the command runs.
     fn before_running(&mut self, event: Event) -> Vec<Action> {
         match event {
-            // Asked, or removed by force.
+            // `dlock break` asked the claim to leave, or removed it by force.
             Event::State(
                 ClaimState::AskedToLeave { by } | ClaimState::Lost(LossReason::Evicted(Some(by))),
             ) => self.leave_as(Verdict::Broken { by, ran: false }),
             Event::State(ClaimState::Superseded { by }) => self.leave_as(Verdict::Superseded(by)),
-            // One attempt was wanted, and it has not come to a hold.
+            // The plan allowed one attempt, and it did not get the lock.
             Event::State(ClaimState::Lost(_)) if self.plan.wait == Wait::Once => {
                 self.leave_as(Verdict::Busy(None))
             }
@@ -142,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// The queue is left until the front continues.
+    /// Leaves the queue until the front continues.
     fn suspend(&mut self) -> Vec<Action> {
         self.leave_as(if self.plan.supersede { Verdict::PlaceLost(None) } else { Verdict::Suspended })
     }

@@ -1,14 +1,14 @@
-//! The state machine of one hold: phase and event decide the next phase and what to do.
+//! The state machine of one hold: phase and event decide the next phase and the actions.
 //!
 //! | phase | held | lost | ending signal | timer | command ends |
 //! |---|---|---|---|---|---|
 //! | entering | – | – | leave | give up or try again | – |
 //! | waiting | pass the gate, or confirm | enter again, at the end | leave | give up | – |
 //! | confirming | – | enter again | leave | give up | – |
-//! | asking | – | enter again | leave | leave: who was asked did not answer | – |
+//! | asking | – | enter again | leave | leave: the front or the caller did not answer | – |
 //! | running | – | SIGKILL the tree | pass on, begin the grace | lease or max-run: begin to stop | linger or leave; died of a signal: stop the rest |
-//! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest; leave when all, and nested runs, have ended |
-//! | lingering | – | SIGKILL what is left | release | lease: begin to stop what is left; hold-at-least: release | – |
+//! | stopping | – | SIGKILL the tree | a second one: SIGKILL | SIGKILL | SIGTERM the rest; leave when tree and nested runs have ended |
+//! | lingering | – | SIGKILL the rest | stop the rest, or release | lease or max-run: begin to stop the rest; hold-at-least: release | – |
 //! | leaving | – | – | – | – | – |
 
 mod after;
@@ -23,15 +23,15 @@ use crate::lease::Window;
 use crate::lock::{ClaimState, Entry, Error, Grant, Moment};
 use crate::supervise::exit_status::ExitStatus;
 
-/// How long a service that never answered is asked while the wait has no end.
+/// How long the machine tries to reach a service that has never answered, if the wait has no end.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
-/// Between attempts to reach a service.
+/// The time between two attempts to reach a service.
 const RETRY: Duration = Duration::from_millis(250);
-/// How much longer than its deadline an attempt may take. It ends by itself at the deadline and then says why it
-/// came to nothing; two timers set to one moment fire in any order.
+/// How much longer than its deadline an attempt may take. It ends by itself at the deadline and returns the reason; of
+/// two timers set to one moment either may fire first.
 const LAST_WORD: Duration = Duration::from_millis(100);
 
-/// The machine.
+/// The state of one hold. [`Machine::on`] takes events and returns actions.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact that several phases need")]
 pub struct Machine {
@@ -41,7 +41,7 @@ pub struct Machine {
     window: Option<Window>,
     held_at: Option<Moment>,
     answered: bool,
-    /// There is a service, which had no room for this client.
+    /// A service answered, but had no room for this client.
     full: bool,
     /// See [`Machine::is_unanswered`].
     unanswered: bool,
@@ -53,23 +53,23 @@ pub struct Machine {
     linger_until: Moment,
     cut_short: Option<CutShort>,
     killing: bool,
-    /// Something of the tree is left that cannot be ended, for as long as there is a lease.
+    /// Members of the tree cannot be killed; the lock stays as long as there is a lease.
     remains: bool,
     command: Option<ExitStatus>,
-    /// The lock was given back under a process that goes on, so how that ends is not known.
+    /// The owner released the lock under an adopted process that runs on, so its end is not known.
     given_back: bool,
     tree_gone: bool,
     marks_gone: bool,
     seen_holder: Option<Box<Entry>>,
-    /// Why nothing has been seen since.
+    /// Why the service's last answer is missing.
     unseen: Option<Error>,
     verdict: Option<Verdict>,
-    /// An ending signal came, to dlock or to everybody.
+    /// An ending signal arrived, for dlock alone or for the whole foreground group.
     told_to_end: bool,
 }
 
 impl Machine {
-    /// A machine at the beginning; the first action is to enter.
+    /// Creates a machine in its first phase. The first action is [`Action::Enter`].
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
@@ -100,68 +100,69 @@ impl Machine {
         }
     }
 
-    /// Has the attempt to enter begin at `when` and not now.
+    /// Makes the first attempt to enter begin at `when` instead of now.
     pub fn begin_at(&mut self, when: Moment) -> Vec<Action> {
         self.retry_at = when;
         Vec::new()
     }
 
-    /// Whether an ending signal came, be it that everybody had it already.
+    /// Returns whether an ending signal arrived, for dlock alone or for the whole foreground group.
     pub fn told_to_end(&self) -> bool {
         self.told_to_end
     }
 
-    /// Where it stands.
+    /// Returns the phase.
     pub fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// The grant, once the lock was held.
+    /// Returns the grant, if the lock is or was held.
     pub fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref().filter(|_| self.held_at.is_some())
     }
 
-    /// Since when the lock was held.
+    /// Returns since when the lock has been held.
     pub fn held_at(&self) -> Option<Moment> {
         self.held_at
     }
 
-    /// Whether an attempt to enter the queue may have left an entry: it was not refused with a reason, or one before it was not.
+    /// Returns whether an attempt to enter may have left an entry: unless the service refused the last one with a
+    /// reason, and no earlier one had failed.
     pub fn may_have_entered(&self) -> bool {
         match &self.verdict {
             Some(Verdict::Failed(error)) => error.is_transient() || self.last_error.is_some(),
-            // It was not even tried, this time.
+            // This attempt ended before it entered.
             Some(Verdict::Skipped(_)) => self.last_error.is_some(),
             _ => true,
         }
     }
 
-    /// Whether an attempt to enter came to nothing without an answer.
+    /// Returns whether an attempt to enter failed without an answer.
     pub fn is_unanswered(&self) -> bool {
         self.unanswered
     }
 
-    /// Whether it ends because the service cannot be used: that is what will be said then.
+    /// Returns whether the hold ends because the service cannot be used. dlock then prints that.
     pub fn ends_for_the_service(&self) -> bool {
         matches!(self.verdict, Some(Verdict::Failed(_) | Verdict::NotReached(_)))
     }
 
-    /// Whether it was told that no process of the tree is left.
+    /// Returns whether the tree is known to be gone.
     pub fn tree_is_gone(&self) -> bool {
         self.tree_gone
     }
 
-    /// Whether the command has ended, or the lock was given back under it.
+    /// Returns whether the command has ended, or its owner has released the lock.
     pub fn command_has_ended(&self) -> bool {
         self.command.is_some()
     }
 
-    /// Why the hold ended earlier than it was to, though with the status of its command.
+    /// Returns why the hold ended early, although the status of the command counts.
     pub fn cut_short(&self) -> Option<&CutShort> {
         self.cut_short.as_ref()
     }
 
-    /// Whether nested runs keep the hold from ending.
+    /// Returns whether only nested runs keep the hold.
     pub fn waits_for_marks(&self) -> bool {
         let only_they_are_left = match self.phase {
             Phase::Lingering => self.linger_until.is_never() && !self.awaits_tree(),
@@ -171,8 +172,8 @@ impl Machine {
         only_they_are_left && !self.marks_gone
     }
 
-    /// Whether only nested runs would keep the hold, should the command have ended like this. To ask for them earlier is to
-    /// refuse those that are still to begin under it.
+    /// Returns whether only nested runs would keep the hold if the command has ended with `outcome`. Only then may the
+    /// driver ask for marks: if there are none, the board refuses nested runs from then on.
     pub fn would_end_with(&self, outcome: ExitStatus, now: Moment) -> bool {
         self.phase == Phase::Running
             && matches!(outcome, ExitStatus::Exited(_))
@@ -180,7 +181,7 @@ impl Machine {
             && self.lingers_until(now).is_never()
     }
 
-    /// Whether what comes of `event` depends on whether there are nested runs, which may not have been asked yet.
+    /// Returns whether the actions for `event` depend on whether there are nested runs, and that is not known yet.
     pub fn depends_on_marks(&self, event: &Event, now: Moment) -> bool {
         let unknown = self.phase == Phase::Lingering && !self.marks_gone && !self.awaits_tree();
         unknown
@@ -194,23 +195,24 @@ impl Machine {
             }
     }
 
-    /// Whether a member of the tree keeps the hold as the command does.
+    /// Returns whether members of the tree keep the hold as the command does (`whole_tree`).
     fn awaits_tree(&self) -> bool {
         self.plan.whole_tree && !self.tree_gone
     }
 
-    /// Until when the lock is kept after a command that ends now.
+    /// Returns until when to hold the lock after a command that ends now.
     fn lingers_until(&self, now: Moment) -> Moment {
         let at_least = self.held_at.unwrap_or(now) + self.plan.hold_at_least;
         if at_least > now { at_least } else { Moment::NEVER }
     }
 
-    /// Whether the lock is kept for as long as something of the tree remains.
+    /// Returns whether dlock keeps the lock for members of the tree that cannot be killed.
     pub fn keeps_what_remains(&self, now: Moment) -> bool {
         now < self.kill_at() && !matches!(self.phase, Phase::Stopping(StopReason::Lost(_)))
     }
 
-    /// Whether the claim may go before its ttl ends it: not from under what was not known to be gone when it was lost.
+    /// Returns whether the claim may leave before its ttl is over. After a loss it may not if processes of the tree or
+    /// nested runs may live.
     pub fn may_give_back(&self) -> bool {
         match &self.verdict {
             Some(Verdict::Lost { tree, .. }) => tree.is_gone() && self.marks_gone,
@@ -218,12 +220,12 @@ impl Machine {
         }
     }
 
-    /// How it ended, once it is over.
+    /// Returns how the hold ended, once it is over.
     pub fn into_verdict(self) -> Option<Verdict> {
         self.verdict
     }
 
-    /// When the next [`Event::Tick`] is due.
+    /// Returns when the next [`Event::Tick`] is due.
     pub fn wake_at(&self) -> Moment {
         match &self.phase {
             Phase::Entering => self.retry_at.min(self.last_word_until()),
@@ -239,8 +241,8 @@ impl Machine {
         }
     }
 
-    /// When something must be done for the promises' sake while there is a command or what it left; nothing that has
-    /// happened may be looked at first.
+    /// Returns when the machine must act to keep its promises while the command or the rest of its tree runs. The
+    /// driver handles that moment before any other event.
     pub fn act_by(&self) -> Moment {
         match self.phase {
             Phase::Running | Phase::Stopping(_) | Phase::Lingering => self.wake_at(),
@@ -248,7 +250,8 @@ impl Machine {
         }
     }
 
-    /// Whether the command is being ended on account of the hold, and not because somebody or something asked it to.
+    /// Returns whether dlock stops the command for a reason of its own, and not because of a signal to dlock or the
+    /// death of the command.
     pub fn ends_the_command(&self) -> bool {
         matches!(&self.phase, Phase::Stopping(reason) if !matches!(reason, StopReason::Asked | StopReason::CommandDied))
     }
@@ -268,23 +271,23 @@ impl Machine {
         }
     }
 
-    /// When attempts to enter are over.
+    /// Returns when to give up entering.
     pub(super) fn give_up_at(&self) -> Moment {
         let unanswered =
             if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
         self.plan.give_up_at().min(unanswered)
     }
 
-    /// When an attempt has had its time to say why it came to nothing.
+    /// Returns until when an attempt may still return its reason.
     pub(super) fn last_word_until(&self) -> Moment {
         self.give_up_at() + LAST_WORD
     }
 
-    /// Takes an event that happened at `now`, and says what to do.
+    /// Handles an event that happened at `now`, and returns the actions.
     pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         self.told_to_end |= matches!(event, Event::Signal { signal, .. } if signal.is_ending());
         match event {
-            // A renewal concerns the promise, whatever the phase.
+            // A renewal moves the window in every phase.
             Event::Renewed(window) => {
                 (self.window, self.unseen) = (Some(window), None);
                 return if self.phase == Phase::Confirming { self.ask_or_confirm(now) } else { Vec::new() };
@@ -322,7 +325,7 @@ impl Machine {
                 if let ExitStatus::Signaled(_) = outcome
                     && !self.tree_gone
                 {
-                    // It did not mean to leave workers behind.
+                    // A command that was killed did not leave workers on purpose.
                     self.phase = Phase::Stopping(StopReason::CommandDied);
                     self.grace_until = now + self.plan.grace;
                     return vec![Action::TerminateTree];

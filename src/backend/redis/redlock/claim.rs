@@ -18,7 +18,7 @@ use crate::lock::{ClaimState, Error, ErrorKind, Moment, Request, Result};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 
-/// How long claims that arrive together may contend before each is told to wait.
+/// How long claims that arrive together may contend before each of them counts as waiting.
 const CONTEST: Duration = Duration::from_secs(1);
 /// The pause between two attempts if too few nodes are usable, and the least time before a read at the expected expiry.
 const PAUSE: Duration = Duration::from_millis(500);

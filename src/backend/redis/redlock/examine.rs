@@ -51,7 +51,7 @@ const RISKS: &[Rule<Facts>] = &[
          lock, like the list of nodes",
     ),
     Rule::always(
-        "there is no queue: of those who wait, whoever asks first once the lock is free gets it, and status shows none of them",
+        "there is no queue: the first waiter to ask once the lock is free gets it, and status shows no waiters",
     ),
     Rule::open_password(|f| with(f.open_password.as_ref()?), "use rediss:// and enable TLS on the nodes"),
 ];

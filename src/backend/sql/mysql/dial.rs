@@ -132,7 +132,7 @@ impl Dialer {
                 return Err(Fault::new(
                     ErrorKind::Unsupported,
                     "several of these servers take writes at once (Galera or group replication), and dlock needs one \
-                     that decides; name one server, the same for everybody",
+                     that decides; name one server, the same on every host",
                 ));
             }
             if is("read_only", "ON") {

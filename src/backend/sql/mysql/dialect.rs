@@ -92,9 +92,9 @@ impl Dialect for Mysql {
     }
 
     fn rights(&self) -> String {
-        let grant = |table| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'SOMEBODY'@'%';");
+        let grant = |table| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'USER'@'%';");
         let Tables { lock, claim, .. } = self.tables();
-        format!("-- Who uses locks needs:\n{}\n{}", grant(lock), grant(claim))
+        format!("-- Users of locks need:\n{}\n{}", grant(lock), grant(claim))
     }
 
     fn text(&self, value: &str) -> String {

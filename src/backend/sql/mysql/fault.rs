@@ -22,8 +22,8 @@ pub(super) fn of(error: &Error) -> Fault {
         Error::Io(error) => of_stream(error),
         Error::Tls(error) if error.to_string().contains("does not support TLS") => Fault::new(
             ErrorKind::Denied,
-            "it does not speak TLS on this port; turn on its TLS, or say ?ssl-mode=preferred in the address if \
-             whoever stands between may get the password",
+            "it does not speak TLS on this port; turn on its TLS, or set ?ssl-mode=preferred in the address if \
+             an attacker in between may get the password",
         ),
         Error::Tls(error) => Fault::new(
             ErrorKind::Denied,

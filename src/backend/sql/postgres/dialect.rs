@@ -133,9 +133,7 @@ impl Dialect for Postgres {
 
     fn rights(&self) -> String {
         let Tables { lock, claim, .. } = self.tables();
-        format!(
-            "-- Who uses locks needs: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim} TO somebody;"
-        )
+        format!("-- Users of locks need: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim} TO USER;")
     }
 
     fn text(&self, value: &str) -> String {

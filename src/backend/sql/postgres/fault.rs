@@ -89,7 +89,7 @@ fn of_client(error: &Error) -> Fault {
         return Fault::new(ErrorKind::Denied, text);
     }
     if text.contains("server does not support TLS") {
-        let reason = "it does not speak TLS on this port; turn on ssl in postgresql.conf, or say ?sslmode=prefer in the address";
+        let reason = "it does not speak TLS on this port; turn on ssl in postgresql.conf, or set ?sslmode=prefer in the address";
         return Fault::new(ErrorKind::Denied, reason);
     }
     Fault::spent(text)
