@@ -183,13 +183,13 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
-            "cannot kill processes 3, 4: dlock keeps the lock until they exit; kill them yourself",
+            "cannot kill processes 3, 4: dlock keeps the lock and cannot end until they exit; kill them yourself",
         ),
         (
             M::CannotEnd { pids: None, more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
-            "cannot verify that all processes of the command have exited: dlock keeps the lock until they exit; kill \
-             them yourself",
+            "cannot verify that all processes of the command have exited: dlock keeps the lock and cannot end until they \
+             exit; kill them yourself",
         ),
         (
             M::CannotEnd { pids: Some(vec![3]), more: 2, lease_lost: true, lacks_kill: false },

@@ -43,7 +43,7 @@ pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, la
     let fate = if lease_lost {
         "the lock is lost, and they can run beside the next holder's command; kill them yourself"
     } else {
-        "dlock keeps the lock until they exit; kill them yourself"
+        "dlock keeps the lock and cannot end until they exit; kill them yourself"
     };
     let right = if lacks_kill { ", or give dlock CAP_KILL (docker run --cap-add KILL)" } else { "" };
     format!("{what}: {fate}{right}")

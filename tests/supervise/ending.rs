@@ -1,6 +1,6 @@
 //! Ending a tree where the system does not help: no /proc, somebody else's /proc, few descriptors; and who is left alone.
 
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::wait::until_true;
@@ -212,4 +212,26 @@ fn nobody_sees_a_child_stopped_while_the_tree_is_told_to_end() {
     let seen = std::fs::read_to_string(env.path("seen")).expect("a log");
     // It was stopped, and by the time its parent could look it went on.
     assert!(seen.contains("nothing") && !seen.contains("stopped"), "{seen}");
+}
+
+/// A root that may not kill others' processes, as in a container.
+#[test]
+fn root_without_cap_kill_keeps_the_lock_and_names_the_capability() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let env = TestEnv::new();
+    let other = ["setpriv", "--reuid", "65534", "--clear-groups", "sh", "-c", "sleep 4; :"];
+    let run = env.run([&["--name", "x", "--max-run", "200ms", "--grace", "0", "--"][..], &other].concat());
+    let mut command = env.command("setpriv");
+    command.arg("--bounding-set=-kill,-sys_ptrace").args(run.get_args().skip(2));
+    let running = env.start(&mut command);
+    until_true("the processes' names", || running.err_so_far().contains("cannot kill process"));
+    assert_eq!(env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).code(), Some(75));
+    let ended = running.finish();
+    assert_eq!(ended.code(), Some(124), "{}", ended.err);
+    for words in ["dlock keeps the lock and cannot end until they exit", "give dlock CAP_KILL"] {
+        assert!(ended.err.contains(words), "{}", ended.err);
+    }
+    env.assert_free("x");
 }
