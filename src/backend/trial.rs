@@ -12,9 +12,17 @@ use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, Mode, Moment, Re
 /// The lease of the tried lock.
 const TTL: Duration = Duration::from_secs(10);
 
+/// An alternative that does not show the tried lock.
+#[derive(Debug)]
+pub struct Unshown {
+    /// Its address.
+    pub place: String,
+    /// Why it could not be asked, if it could not.
+    pub why: Option<Error>,
+}
+
 /// Acquires the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. An entry left
-/// behind by a failure ends with its ttl. Returns the places of those of `alternatives` that do not show the claim while
-/// it holds; an alternative that cannot be asked is left out.
+/// behind by a failure ends with its ttl. Returns those of `alternatives` that do not show the claim while it holds.
 ///
 /// Errors: those of [`Backend::enter`] and of the claim; `Unavailable` at the deadline.
 pub async fn of(
@@ -24,7 +32,7 @@ pub async fn of(
     holder: &Holder,
     alternatives: &[(String, Arc<dyn Backend>)],
     deadline: Moment,
-) -> Result<Vec<String>> {
+) -> Result<Vec<Unshown>> {
     let request = Request {
         names: vec![name.clone()],
         id,
@@ -68,17 +76,22 @@ pub async fn of(
     Ok(without)
 }
 
-/// The places of those of `backends` that answer and do not show the claim `id` in the queue of `name`.
+/// Returns those of `backends` that do not show the claim `id` in the queue of `name`.
 async fn without(
     backends: &[(String, Arc<dyn Backend>)],
     name: &LockName,
     id: ClaimId,
     deadline: Moment,
-) -> Vec<String> {
+) -> Vec<Unshown> {
     let looks = backends.iter().map(|(place, backend)| async move {
-        let status = backend.inspect(name, deadline).await.ok()?;
-        let mut entries = status.holders.iter().chain(&status.waiters);
-        (!entries.any(|entry| entry.claim == Some(id))).then(|| place.clone())
+        let why = match backend.inspect(name, deadline).await {
+            Ok(status) => {
+                let mut entries = status.holders.iter().chain(&status.waiters);
+                entries.all(|entry| entry.claim != Some(id)).then_some(None)?
+            }
+            Err(error) => Some(error),
+        };
+        Some(Unshown { place: place.clone(), why })
     });
     join_all(looks).await.into_iter().flatten().collect()
 }

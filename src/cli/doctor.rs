@@ -14,7 +14,8 @@ use super::out::{Out, OutputEnd};
 use super::settings::{self, Viewing};
 use super::source::{Resolved, Source};
 use crate::backend::service::Address;
-use crate::backend::{Backend, Examination, Risk, Weight, trial};
+use crate::backend::trial::{self, Unshown};
+use crate::backend::{Backend, Examination, Risk, Weight};
 use crate::lock::{ClaimId, Error, ErrorKind};
 use crate::net::passwords::without_passwords;
 use crate::output::doctor::{Findings, Setting};
@@ -135,11 +136,11 @@ async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
             .map(ClaimId::from_bytes)
             .map_err(|error| Error::new(ErrorKind::System, error.to_string()))?;
         let stem = format!("dlock-doctor-{id}").parse().map_err(|_| Error::nonsense("no name"))?;
-        let mut strangers = Vec::new();
+        let mut unshown = Vec::new();
         for name in backend.everywhere(stem, deadline).await? {
-            strangers.extend(trial::of(backend, &name, id, &holder, alternatives, deadline).await?);
+            unshown.extend(trial::of(backend, &name, id, &holder, alternatives, deadline).await?);
         }
-        Ok(strangers)
+        Ok(unshown)
     };
     let alternatives = address.alternatives().into_iter().map(|one| (one.place(), one.backend()));
     let alternatives: Vec<_> = alternatives.collect();
@@ -147,16 +148,25 @@ async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
     let each = address.each();
     let each = each.iter().map(|one| async { Some((one.place(), tried(&*one.backend(), &[]).await.err()?)) });
     let each: Vec<(String, Error)> = join_all(each).await.into_iter().flatten().collect();
-    let (strangers, whole) = match whole {
-        Ok(strangers) => (strangers, None),
+    let (unshown, whole) = match whole {
+        Ok(unshown) => (unshown, None),
         Err(error) => (Vec::new(), Some((address.place(), error))),
     };
     let failed = if each.is_empty() { whole.into_iter().collect() } else { each };
-    let failed = failed.into_iter().map(|(place, error)| failed_trial(&place, error));
-    failed.chain(strangers.iter().map(|place| stranger(place))).collect()
+    // A trial of its own says more than that it cannot be asked.
+    let is_told = |one: &Unshown| one.why.is_some() && failed.iter().any(|(place, _)| *place == one.place);
+    let unshown: Vec<Risk> = unshown.into_iter().filter(|one| !is_told(one)).map(alternative).collect();
+    failed.into_iter().map(|(place, error)| failed_trial(&place, error)).chain(unshown).collect()
 }
 
-fn stranger(place: &str) -> Risk {
+fn alternative(Unshown { place, why }: Unshown) -> Risk {
+    if let Some(error) = why {
+        // A server that takes no writes now is passed over, as it should be.
+        let weight = if error.reason.is_about_the_service() { Weight::Warning } else { Weight::Note };
+        let (why, remedy) = error.reason.apart();
+        let what = format!("cannot tell whether {place} is one service with the other endpoints: {why}");
+        return Risk { weight, what, remedy };
+    }
     let what = format!(
         "{place} does not show a lock that another endpoint has given: they are not one service, and two commands can run \
          under one lock"

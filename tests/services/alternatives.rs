@@ -1,5 +1,6 @@
 //! Servers of which a run uses any one.
 
+use crate::servers::free_port;
 use crate::site;
 use crate::support::{Service, TestEnv};
 
@@ -21,5 +22,15 @@ fn endpoints_that_are_not_one_service_are_named() {
     let said = said_of(service.clone(), &[&service.endpoint, &other]);
     assert!(said.contains("they are not one service"), "{said}");
     let said = said_of(service.clone(), &[&service.endpoint, &service.endpoint]);
+    assert!(!said.contains("they are not one service"), "{said}");
+}
+
+#[test]
+fn endpoint_that_cannot_be_asked_is_named_with_the_reason() {
+    let (service, port, closed) = (site::part(), site::shared().servers()[0].port(), free_port());
+    let other = service.endpoint.replace(&format!(":{port}"), &format!(":{closed}"));
+    let said = said_of(service.clone(), &[&service.endpoint, &other]);
+    let line = said.lines().find(|line| line.contains(&closed.to_string()) && line.contains("warning: "));
+    assert!(line.is_some_and(|line| line.contains("connection refused")), "{said}");
     assert!(!said.contains("they are not one service"), "{said}");
 }

@@ -143,3 +143,12 @@ fn what_a_failover_makes_a_server_say_is_tried_again() {
         direct.assert_free("x");
     }
 }
+
+#[test]
+fn doctor_notes_a_server_that_takes_no_writes() {
+    let (_writer, reader, env) = pair();
+    let said = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
+    let note = said.lines().find(|line| line.contains(&reader.port().to_string()) && line.contains("note: "));
+    assert!(note.is_some_and(|note| note.contains("it takes no writes (read_only)")), "{said}");
+    assert!(!said.contains("they are not one service"), "{said}");
+}
