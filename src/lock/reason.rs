@@ -68,6 +68,15 @@ impl Reason {
         self
     }
 
+    /// Adds `more` to the last fault.
+    #[must_use]
+    pub fn adding(mut self, more: &str) -> Self {
+        if let Some(last) = self.complaints.last_mut() {
+            last.what.push_str(more);
+        }
+        self
+    }
+
     /// Replaces the subject.
     #[must_use]
     pub fn about(self, about: About) -> Self {

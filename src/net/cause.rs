@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::fault::{Fault, Retry};
 use super::tcp::{self, STAGGER};
@@ -32,6 +32,8 @@ const QUIET: Duration = Duration::from_millis(250);
 const STEP: Duration = Duration::from_millis(250);
 /// A request to which servers of line protocols answer, or on which they close the connection.
 const NUDGE: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+/// The beginning of a connection in HTTP/2, which is a request of HTTP/1 too.
+const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 const RUNNING: &str = "is it running there?";
 const PORT: &str = "is this the right port?";
@@ -69,20 +71,33 @@ pub enum ProbeResult {
 
 /// Probes the server at `at`, `HOST:PORT`, for a second at most.
 pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
-    match try_with(at, manner, manner.hello).await {
-        // The hello of one service can make another one wait for more bytes.
-        ProbeResult::Silent => try_with(at, manner, NUDGE).await,
-        found => found,
+    // The hello of one service can make another one wait for more bytes. A slow server of the right service answers the
+    // hello first: some answer a web browser, too, or close its connection.
+    let second = async {
+        sleep(STEP).await;
+        let nudge = async {
+            // Such a hello does not make a line protocol wait.
+            if manner.hello.starts_with(HTTP_2) {
+                return ProbeResult::Silent;
+            }
+            try_with(at, manner, NUDGE, STEP * 3 / 2).await
+        };
+        tokio::join!(nudge, sleep(STEP * 3 / 2)).0
+    };
+    tokio::select! {
+        biased;
+        found = try_with(at, manner, manner.hello, STEP * 4) => found,
+        found = second => found,
     }
 }
 
 /// Returns whether the server at `at` closes connections over which it has received nothing yet.
 pub async fn hangs_up(at: &str, manner: &Manner) -> bool {
-    try_with(at, manner, b"").await == ProbeResult::Closed
+    try_with(at, manner, b"", STEP).await == ProbeResult::Closed
 }
 
-/// Sends `words` over a new connection to `at` and returns the result.
-async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> ProbeResult {
+/// Sends `words` over a new connection to `at`, waits up to `length` for the answer, and returns the result.
+async fn try_with(at: &str, manner: &Manner, words: &[u8], length: Duration) -> ProbeResult {
     let mut stream = match connect(at).await {
         Err(_) => return ProbeResult::Away,
         // The server accepted the connection and closed it before the system reported it as open.
@@ -98,7 +113,7 @@ async fn try_with(at: &str, manner: &Manner, words: &[u8]) -> ProbeResult {
         return ProbeResult::Closed;
     }
     let mut answer = vec![0; 512];
-    match timeout(STEP, stream.read(&mut answer)).await {
+    match timeout(length, stream.read(&mut answer)).await {
         Err(_) => ProbeResult::Silent,
         Ok(Ok(0) | Err(_)) => ProbeResult::Closed,
         Ok(Ok(length)) => {
@@ -137,9 +152,7 @@ pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &ProbeResult)
     match found {
         ProbeResult::Unreached(why) => Some(why.clone().at(&at)),
         ProbeResult::Away => Some(of("does not answer", About::Service).asking(RUNNING)),
-        ProbeResult::Silent => {
-            Some(of("accepts connections but does not answer", About::Service).asking(PORT))
-        }
+        ProbeResult::Silent => Some(silence(&at)),
         ProbeResult::Own(_) if encrypts => Some(no_tls(Reason::of(&at, NO_TLS))),
         ProbeResult::Own(_) => None,
         // The error from the TLS handshake is more precise.
@@ -229,6 +242,11 @@ pub fn explained(error: &io::Error) -> Reason {
     if error.kind() == io::ErrorKind::ConnectionRefused { why.asking(RUNNING) } else { why }
 }
 
+/// The reason of a server that accepts connections and has never answered.
+pub fn silence(at: &impl fmt::Display) -> Reason {
+    Reason::of(at, "accepts connections but does not answer").about(About::Service).asking(PORT)
+}
+
 /// The reason of a server that has not answered a request in time.
 pub fn silent(at: &impl fmt::Display) -> Reason {
     Reason::of(at, "does not answer in time").about(About::Service)
@@ -236,15 +254,34 @@ pub fn silent(at: &impl fmt::Display) -> Reason {
 
 /// The reason of a server that has not answered a login sent `length` ago.
 pub fn no_login(at: &impl fmt::Display, length: Duration) -> Reason {
-    let seconds = length.as_secs_f64();
     let what =
-        format!("accepts connections but does not answer in time: the login was sent {seconds:.1}s ago");
+        format!("accepts connections but does not answer in time: the login was sent {} ago", secs(length));
     Reason::of(at, what).about(About::Service)
+}
+
+/// The reason of a server that has not answered a request sent `length` ago.
+pub fn no_answer(at: &impl fmt::Display, length: Duration) -> Reason {
+    Reason::of(at, format!("does not answer in time: the request was sent {} ago", secs(length)))
+        .about(About::Service)
+}
+
+/// Returns `reason`; if that is silence, with the time since the first attempt to connect.
+pub fn lasting(reason: Reason, length: Duration) -> Reason {
+    if is_silence(&reason) { reason.adding(&format!(": nothing came in {}", secs(length))) } else { reason }
+}
+
+fn secs(length: Duration) -> String {
+    format!("{:.1}s", length.as_secs_f64())
 }
 
 /// The reason of a server that has not answered a request in time and reports the cause, `why`.
 pub fn held_up(at: &impl fmt::Display, why: &str) -> Reason {
     Reason::of(at, format!("does not answer in time: {why}")).about(About::Service)
+}
+
+/// Returns whether `reason` is about the port, and so is refuted by any answer of a server.
+pub fn is_guess(reason: &Reason) -> bool {
+    is_silence(reason) || reason.is_about_a_stranger()
 }
 
 /// Returns whether `reason` is that servers accept connections and have never answered.

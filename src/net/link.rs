@@ -16,7 +16,7 @@ use super::fault::{Fault, FaultResult};
 use super::rank::{Rank, Rest};
 pub use super::stage::Stage;
 use crate::clock::Clock;
-use crate::lock::ErrorKind;
+use crate::lock::{ErrorKind, Moment};
 
 /// The most connections to one server at once: one in use, and one with an unanswered request. A server continues a
 /// request after its client has gone, so each further attempt would occupy another connection.
@@ -99,8 +99,10 @@ pub struct Link<D: Dial> {
     pub(super) turn: AtomicUsize,
     /// The number of connections opened.
     opened: AtomicUsize,
-    /// Whether a server has answered a request.
-    pub(super) answered: AtomicBool,
+    /// Whether a server has ever sent something in the service's protocol.
+    pub(super) answered: Arc<AtomicBool>,
+    /// When this link was created.
+    pub(super) begun: Moment,
     /// The number of servers that have not answered in time since one last did.
     pub(super) slow: AtomicU32,
     /// Notified when a connection is given up.
@@ -161,7 +163,8 @@ impl<D: Dial> Link<D> {
             found: Mutex::default(),
             turn: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
-            answered: AtomicBool::new(false),
+            answered: Arc::default(),
+            begun: clock.now(),
             slow: AtomicU32::new(0),
             changed: Notify::new(),
             rank: Mutex::default(),
@@ -272,7 +275,7 @@ impl<D: Dial> Link<D> {
         server: usize,
     ) -> FaultResult<(Arc<D::Connection>, Room)> {
         let Ok(room) = self.rooms(node, server).acquire_owned().await else { return Err(stopped()) };
-        let stage = Arc::<Stage>::default();
+        let stage = Arc::new(Stage::new(&self.answered));
         *locked(&self.stage) = Arc::clone(&stage);
         let (dial, node, reached) = (Arc::clone(&self.dial), node.clone(), Arc::clone(&stage));
         let task = tokio::spawn(async move {
@@ -304,6 +307,8 @@ impl<D: Dial> Link<D> {
     pub(super) async fn look(&self, node: &D::Node) -> Option<Fault> {
         if self.has_room(node) {
             let found = self.dial.look().await;
+            // The probes had answers.
+            self.answered.fetch_or(found.is_none(), Ordering::Relaxed);
             *self.found() = found;
         }
         self.found().clone()

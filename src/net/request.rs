@@ -47,6 +47,8 @@ struct Progress<D: Dial> {
     last: Option<Fault>,
     /// The server in use.
     place: String,
+    /// When the last attempt sent the request.
+    sent: Moment,
 }
 
 impl<D: Dial> Progress<D> {
@@ -108,19 +110,21 @@ impl<D: Dial> Link<D> {
     where
         R: Future<Output = FaultResult<T>>,
     {
-        let mut progress = Progress { current: None, last: None, place: String::new() };
+        let mut progress = Progress { current: None, last: None, place: String::new(), sent: self.begun };
         let work = self.attempts(deadline, patience, &node, request, &mut progress);
         let gives_up = patience != Patience::Deadline;
         let found =
             match cause::by(self.clock, deadline, gives_up, work, || self.why_late(node(), deadline)).await {
-                Ok(answer) => return answer,
+                Ok(answer) => return answer.map_err(|fault| self.lasting(fault)),
                 Err(found) => found.or(progress.last),
             };
+        // An answer after a look refutes what that guessed.
+        let found = found.filter(|found| !self.answered() || !cause::is_guess(&found.reason));
         let silent = match progress.current {
             Some(connection) => {
                 // The cause of the delay may not affect another connection.
                 self.leave_unanswered(&connection);
-                cause::silent(&self.dial.peer(&connection))
+                cause::no_answer(&self.dial.peer(&connection), self.clock.now().since(progress.sent))
             }
             None => match self.login() {
                 // A login in progress is more precise than a probe that found only silence.
@@ -130,12 +134,21 @@ impl<D: Dial> Link<D> {
                 _ => cause::silent(&progress.place),
             },
         };
-        Err(found.unwrap_or_else(|| Fault::spent(silent)))
+        Err(self.lasting(found.unwrap_or_else(|| Fault::spent(silent))))
+    }
+
+    fn answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Adds since when no server has answered, if none ever did.
+    fn lasting(&self, fault: Fault) -> Fault {
+        Fault { reason: cause::lasting(fault.reason, self.clock.now().since(self.begun)), ..fault }
     }
 
     /// Returns why a service does not answer, if no server of it ever did.
     async fn why_silent(&self, node: &D::Node) -> Option<Fault> {
-        if self.answered.load(Ordering::Relaxed) { None } else { self.look(node).await }
+        if self.answered() { None } else { self.look(node).await }
     }
 
     /// Returns why a request is not answered for long.
@@ -260,6 +273,7 @@ impl<D: Dial> Link<D> {
             None => return Err(self.late(given, self.pass_over(turn), &progress.place, false)),
         };
         progress.current = Some(Arc::clone(&connection));
+        progress.sent = self.clock.now();
         let until = if D::ANSWERS_SOON { until } else { Moment::NEVER };
         let is_new = self.opened() > opened;
         let half = half.filter(|_| !is_new).unwrap_or(Moment::NEVER);

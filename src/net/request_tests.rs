@@ -16,6 +16,8 @@ use crate::net::link::Stage;
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Works,
+    /// Also sends a greeting.
+    Greets,
     Refuses,
     Denies,
     Fills,
@@ -31,7 +33,7 @@ enum Next {
 impl Next {
     async fn happen(self) -> FaultResult<()> {
         match self {
-            Self::Works => Ok(()),
+            Self::Works | Self::Greets => Ok(()),
             Self::Refuses => Err(Fault::spent("refused")),
             Self::Denies => Err(Fault::new(ErrorKind::Denied, "denied").helped_by(Retry::OtherConnection)),
             Self::Fills => Err(Fault::new(ErrorKind::Full, "full")),
@@ -93,8 +95,11 @@ impl<const SOON: bool> Dial for Servers<SOON> {
     async fn dial(&self, _: &u8, server: usize, stage: &Stage) -> FaultResult<Arc<usize>> {
         self.log.lock().expect("no test panics here").push((self.start.elapsed(), server));
         let next = self.dials.next();
-        if matches!(next, Next::Works | Next::Hangs) {
+        if matches!(next, Next::Works | Next::Hangs | Next::Greets) {
             stage.connected();
+        }
+        if matches!(next, Next::Greets) {
+            stage.answered();
         }
         next.happen().await.map(|()| Arc::new(server)).map_err(|fault| fault.at(&self.place(&0, server)))
     }
@@ -244,7 +249,8 @@ async fn at_the_deadline_the_silent_connection_is_given_up() {
     for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
         let one = link::<false>(1, &[Next::Works], None);
         let (answer, length) = call(&one, 3, patience, &[Next::Freezes]).await;
-        assert_eq!((answer, ms(length)), (Err("h:0 does not answer in time".to_owned()), 3000));
+        let silent = "h:0 does not answer in time: the request was sent 3.0s ago";
+        assert_eq!((answer, ms(length)), (Err(silent.to_owned()), 3000));
         let (answer, length) = call(&one, 3, patience, &[Next::Works]).await;
         assert_eq!((answer, ms(length), one.opened()), (Ok(0), 0, 2), "a new connection is not held up");
     }
@@ -252,6 +258,28 @@ async fn at_the_deadline_the_silent_connection_is_given_up() {
     let answer = call(&one, 3, Patience::Once, &[Next::Works]).await.0;
     assert_eq!(answer, Err("h:0 does not answer in time".to_owned()));
     assert_eq!(one.opened(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_port_is_doubted_only_if_nothing_ever_came_from_it() {
+    let silent = || Fault::spent(cause::silence(&"h:0"));
+    for (dial, wanted) in [
+        (
+            Next::Works,
+            "accepts connections but does not answer: nothing came in 3.0s; is this the right port?",
+        ),
+        (Next::Greets, "does not answer in time: the request was sent 3.0s ago"),
+    ] {
+        for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
+            let one = link::<false>(1, &[dial], Some(silent()));
+            let answer = call(&one, 3, patience, &[Next::Freezes]).await.0;
+            assert_eq!(answer, Err(format!("h:0 {wanted}")), "{dial:?} {patience:?}");
+        }
+    }
+    // The probe found the service, which then fell silent.
+    let one = link::<false>(1, &[Next::Works], None);
+    assert!(call(&one, 3, Patience::Once, &[Next::Freezes]).await.0.is_err());
+    assert!(one.answered.load(Ordering::Relaxed));
 }
 
 #[tokio::test(start_paused = true)]

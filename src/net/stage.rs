@@ -1,7 +1,7 @@
 //! Progress of an attempt to connect.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,9 +11,20 @@ use tokio::time::Instant;
 pub struct Stage {
     connected: AtomicBool,
     login: OnceLock<Instant>,
+    answered: Arc<AtomicBool>,
 }
 
 impl Stage {
+    /// Creates the stage of a new attempt; `answered` is whether a server of the service has ever answered.
+    pub(super) fn new(answered: &Arc<AtomicBool>) -> Self {
+        Self { answered: Arc::clone(answered), ..Self::default() }
+    }
+
+    /// Records that the server has sent something in the service's protocol, or completed a TLS handshake.
+    pub fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
     /// Records that a connection exists: the server may continue the attempt after the client has gone.
     pub fn connected(&self) {
         self.connected.store(true, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Requests that a server does not answer: how many connections they take, and what dlock prints about them.
 
+use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -7,7 +8,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::causes::ports;
-use crate::servers::mariadb;
+use crate::servers::etcd::Etcd;
+use crate::servers::proxy::{Conduct, Proxy};
+use crate::servers::{mariadb, memcached, redis, shared_folder};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 use crate::{mysql, postgres};
@@ -93,4 +96,38 @@ fn unanswered_logins_raise_no_doubt_about_the_port() {
             .failed(69, &["accepts connections but does not answer in time: the login was sent"]);
         assert!(!said.err.contains("right port"), "{backend}: {}", said.err);
     }
+}
+
+/// A run whose login the server at `port` answers, and none of its requests, nor anything else from then on.
+fn mute_after_login(backend: &'static str, port: u16, address: impl Fn(u16) -> String, user: Option<&str>) {
+    let relay = Proxy::to(port);
+    relay.set(Conduct::MuteFrom("muted"));
+    let env = TestEnv::on(Service { backend, endpoint: address(relay.port()), prefix: None });
+    let mut run = env.run(["--try", "--ttl", "12s", "--name", "muted", "--", "true"]);
+    if let Some(user) = user {
+        run.env("DLOCK_USER", user).env("DLOCK_PASSWORD", "secret");
+    }
+    let said = env.finish(&mut run).failed(69, &["does not answer in time: the request was sent "]);
+    assert!(!said.err.contains("right port"), "{backend}: {}", said.err);
+    assert_eq!(relay.conduct(), Conduct::Mute, "{backend}");
+}
+
+#[test]
+fn server_that_answered_the_login_raises_no_doubt_about_the_port() {
+    let etcd = Etcd::start();
+    for words in [&["user", "add", "root:secret"][..], &["auth", "enable"]] {
+        etcd.ask(words);
+    }
+    mute_after_login("etcd", etcd.server().port(), |port| format!("etcd://127.0.0.1:{port}"), Some("root"));
+    let server = redis::start();
+    assert_eq!(redis::raw(server.port(), &["CONFIG", "SET", "requirepass", "secret"]), "+OK\r\n");
+    mute_after_login("redis", server.port(), |port| format!("redis://127.0.0.1:{port}"), Some("default"));
+    let file = shared_folder("memcached-logins").join("users");
+    fs::write(&file, "ci:secret\n").expect("writes");
+    let server = memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]);
+    mute_after_login("memcached", server.port(), |port| format!("memcached://127.0.0.1:{port}"), Some("ci"));
+    mute_after_login("mysql", mariadb::start().port(), mariadb::address_at, None);
+    let server = postgres::start();
+    let address = |port| format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    mute_after_login("postgres", server.port(), address, None);
 }

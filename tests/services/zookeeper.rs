@@ -133,6 +133,7 @@ fn a_server_that_never_answers_is_given_up() {
         }
     });
     gives_up(port, &[]);
+    run(&TestEnv::new(), &local(port), &["--wait", "3s"]).failed(69, &["does not answer: nothing came in"]);
 }
 
 #[test]
@@ -150,7 +151,10 @@ fn a_server_that_talks_nonsense_is_given_up() {
                 let _ = stream.write_all(nonsense);
             }
         });
-        gives_up(port, &[]);
+        gives_up(
+            port,
+            &["accepts connections but does not answer: nothing came in 1.", "is this the right port?"],
+        );
     }
 }
 

@@ -91,11 +91,25 @@ impl Dialer {
         let endpoint = endpoint(url, &self.config)?;
         let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
         stage.connected();
+        // Without encryption, and before a login, the channel is there before the server has said anything.
+        if url.starts_with("https:") {
+            stage.answered();
+        }
         if self.config.login.is_some() {
             stage.logs_in();
         }
         let client = Client::from_channel(Channel::Tonic(channel.clone()), Some(options(&self.config)?));
-        let client = Box::pin(client).await?;
+        let client = Box::pin(client).await;
+        let answered = match &client {
+            Ok(_) => self.config.login.is_some(),
+            // A failure of the connection has a source.
+            Err(etcd_client::Error::GRpcStatus(status)) => status.source().is_none(),
+            Err(_) => false,
+        };
+        if answered {
+            stage.answered();
+        }
+        let client = client?;
         Ok(Connection {
             client,
             number: MADE.fetch_add(1, Ordering::Relaxed),

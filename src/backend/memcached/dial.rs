@@ -43,11 +43,14 @@ impl Dial for Dialer {
     async fn dial(&self, (): &(), _: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
         let at = &self.config.at;
         let stream = connector::connect(at, self.config.tls.as_ref()).await?;
+        if self.config.tls.is_some() {
+            stage.answered();
+        }
         let connection = Connection::over(Text::of, stream, at.to_string());
         if self.config.user.is_some() {
             stage.logs_in();
         }
-        log_in(&self.config, &connection).await.map_err(|fault| fault.at(at))?;
+        log_in(&self.config, &connection, stage).await.map_err(|fault| fault.at(at))?;
         Ok(Arc::new(connection))
     }
 
@@ -66,11 +69,11 @@ impl Dial for Dialer {
 
 /// Logs in to a memcached with `-Y`: by an item with the user and the password as its value. A server that demands no
 /// password would store that item, readable by all clients, so the server is asked first.
-async fn log_in(config: &MemcachedConfig, connection: &Connection) -> FaultResult<()> {
+async fn log_in(config: &MemcachedConfig, connection: &Connection, stage: &Stage) -> FaultResult<()> {
     let (Some(user), Some(password)) = (&config.user, &config.password) else { return Ok(()) };
     let said = connection.exchange(b"version\r\n".to_vec(), 1).await?;
     match said.first() {
-        Some(Reply::Line(line)) if line.contains("unauthenticated") => {}
+        Some(Reply::Line(line)) if line.contains("unauthenticated") => stage.answered(),
         Some(Reply::Line(line)) if line.starts_with("VERSION ") => {
             return Err(Fault::new(ErrorKind::Denied, cause::needless_password()));
         }

@@ -82,14 +82,14 @@ impl Dialer {
                 Connection::over(Box::new(stream), peer)
             }
             (None, Topology::Sentinel { sentinels, master }) => {
-                to_host(config, &master_by(config, &sentinels[server], master).await?).await?
+                to_host(config, &master_by(config, &sentinels[server], master, stage).await?, stage).await?
             }
-            (node, _) => to_host(config, node.unwrap_or(&self.hosts()[server])).await?,
+            (node, _) => to_host(config, node.unwrap_or(&self.hosts()[server]), stage).await?,
         };
         if config.password.is_some() {
             stage.logs_in();
         }
-        greet(config, connection).await
+        greet(config, connection, stage).await
     }
 }
 
@@ -132,17 +132,22 @@ impl Dial for Dialer {
 
 /// Asks the sentinel at `host` for the master of that name. The login is sent only to a sentinel that refuses a client
 /// without one.
-async fn master_by(config: &RedisConfig, host: &HostPort, master: &str) -> FaultResult<HostPort> {
-    let connection = to_host(config, host).await?;
+async fn master_by(
+    config: &RedisConfig,
+    host: &HostPort,
+    master: &str,
+    stage: &Stage,
+) -> FaultResult<HostPort> {
+    let connection = to_host(config, host, stage).await?;
     let question = Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]);
-    let asked = ask(&connection, std::slice::from_ref(&question)).await;
+    let asked = ask(&connection, std::slice::from_ref(&question), stage).await;
     let replies = match (asked, login(config)?) {
         (Err(fault), Some(login)) if fault.kind == ErrorKind::Denied => {
             let refused = |fault: Fault| match fault.kind {
                 ErrorKind::Denied => refused_login().at(host),
                 _ => fault,
             };
-            ask(&connection, &[login, question]).await.map_err(refused)?
+            ask(&connection, &[login, question], stage).await.map_err(refused)?
         }
         (asked, _) => asked?,
     };
@@ -156,8 +161,11 @@ fn refused_login() -> Fault {
     Fault::new(ErrorKind::Denied, reason.advising(advice))
 }
 
-async fn to_host(config: &RedisConfig, at: &HostPort) -> FaultResult<Connection> {
+async fn to_host(config: &RedisConfig, at: &HostPort, stage: &Stage) -> FaultResult<Connection> {
     let stream = connector::connect(at, config.tls.as_ref()).await?;
+    if config.tls.is_some() {
+        stage.answered();
+    }
     Ok(Connection::over(stream, at.to_string()))
 }
 
@@ -171,7 +179,7 @@ fn login(config: &RedisConfig) -> FaultResult<Option<Call>> {
 
 /// Logs in and selects the database. It waits for the answers: after a refused login further commands would run as the
 /// default user, and after a refused selection in database 0.
-async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Connection> {
+async fn greet(config: &RedisConfig, connection: Connection, stage: &Stage) -> FaultResult<Connection> {
     let mut steps: Vec<Call> = login(config)?.into_iter().collect();
     if config.database != 0 {
         steps.push(Call::command(["SELECT", &config.database.to_string()]));
@@ -182,7 +190,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Conn
     if steps.is_empty() {
         return Ok(connection);
     }
-    let replies = ask(&connection, &steps).await?;
+    let replies = ask(&connection, &steps, stage).await?;
     let role = match replies.last() {
         Some(Value::Array(role)) => role.first().and_then(text),
         _ => None,
@@ -195,7 +203,7 @@ async fn greet(config: &RedisConfig, connection: Connection) -> FaultResult<Conn
 
 /// Sends `steps`. An error reply is an error, except to ROLE: a user that lacks the right to it learns from the first
 /// write whether the server is a replica.
-async fn ask(connection: &Connection, steps: &[Call]) -> FaultResult<Vec<Value>> {
+async fn ask(connection: &Connection, steps: &[Call], stage: &Stage) -> FaultResult<Vec<Value>> {
     let mut bytes = Vec::new();
     for step in steps {
         step.pack(true, &mut bytes);
@@ -203,6 +211,7 @@ async fn ask(connection: &Connection, steps: &[Call]) -> FaultResult<Vec<Value>>
     let verb = steps.first().map_or("", Call::verb);
     let replies = connection.exchange(bytes, steps.len()).await;
     let replies = replies.map_err(|fault| fault::unanswered(fault, verb).at(&connection.peer()))?;
+    stage.answered();
     for (step, reply) in steps.iter().zip(&replies) {
         if let Value::ServerError(error) = reply
             && !matches!(step, Call::Command(words) if words == &["ROLE"])

@@ -129,21 +129,17 @@ impl Dial for Dialer {
         let servers = &self.config.servers;
         let looks = servers.iter().map(|server| complaint(server, self.config.tls.as_ref()));
         let faults: Vec<Fault> = join_all(looks).await.into_iter().flatten().collect();
-        let found = match faults.first() {
-            None => {
-                Fault::unavailable(Reason::of(&self.config.address(), "takes too long to start a session"))
-            }
-            Some(first) => {
-                let is_first = |fault: &&Fault| (fault.kind, fault.retry) == (first.kind, first.retry);
-                let all_agree = faults.iter().filter(is_first).count() == servers.len();
-                let like = first.clone();
-                let reason = Reason::joined(faults.into_iter().map(|fault| fault.reason).collect());
-                // If servers differ, one of them may recover.
-                if all_agree { Fault { reason, ..like } } else { Fault::unavailable(reason) }
-            }
-        };
-        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.reason.clone());
-        Some(found)
+        let found = faults.first().cloned().map(|first| {
+            let is_first = |fault: &&Fault| (fault.kind, fault.retry) == (first.kind, first.retry);
+            let all_agree = faults.iter().filter(is_first).count() == servers.len();
+            let reason = Reason::joined(faults.into_iter().map(|fault| fault.reason).collect());
+            // If servers differ, one of them may recover.
+            if all_agree { Fault { reason, ..first } } else { Fault::unavailable(reason) }
+        });
+        let slow = || Reason::of(&self.config.address(), "takes too long to start a session");
+        let reason = found.as_ref().map_or_else(slow, |found| found.reason.clone());
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        found
     }
 }
 

@@ -12,6 +12,7 @@ use super::dial::{Dialer, Session};
 use super::paths::Paths;
 use crate::clock::Clock;
 use crate::lock::{Moment, Reason};
+use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Link;
 use crate::net::request::Patience;
@@ -27,6 +28,7 @@ pub(super) struct Ensemble {
     cause: Arc<Mutex<Option<Reason>>>,
     /// Whether requests continue until the deadline even if no server is present.
     persists: AtomicBool,
+    begun: Moment,
 }
 
 impl fmt::Debug for Ensemble {
@@ -39,7 +41,7 @@ impl Ensemble {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config.chroot, config.prefix.as_deref());
         let (connected, persists) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { config, paths, clock, connected, cause: Arc::default(), persists }
+        Self { config, paths, clock, connected, cause: Arc::default(), persists, begun: clock.now() }
     }
 
     /// Implements [`crate::backend::Backend::has_connected`].
@@ -87,8 +89,10 @@ impl Ensemble {
     /// Returns the fault of a request without an answer by its deadline.
     pub(super) fn late(&self) -> Fault {
         let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let silent = || format!("no answer from {} in time", self.config.address()).into();
-        Fault::spent(cause.unwrap_or_else(silent))
+        // An earlier session refutes what a look guessed.
+        let cause = cause.filter(|cause| !self.has_connected() || !cause::is_guess(cause));
+        let silent = || cause::silent(&self.config.address());
+        Fault::spent(cause::lasting(cause.unwrap_or_else(silent), self.clock.now().since(self.begun)))
     }
 
     /// Returns `fault`, with the ensemble if the fault comes from it.

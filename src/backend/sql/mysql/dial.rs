@@ -68,7 +68,7 @@ impl Dialer {
     }
 
     /// Opens a connection to the server of that number.
-    pub(super) async fn connect(&self, server: usize) -> FaultResult<MySqlConnection> {
+    async fn connect(&self, server: usize, stage: &Stage) -> FaultResult<MySqlConnection> {
         if self.config.mode != MysqlTls::Disabled {
             // One of sqlx's ways to check certificates needs it. It fails if one was installed before.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -81,6 +81,9 @@ impl Dialer {
             connected = self.connect_to_addresses(place, &options) => connected,
         };
         socket::tend_all();
+        if matches!(connected, Ok(_) | Err(sqlx::Error::Database(_))) {
+            stage.answered();
+        }
         connected.map_err(|error| fault::of(&error).at(&self.peer(server)))
     }
 
@@ -116,7 +119,7 @@ impl Dialer {
         server: usize,
         stage: &Stage,
     ) -> FaultResult<MySqlConnection> {
-        let mut connection = self.connect(server).await?;
+        let mut connection = self.connect(server, stage).await?;
         stage.connected();
         if self.config.places.len() > 1 {
             let facts = ask(&mut connection, FACTS).await;

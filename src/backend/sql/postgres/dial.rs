@@ -32,6 +32,7 @@ pub(super) async fn dial(config: &PgConfig, place: &PgPlace, stage: &Stage) -> F
         Refusal::Fault(fault) => in_spite_of(fault, config).at(place),
         Refusal::Mark => Fault::spent(Reason::of(place, "refuses every greeting")),
     })?;
+    stage.answered();
     Ok(session)
 }
 
@@ -86,7 +87,7 @@ async fn greet(
         stage.logs_in();
         wanted.ssl_mode(SslMode::Disable);
         let open = wanted.connect_raw(stream, NoTls).await;
-        let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
+        let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some(), stage))?;
         let standby = standby(connection.parameter("in_hot_standby"))?;
         return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
     }
@@ -101,7 +102,7 @@ async fn greet(
         PgMode::Disable | PgMode::Allow => {
             wanted.ssl_mode(SslMode::Disable);
             let open = wanted.connect_raw(stream, NoTls).await;
-            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
+            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some(), stage))?;
             let standby = standby(connection.parameter("in_hot_standby"))?;
             finish(PgSession::over(client, connection, place.to_string(), mark), standby).await
         }
@@ -109,7 +110,7 @@ async fn greet(
             wanted.ssl_mode(if mode == PgMode::Prefer { SslMode::Prefer } else { SslMode::Require });
             let encryption = Encryption::new(mode, &config.tls, &place.host)?;
             let open = wanted.connect_raw(stream, encryption).await;
-            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some()))?;
+            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some(), stage))?;
             let standby = standby(connection.parameter("in_hot_standby"))?;
             finish(PgSession::over(client, connection, place.to_string(), mark), standby).await
         }
@@ -141,8 +142,12 @@ async fn finish(session: PgSession, standby: Option<bool>) -> Result<PgSession, 
     Ok(session)
 }
 
-fn refusal(error: &tokio_postgres::Error, marked: bool) -> Refusal {
-    if let Some(said) = error.as_db_error()
+fn refusal(error: &tokio_postgres::Error, marked: bool, stage: &Stage) -> Refusal {
+    let said = error.as_db_error();
+    if said.is_some() {
+        stage.answered();
+    }
+    if let Some(said) = said
         && marked
         && (said.message().contains("startup parameter") || said.message().contains("options"))
     {
