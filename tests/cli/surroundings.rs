@@ -54,6 +54,37 @@ fn a_private_place_is_told_by_run_status_and_doctor() {
     );
 }
 
+/// A private /etc with root's configuration file.
+const SYSTEM_FILE: &str = r#"mkdir /var/lib/upper /var/lib/work
+    mount -t overlay -o lowerdir=/etc,upperdir=/var/lib/upper,workdir=/var/lib/work none /etc || exit 99
+    rm -rf /etc/dlock; mkdir -m 755 /etc/dlock; echo 'ttl = "21s"' >/etc/dlock/config.toml; chmod 644 /etc/dlock/config.toml"#;
+
+#[test]
+fn a_system_file_that_a_user_may_not_read_says_who_may_and_can_be_left_out() {
+    let env = TestEnv::new();
+    let script = "chmod 640 /etc/dlock/config.toml; user run --name x -- true; echo $?
+        user run --config /dev/null --name x -- echo in; user doctor; echo $?";
+    let Some(ended) = among_mounts(&env, &format!("{SYSTEM_FILE}\n{script}")) else { return };
+    let text = ended.text();
+    assert!(text.starts_with("64\nin\n") && text.contains("endpoint") && text.ends_with("64\n"), "{text}");
+    let words = "/etc/dlock/config.toml may be read only by uid 0";
+    assert_eq!(ended.err.matches(words).count(), 2, "{}", ended.err);
+}
+
+#[test]
+fn a_system_file_of_root_counts_in_a_user_namespace_unless_others_can_write_it() {
+    let env = TestEnv::new();
+    let dlock = env.path("dlock");
+    let script = format!(
+        "inside() {{ setpriv --reuid {UID} --regid {UID} --clear-groups unshare --user --map-current-user {} \"$@\"; }}
+        inside doctor | grep -o 'ttl *21s'; chmod 666 /etc/dlock/config.toml; inside run --name x -- true; echo $?",
+        dlock.display()
+    );
+    let Some(ended) = among_mounts(&env, &format!("{SYSTEM_FILE}\n{script}")) else { return };
+    let text = ended.text();
+    assert!(text.starts_with("ttl") && text.ends_with("21s\n64\n"), "{text}{}", ended.err);
+}
+
 #[test]
 fn status_says_that_a_place_loses_its_files() {
     let env = TestEnv::new();

@@ -44,6 +44,15 @@ fn everything_plain_is_as_without() {
     alike("");
 }
 
+/// LVM's programs name each descriptor that they inherit, and the lock's is one.
+#[test]
+fn lvm_is_told_to_say_nothing_of_the_locks_descriptor_unless_the_user_has_told_it_otherwise() {
+    let env = TestEnv::new();
+    let mut run = env.run(["--name", "x", "--", "sh", "-c", "echo $LVM_SUPPRESS_FD_WARNINGS"]);
+    assert_eq!(env.finish(&mut run).silently(0).text(), "1\n");
+    assert_eq!(env.finish(run.env("LVM_SUPPRESS_FD_WARNINGS", "0")).silently(0).text(), "0\n");
+}
+
 #[test]
 fn umask_folder_and_niceness_are_as_without() {
     alike("umask 0137; mkdir -p deep/er; cd deep/er; renice -n 5 $$ >/dev/null");
