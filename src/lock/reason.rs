@@ -71,7 +71,9 @@ impl Reason {
     /// Adds `more` to the last fault.
     #[must_use]
     pub fn adding(mut self, more: &str) -> Self {
-        self.complaints.last_mut().map(|last| last.what.push_str(more));
+        if let Some(last) = self.complaints.last_mut() {
+            last.what.push_str(more);
+        }
         self
     }
 

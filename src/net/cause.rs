@@ -73,21 +73,21 @@ pub enum ProbeResult {
 pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
     // The hello of one service can make another one wait for more bytes. A slow server of the right service answers the
     // hello first: some answer a web browser, too, or close its connection.
-    let nudged = async {
+    let second = async {
         sleep(STEP).await;
         let nudge = async {
             // Such a hello does not make a line protocol wait.
             if manner.hello.starts_with(HTTP_2) {
                 return ProbeResult::Silent;
             }
-            try_with(at, manner, NUDGE, STEP).await
+            try_with(at, manner, NUDGE, STEP * 3 / 2).await
         };
         tokio::join!(nudge, sleep(STEP * 3 / 2)).0
     };
     tokio::select! {
         biased;
         found = try_with(at, manner, manner.hello, STEP * 4) => found,
-        found = nudged => found,
+        found = second => found,
     }
 }
 
