@@ -80,18 +80,6 @@ fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
 }
 
 #[test]
-fn a_keeper_that_is_continued_in_time_changes_nothing() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--ttl", "10s"]);
-    let keeper = holder.running.keeper();
-    process::signal(keeper, Signal::STOP);
-    until_true("a stopped keeper", || is_stopped(keeper));
-    process::signal(keeper, Signal::CONT);
-    holder.release().silently(0);
-    env.assert_free("x");
-}
-
-#[test]
 fn a_stopped_front_ends_nothing() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
