@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::hold::{Adoption, environment};
 use crate::lock::Moment;
 use crate::output::Printer;
-use crate::output::writer::{self, Limit};
+use crate::output::writer::{self, BRIEF};
 use crate::supervise::adopted::{Adopted, Unfit};
 use crate::supervise::caller::{Answer, Caller, Side};
 use crate::supervise::exit_status::ExitStatus;
@@ -102,7 +102,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     });
     let outcome = led.unwrap_or_else(|failure| {
         run.printer.print(&failure.message);
-        let _unread = writer::messages().finish(Limit::Brief);
+        let _unread = writer::messages().finish(BRIEF);
         ExitStatus::Exited(failure.code)
     });
     outcome.end_process()

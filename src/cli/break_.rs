@@ -50,9 +50,8 @@ async fn act(
         return Err(needs_force(entry, &lock).into());
     }
     if !settings.yes {
-        let layout = out.layout();
-        let shown = shown(&chosen, &layout);
-        let question = breaking::question(chosen.len(), settings.force, &lock, layout.width);
+        let shown = shown(&chosen, &out.layout());
+        let question = breaking::question(chosen.len(), settings.force, &lock);
         if !ask(&format!("{shown}{question}"))? {
             return out.write("nothing was changed\n");
         }

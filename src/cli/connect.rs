@@ -17,7 +17,7 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, locator};
 use crate::clock;
 use crate::lock::{self, Moment};
-use crate::output::sanitise;
+use crate::output::{ServicePlace, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
@@ -74,6 +74,11 @@ fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
         let failure = Failure::usage(sanitise::text(&error.to_string()));
         if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
     })
+}
+
+/// Returns the service at `address`, for messages.
+pub fn service(address: &dyn Address) -> ServicePlace {
+    ServicePlace { backend: address.service().name, place: address.place(), remark: String::new() }
 }
 
 /// The backend that `connection` means; reaches for no network yet.

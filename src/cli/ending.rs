@@ -4,6 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
+use super::connect;
 use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
 use super::unreached;
@@ -12,7 +13,7 @@ use crate::hold::{CutShort, HoldEnd, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, Holder, LossReason};
 use crate::output::message::names;
 use crate::output::report::{self, Report};
-use crate::output::{Message, Party, sanitise};
+use crate::output::{Message, Ms, Party, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::limits;
@@ -77,7 +78,7 @@ impl Ending {
 
     /// The ending of a hold of the lock at `address`.
     pub(super) fn of(settings: &RunSettings, address: &dyn Address, ended: &HoldEnd) -> Self {
-        let lock = names(&settings.names);
+        let (lock, service) = (names(&settings.names), connect::service(address));
         let busy = |reported, message| Self {
             outcome: ExitStatus::Exited(settings.busy_exit_code),
             reported,
@@ -93,11 +94,11 @@ impl Ending {
                 Self::silent(ExitStatus::Signaled(*signal), report::Outcome::Signal)
             }
             Verdict::Busy(holder) => {
-                busy(report::Outcome::Busy, Message::Busy { lock, holder: party(holder) })
+                busy(report::Outcome::Busy, Message::Busy { lock, service, holder: party(holder) })
             }
             Verdict::WaitOver(holder) => busy(
                 report::Outcome::Timeout,
-                Message::WaitRanOut { lock, waited: ended.waited, holder: party(holder) },
+                Message::WaitRanOut { lock, service, waited_ms: Ms(ended.waited), holder: party(holder) },
             ),
             Verdict::Superseded(by) => {
                 busy(report::Outcome::Superseded, Message::Superseded { lock, by: by.into() })
@@ -109,15 +110,15 @@ impl Ending {
             Verdict::MaxRun => Self::code(
                 ExitCode::MaxRun,
                 report::Outcome::MaxRun,
-                Message::MaxRun { lock, limit: settings.max_run.unwrap_or_default() },
+                Message::MaxRun { lock, limit_ms: Ms(settings.max_run.unwrap_or_default()) },
             ),
             Verdict::Skipped(ago) => Self {
                 outcome: ExitStatus::Exited(0),
                 reported: report::Outcome::Skipped,
                 message: Some(Message::Skipped {
                     lock,
-                    ago: *ago,
-                    once_per: settings.once_per.unwrap_or_default(),
+                    ago_ms: Ms(*ago),
+                    once_per_ms: Ms(settings.once_per.unwrap_or_default()),
                 }),
             },
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
@@ -258,18 +259,20 @@ impl Ending {
             ExitStatus::Exited(status) => (Some(status), None),
             ExitStatus::Signaled(signal) => (None, Some(signal.to_string())),
         };
-        let grant = ended.and_then(|e| e.grant.as_ref());
+        let tokens = ended.and_then(|ended| ended.grant.as_ref()).map(|grant| &grant.names);
+        let token = |n: usize| Some(tokens?.get(n)?.token.to_string());
+        let claim = ended.map(|ended| ended.claim.to_string());
         Report {
             outcome: self.reported,
             exit_code,
             signal,
-            waited: ended.map(|e| e.waited).unwrap_or_default(),
-            held: ended.and_then(|e| e.held),
-            locks: settings.names.clone(),
-            backend: Some(backend.to_owned()),
-            mode: settings.mode,
-            claim: ended.map(|e| e.claim),
-            tokens: grant.map(|g| g.names.iter().map(|n| n.token).collect()).unwrap_or_default(),
+            waited_ms: Ms(ended.map(|e| e.waited).unwrap_or_default()),
+            held_ms: ended.and_then(|e| e.held).map(Ms),
+            lock: settings.names.iter().map(|name| Some(name.to_string())).collect(),
+            backend: backend.to_owned(),
+            mode: settings.mode.to_string(),
+            claim: vec![claim; settings.names.len()],
+            token: (0..settings.names.len()).map(token).collect(),
             error: self.message.as_ref().map(ToString::to_string),
         }
     }

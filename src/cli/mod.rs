@@ -42,7 +42,7 @@ use std::path::Path;
 
 use crate::clock;
 use crate::lock::Moment;
-use crate::output::writer::{self, Limit};
+use crate::output::writer::{self, BRIEF, NEVER};
 use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
@@ -73,7 +73,7 @@ fn defect(info: &std::panic::PanicHookInfo<'_>) {
     let what = text.map(String::as_str).or(payload.downcast_ref().copied()).unwrap_or("panic");
     let message = Message::failed(format!("this is a defect in dlock: {what}{at}; please report it"));
     Printer::new(Verbosity::Normal, LogFormat::Human).print(&message);
-    let _unread = writer::messages().finish(Limit::Brief);
+    let _unread = writer::messages().finish(BRIEF);
     sys::exit_now(ExitCode::Defect.number())
 }
 
@@ -84,7 +84,7 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
     let mut printer = Printer::new(Verbosity::Normal, early_format(&words));
     // Nothing that is under a lock may depend on who reads what is said of it; the rest are ordinary programs.
     let runs = words.first().is_some_and(|word| word == "run" || word == "elect");
-    let limit = if runs { Limit::Brief } else { Limit::Never };
+    let limit = if runs { BRIEF } else { NEVER };
     let acquires = words.first().is_some_and(|word| word == "acquire");
     let format = acquires.then(|| settings::early_format(&words));
     let done = parse::parse(words)

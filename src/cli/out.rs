@@ -8,7 +8,6 @@ use crate::lock::Error;
 use crate::output::ServicePlace;
 use crate::output::json;
 use crate::output::printer::colour_wanted;
-use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
 use crate::output::writer;
 use crate::supervise::sys;
@@ -120,7 +119,6 @@ impl Out for Stdout {
             // A terminal that does not know its width says 0.
             width: size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0),
             colour: self.terminal && colour_wanted(),
-            ellipsis: Ellipsis::of_locale(|name| std::env::var_os(name)),
             now: SystemTime::now(),
         }
     }

@@ -61,7 +61,7 @@ impl Own {
 
     /// What is said where the claim does not hold: it was not taken there, or does not lead.
     fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> Failure {
-        let place = out::service(backend).name();
+        let place = out::service(backend);
         let (claim, lock) = (self.claim.to_string(), sanitise::text(name.as_str()));
         let reason = format!("claim {} does not lead {lock} ({place})", &claim[..8]);
         // One service can be called by several names, so this is asked only now.

@@ -8,9 +8,8 @@ use rustix::termios::tcgetpgrp;
 use crate::clock;
 use crate::hold::{Notice, Progress, Stage};
 use crate::lock::{Entry, LossReason, Moment};
-use crate::output::live::{Live, Screen};
-use crate::output::sanitise::Ellipsis;
-use crate::output::{Message, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
+use crate::output::live::Live;
+use crate::output::{Message, Ms, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
 
 use super::ending::cannot_end;
@@ -29,7 +28,7 @@ pub(super) struct ProgressPrinter<'a> {
     told_waiting: bool,
     /// That the ttl is a shorter one was told, or nobody asked for a certain one.
     told_ttl: bool,
-    live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
+    live: Option<Live>,
     /// Where to note that something that was held is not this run's own, or could not be released.
     pub(super) released: Option<&'a Cell<bool>>,
     /// The service manager is told as well.
@@ -57,11 +56,9 @@ impl ProgressPrinter<'_> {
                 let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
-            let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
-            let foreground = Box::new(foreground) as Box<dyn Fn() -> bool>;
-            let live = Live::new(Screen, foreground, lock.clone(), began, ellipsis);
-            // A directory is there or not: nobody is connected to.
-            if service.place.starts_with('/') { live } else { live.connecting(service.name()) }
+            // A directory answers at once.
+            let silent = (!service.place.starts_with('/')).then(|| service.to_string());
+            Live::new(Box::new(foreground), lock.clone(), began, silent)
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
         Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
@@ -77,7 +74,9 @@ impl ProgressPrinter<'_> {
 
     /// Takes the live line away.
     pub(super) fn erase(&mut self) {
-        self.live.iter_mut().for_each(Live::erase);
+        if let Some(erasure) = self.live.as_mut().and_then(Live::erase) {
+            writer::messages().last(erasure);
+        }
     }
 
     fn waiting(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
@@ -86,18 +85,18 @@ impl ProgressPrinter<'_> {
             live.update(ahead, holder);
         } else if self.waits && !std::mem::replace(&mut self.told_waiting, true) {
             let holder = holder.map(|entry| Party::of(entry, SystemTime::now()));
-            let message = Message::Waiting { lock: self.lock.clone(), holder, ahead };
-            self.say(&message.at(self.service.clone()));
+            let (lock, service) = (self.lock.clone(), self.service.clone());
+            self.say(&Message::Waiting { lock, service, holder, ahead });
         }
     }
 
     fn held(&mut self, waited: std::time::Duration, token: String) {
         self.erase();
         (self.live, self.heartbeat) = (None, None);
-        let message = Message::Acquired { lock: self.lock.clone(), waited, token };
-        self.say(&message.at(self.service.clone()));
+        let (lock, service) = (self.lock.clone(), self.service.clone());
+        self.say(&Message::Acquired { lock, service, waited_ms: waited.into(), token });
         // The command is about to write to the same stream.
-        writer::messages().settle();
+        let _unread = writer::messages().finish(writer::BRIEF);
     }
 
     fn stays_held(&self) {
@@ -128,7 +127,8 @@ impl Progress for ProgressPrinter<'_> {
             Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
-                self.say(&Message::ShorterTtl { lock: lock(), asked, granted, backend });
+                let (asked_ms, granted_ms) = (asked.into(), granted.into());
+                self.say(&Message::ShorterTtl { lock: lock(), asked_ms, granted_ms, backend });
             }
             Notice::Nested(claim) => {
                 self.stays_held();
@@ -138,7 +138,12 @@ impl Progress for ProgressPrinter<'_> {
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
             Notice::EnteredAgain(reason) => self.entered_again(reason),
             Notice::Doubtful { error, left: Some(left), command_ended } => {
-                let message = Message::Doubtful { lock: lock(), reason: text(error), left, command_ended };
+                let message = Message::Doubtful {
+                    lock: lock(),
+                    reason: text(error),
+                    left_ms: left.into(),
+                    command_ended,
+                };
                 self.say(&message);
             }
             Notice::Doubtful { error, left: None, .. } => {
@@ -166,11 +171,11 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::NotLeft { error, stage, ends_within } => {
                 self.stays_held();
-                let (lock, reason) = (lock(), text(error));
+                let (lock, reason, ends_within_ms) = (lock(), text(error), ends_within.map(Ms));
                 self.say(&match stage {
-                    Stage::Requested => Message::WithdrawalFailed { lock, reason, ends_within },
-                    Stage::Waiting => Message::LeaveFailed { lock, reason, ends_within },
-                    Stage::Held => Message::ReleaseFailed { lock, reason, ends_within },
+                    Stage::Requested => Message::WithdrawalFailed { lock, reason, ends_within_ms },
+                    Stage::Waiting => Message::LeaveFailed { lock, reason, ends_within_ms },
+                    Stage::Held => Message::ReleaseFailed { lock, reason, ends_within_ms },
                 });
             }
         }
@@ -192,8 +197,10 @@ impl Progress for ProgressPrinter<'_> {
 
     fn tick(&mut self) {
         self.heartbeat.iter_mut().for_each(Heartbeat::tick);
-        if let Some(live) = &mut self.live {
-            live.draw(clock::now(), SystemTime::now(), writer::columns().unwrap_or(WIDTH));
+        if let Some(live) = &mut self.live
+            && let Some(line) = live.draw(clock::now(), SystemTime::now(), writer::columns().unwrap_or(WIDTH))
+        {
+            writer::messages().draw(line);
         }
     }
 }

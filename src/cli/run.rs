@@ -21,8 +21,8 @@ use crate::clock;
 use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
 use crate::lock::{ClaimId, Holder, LockName, Moment, Verb};
 use crate::output::message::names;
-use crate::output::writer::{self, Limit};
-use crate::output::{Message, Printer, ServicePlace, Verbosity, file, metrics, sanitise};
+use crate::output::writer::{self, BRIEF};
+use crate::output::{Message, Ms, Printer, Verbosity, file, metrics, sanitise};
 use crate::supervise::channel::ToFront;
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
@@ -64,7 +64,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
 
 /// Whoever reads what is said gets it before this process ends. Nothing is held any more.
 fn last_words() {
-    let _unread = writer::messages().finish(Limit::Brief);
+    let _unread = writer::messages().finish(BRIEF);
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
@@ -144,7 +144,6 @@ impl<'a> Run<'a> {
                 FrontEnd::KeeperFailed(failure) if self.may_wait_again(&failure) => {
                     front.clean_up(CLEANING, |id| self.evict(id));
                     if self.plan.supersede {
-                        self.discard_files_of(failure.pid);
                         let ending = Ending::place_lost(self.settings, WAITER_STOPPED);
                         return Ok(self.conclude(&ending, None, false));
                     }
@@ -156,7 +155,6 @@ impl<'a> Run<'a> {
                     if failure.tree.is_gone() {
                         front.clean_up(CLEANING, |id| self.evict(id));
                     }
-                    self.discard_files_of(failure.pid);
                     if let Some(signal) = failure.ended_by {
                         return Ok(ExitStatus::Signaled(signal));
                     }
@@ -165,14 +163,6 @@ impl<'a> Run<'a> {
                     return Ok(self.conclude(&ending, None, began));
                 }
             }
-        }
-    }
-
-    /// What a keeper that is gone may have left of writing the report and the metrics.
-    fn discard_files_of(&self, keeper: i32) {
-        let Ok(pid) = u32::try_from(keeper) else { return };
-        for path in [&self.settings.report, &self.settings.metrics_file].into_iter().flatten() {
-            file::discard(path, pid);
         }
     }
 
@@ -280,7 +270,7 @@ impl<'a> Run<'a> {
         };
         let waits = self.plan.wait != Wait::Once;
         let lock = names(&settings.names);
-        let service = self.service();
+        let service = connect::service(&*self.address);
         let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
         let mut progress = ProgressPrinter::new(
             self.printer,
@@ -310,15 +300,6 @@ impl<'a> Run<'a> {
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
-    /// Where the lock is, for people.
-    fn service(&self) -> ServicePlace {
-        ServicePlace {
-            backend: self.address.service().name,
-            place: self.address.place(),
-            remark: String::new(),
-        }
-    }
-
     /// What to say of a name that users of another program mean for something else: it excludes nobody there.
     fn path_as_name(&self, name: &LockName) -> Option<Message> {
         let (directory, file) = self.address.path_meant(name)?;
@@ -329,21 +310,15 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// How it ended, in words that name the service where somebody else has the lock.
-    fn ending(&self, ended: &HoldEnd) -> Ending {
-        let mut ending = Ending::of(self.settings, &*self.address, ended);
-        ending.message = ending.message.map(|message| message.at(self.service()));
-        ending
-    }
-
     /// As [`Run::conclude`]; where the run begins again, what to tell the front.
     fn conclude_or_begin_again(&self, ended: &HoldEnd) -> Result<ExitStatus, ToFront> {
-        let outcome = self.conclude(&self.ending(ended), Some(ended), ended.held.is_some());
+        let ending = Ending::of(self.settings, &*self.address, ended);
+        let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
         let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
         self.printer.print(&Message::StandsAgain {
             lock: names(&self.settings.names),
-            held: ended.held,
-            pause,
+            held_ms: ended.held.map(Ms),
+            pause_ms: Ms(pause),
         });
         last_words();
         Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
@@ -380,7 +355,7 @@ impl<'a> Run<'a> {
         };
         let lock = names(&self.settings.names);
         let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));
-        Some(Message::Finished { lock, held, outcome, released })
+        Some(Message::Finished { lock, held_ms: Ms(held), outcome, released })
     }
 
     fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {

@@ -11,7 +11,6 @@ use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer,
 use crate::lock::{
     ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
 };
-use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
 use crate::output::{LogFormat, Verbosity};
 
@@ -191,6 +190,6 @@ impl Out for Page {
 
     fn layout(&self) -> Layout {
         let now = SystemTime::UNIX_EPOCH;
-        Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now }
+        Layout { width: None, colour: false, now }
     }
 }

@@ -84,11 +84,15 @@ impl Findings {
             server: found.map(|f| f.server.as_str()),
             reached: found.map(|f| f.reached.as_str()),
             round_trip_ms: found.map(|f| rounded(f.round_trip)),
-            risks: found.map(|f| f.risks.iter().map(RiskObject::of).collect()),
+            risks: found.map(|f| f.risks.iter().map(risk_object).collect()),
             error: self.examination.as_ref().err().map(String::as_str),
         };
         json::line(&object)
     }
+}
+
+fn risk_object(risk: &Risk) -> RiskObject<'_> {
+    RiskObject { weight: word(risk.weight), what: &risk.what, remedy: risk.remedy.as_deref() }
 }
 
 fn word(weight: Weight) -> &'static str {
@@ -150,16 +154,9 @@ struct RiskObject<'a> {
     remedy: Option<&'a str>,
 }
 
-impl<'a> RiskObject<'a> {
-    fn of(risk: &'a Risk) -> Self {
-        Self { weight: word(risk.weight), what: &risk.what, remedy: risk.remedy.as_deref() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::sanitise::Ellipsis;
     use std::time::SystemTime;
 
     fn findings() -> Findings {
@@ -185,7 +182,7 @@ mod tests {
     #[test]
     fn people_read_tables_with_warnings_first() {
         let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now };
+        let layout = Layout { width: None, colour: false, now };
         assert_eq!(
             findings().text(&layout),
             concat!(
@@ -207,7 +204,7 @@ mod tests {
     #[test]
     fn sentences_are_wrapped_between_words() {
         let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
+        let layout = Layout { width: Some(40), colour: false, now };
         let risk = Risk::warning("the server may drop any key it likes", "set maxmemory-policy noeviction");
         assert_eq!(
             line_of(&risk, &layout),
@@ -218,7 +215,7 @@ mod tests {
     #[test]
     fn all_of_it_fits_a_narrow_terminal() {
         let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
+        let layout = Layout { width: Some(40), colour: false, now };
         let text = findings().text(&layout);
         assert!(text.contains("  etcd 3.4.23 at http://h:2379, round\n  trip 0.42ms\n"), "{text}");
         assert!(text.ends_with("1 warning: fix it, or locks can be lost\n"), "{text}");

@@ -4,8 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::message::whole_milliseconds;
-use super::sanitise;
+use super::{Ms, sanitise};
 use crate::lock::{Entry, LockStatus};
 
 #[derive(Serialize)]
@@ -34,7 +33,7 @@ struct EntryObject<'a> {
     command: Option<&'a str>,
     label: Option<&'a str>,
     since: Option<String>,
-    ttl_ms: Option<u64>,
+    ttl_ms: Option<Ms>,
     ahead: Option<u32>,
     foreign: bool,
 }
@@ -52,7 +51,7 @@ impl<'a> EntryObject<'a> {
             command: entry.command.as_deref(),
             label: entry.label.as_deref(),
             since: entry.since.map(time),
-            ttl_ms: entry.ttl.map(whole_milliseconds),
+            ttl_ms: entry.ttl.map(Ms),
             ahead: entry.ahead,
             foreign: entry.foreign,
         }

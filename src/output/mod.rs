@@ -12,6 +12,7 @@ pub mod json;
 pub mod live;
 pub mod message;
 pub mod metrics;
+mod ms;
 pub mod party;
 pub mod printer;
 pub mod report;
@@ -25,6 +26,7 @@ pub mod writer;
 
 pub use live::Live;
 pub use message::{Level, Message};
+pub use ms::Ms;
 pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};

@@ -70,7 +70,7 @@ impl Printer {
     }
 
     /// Says `message`, unless it is to be hidden, with one write, so that lines of several processes do not mix. It is
-    /// written behind this call's back: see [`writer`], and [`writer::Writer::finish`] for the end of the process.
+    /// written by another thread: see [`writer`], and [`writer::Writer::finish`] for the end of the process.
     ///
     /// A standard error that is closed or full is not a failure: there is nobody to tell. SIGPIPE must be
     /// ignored, as it is in every Rust program unless it asks otherwise.
@@ -129,7 +129,12 @@ pub fn colour_wanted() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{Ms, ServicePlace};
     use std::time::Duration;
+
+    fn service() -> ServicePlace {
+        ServicePlace { backend: "file", place: "/l".into(), remark: String::new() }
+    }
 
     fn printer(verbosity: Verbosity) -> Printer {
         Printer { verbosity, ..Printer::default() }
@@ -137,10 +142,14 @@ mod tests {
 
     #[test]
     fn what_is_hidden_by_whom() {
-        let busy = Message::Busy { lock: "x".into(), holder: None };
-        let waiting = Message::Waiting { lock: "x".into(), holder: None, ahead: None };
+        let busy = Message::Busy { lock: "x".into(), service: service(), holder: None };
+        let waiting = Message::Waiting { lock: "x".into(), service: service(), holder: None, ahead: None };
         let lost = Message::Lost { lock: "x".into(), reason: "r".into(), command_ran: true };
-        let skipped = Message::Skipped { lock: "x".into(), ago: Duration::ZERO, once_per: Duration::ZERO };
+        let skipped = Message::Skipped {
+            lock: "x".into(),
+            ago_ms: Ms(Duration::ZERO),
+            once_per_ms: Ms(Duration::ZERO),
+        };
         let shown = |p: Printer| [&busy, &waiting, &lost, &skipped].map(|m| p.shows(m));
         assert_eq!(shown(printer(Verbosity::Quiet)), [false, false, true, false]);
         assert_eq!(shown(printer(Verbosity::Normal)), [true, true, true, false]);
@@ -165,13 +174,17 @@ mod tests {
 
     #[test]
     fn a_line_for_programs() {
-        let message =
-            Message::WaitRanOut { lock: "a\u{202e}".into(), waited: Duration::from_secs(2), holder: None };
+        let message = Message::WaitRanOut {
+            lock: "a\u{202e}".into(),
+            service: service(),
+            waited_ms: Ms(Duration::from_secs(2)),
+            holder: None,
+        };
         let printer = Printer { log_format: LogFormat::Json, ..Printer::default() };
         assert_eq!(
             printer.render(&message, SystemTime::UNIX_EPOCH),
             "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"busy\",\"event\":\"wait-ran-out\",\
-             \"message\":\"gave up waiting for a\\u202e after 2s\",\"holder\":null,\"lock\":\"a\\u202e\",\
+             \"message\":\"gave up waiting for a\\u202e (file /l) after 2s\",\"holder\":null,\"lock\":\"a\\u202e\",\
              \"waited_ms\":2000}\n"
         );
     }
