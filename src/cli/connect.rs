@@ -9,8 +9,7 @@ use futures_util::StreamExt as _;
 use signal_hook_tokio::Signals;
 use tokio::runtime::{Builder, Runtime};
 
-use super::exit_code::{ExitCode, Failure};
-use super::out::OutputEnd;
+use super::exit_code::{ExitCode, Hinted as _};
 use super::settings::Connection;
 use super::source::Source;
 use crate::backend::service::Address;
@@ -49,7 +48,7 @@ where
 ///
 /// Errors: usage, also for a flag that the backend has no use for. Elsewhere a value may be meant for another service:
 /// one environment and one file serve a whole fleet.
-pub fn locate(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
+pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
     let address = parse(connection)?;
     let is_flag = |option: &str| matches!(connection.sources.of(option), Source::Flag(_));
     let useless = locator::useless(&*address).find(|option| is_flag(option.name));
@@ -58,12 +57,12 @@ pub fn locate(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
         Some(option) => {
             let backend = address.service().name;
             let reason = format!("--{} is given, and the backend {backend} has no use for it", option.name);
-            Err(Failure::usage(reason).hint(format!("leave it out, or {}", option.remedy)))
+            Err(ExitCode::Usage.error(reason).hint(format!("leave it out, or {}", option.remedy)))
         }
     }
 }
 
-fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
+fn parse(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
     locator::parse(&connection.options).map_err(|error| {
         // Whoever wrote no option wants to know where the value comes from.
         let said = error.about.iter().map(|option| connection.sources.of(option));
@@ -71,7 +70,7 @@ fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
             .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
             .map(ToString::to_string)
             .collect();
-        let failure = Failure::usage(sanitise::text(&error.to_string()));
+        let failure = ExitCode::Usage.error(sanitise::text(&error.to_string()));
         if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
     })
 }
@@ -82,7 +81,7 @@ pub fn service(address: &dyn Address) -> ServicePlace {
 }
 
 /// The backend that `connection` means; reaches for no network yet.
-pub fn open(connection: &Connection) -> Result<Arc<dyn Backend>, Failure> {
+pub fn open(connection: &Connection) -> anyhow::Result<Arc<dyn Backend>> {
     Ok(locate(connection)?.backend())
 }
 
@@ -100,13 +99,13 @@ pub fn run_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 }
 
 /// Runs `work` on a runtime of this thread.
-pub fn block_on(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<(), OutputEnd> {
-    runtime().map_err(refused).map_err(OutputEnd::from).and_then(|runtime| run_on(runtime, work))
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    run_on(runtime().map_err(refused)?, work)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn refused(error: io::Error) -> Failure {
-    Failure::new(ExitCode::System, format!("cannot make a runtime: {error}"))
+fn refused(error: io::Error) -> anyhow::Error {
+    ExitCode::System.error(format!("cannot make a runtime: {error}"))
 }
 
 /// How long a service may take to close what was open.
@@ -114,7 +113,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// Runs `work` until it ends or a signal asks for that; returns how the process is to end. A session of the service is closed by
 /// then, which the server would keep until its ttl otherwise. A signal that was ignored from the start stays ignored.
-pub fn until_signalled(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<ExitStatus, OutputEnd> {
+pub fn until_signalled(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitStatus> {
     let runtime = runtime().map_err(refused)?;
     let heard =
         [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(|signal| !sys::is_ignored(*signal));
@@ -127,6 +126,8 @@ pub fn until_signalled(work: impl Future<Output = Result<(), OutputEnd>>) -> Res
             ended = work => ended.map(|()| ExitStatus::Exited(0)),
         }
     });
+    // The clients of services close their sessions in tasks of their own when `work` is dropped. tokio reports the end of a task only
+    // to its owner, so the number of tasks is polled.
     let closed = async {
         while runtime.metrics().num_alive_tasks() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;

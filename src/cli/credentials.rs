@@ -25,16 +25,16 @@ pub(super) enum Reading {
 
 /// The password, or the first line of the password file where that is what the weightier layer says.
 pub(super) fn password(
-    layers: &mut Layers<'_>,
+    layers: &mut Layers,
     args: &ConnectionArgs,
     reading: Reading,
 ) -> Result<Option<Secret>> {
-    layers.settle("password", "password-file", args.password_file.is_some());
+    // A flag overrules the password of a lower layer.
+    let file = layers.text("password-file", args.password_file.as_deref())?;
     if let Some(found) = layers.text("password", None)? {
         return Ok(Some(Secret::new(found.text)));
     }
-    let found = layers.text("password-file", args.password_file.as_deref())?;
-    let Some(found) = found.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
+    let Some(found) = file.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
     let path = Path::new(&found.text);
     let password = Secret::in_file(path, first_line).map_err(|why| fault(&found, &why))?;
     layers.doubts.extend(exposure::doubt("the password file has a password", path));
@@ -49,7 +49,7 @@ fn first_line(path: &Path) -> Result<String, String> {
 }
 
 /// Encryption: the files, whose contents are checked when a connection is opened with them.
-pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Reading) -> Result<Tls> {
+pub(super) fn tls(layers: &mut Layers, args: &ConnectionArgs, reading: Reading) -> Result<Tls> {
     let authority = layers.text("cacert", args.cacert.as_deref())?;
     let certificate = layers.text("cert", args.cert.as_deref())?;
     let key = layers.text("key", args.key.as_deref())?;

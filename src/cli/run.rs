@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::connect;
 use super::elect::{Candidacy, stands_again};
 use super::ending::Ending;
-use super::exit_code::{ExitCode, Failure};
+use super::exit_code::{ExitCode, Failure, Hinted as _};
 use super::holder;
 use super::notify::{Heartbeat, notifier};
 use super::progress::ProgressPrinter;
@@ -50,7 +50,7 @@ pub(super) struct Run<'a> {
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
 /// nothing else may follow.
-pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<ExitStatus, Failure> {
+pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> anyhow::Result<ExitStatus> {
     check_writable(settings)?;
     let mut run = Run::new(settings, printer, started)?;
     // Its room and its descriptors are gone with the process, as soon as one by one.
@@ -68,11 +68,9 @@ fn last_words() {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn refused(error: std::io::Error) -> Failure {
-    let failure = Failure::new(
-        ExitCode::System,
-        format!("the system refused what dlock needs to watch a command: {error}"),
-    );
+fn refused(error: std::io::Error) -> anyhow::Error {
+    let failure =
+        ExitCode::System.error(format!("the system refused what dlock needs to watch a command: {error}"));
     match limits::emulation() {
         Some(_) => failure.hint("use a dlock that was built for the architecture of this host"),
         None => failure,
@@ -80,7 +78,7 @@ fn refused(error: std::io::Error) -> Failure {
 }
 
 /// What cannot be written is found before the lock is asked for.
-fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
+fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
     let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
     for (what, path) in files {
         if let Some(path) = path {
@@ -89,7 +87,7 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
             }
             file::check_writable(path).map_err(|error| {
                 let path = path.display();
-                Failure::new(ExitCode::CannotCreate, format!("cannot write the {what} to {path}: {error}"))
+                ExitCode::CannotCreate.error(format!("cannot write the {what} to {path}: {error}"))
             })?;
         }
     }
@@ -98,7 +96,7 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
 
 impl<'a> Run<'a> {
     /// A run with these settings, of a command.
-    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> Result<Self, Failure> {
+    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
         unsupported::refuse(settings, &*address)?;
         let plan = Plan {
@@ -129,7 +127,7 @@ impl<'a> Run<'a> {
     }
 
     /// Has `front` fork a keeper, and watches that to its end.
-    pub(super) fn supervise(&mut self, front: &mut Front) -> Result<ExitStatus, Failure> {
+    pub(super) fn supervise(&mut self, front: &mut Front) -> anyhow::Result<ExitStatus> {
         let mut replaced = false;
         loop {
             let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
@@ -203,7 +201,7 @@ impl<'a> Run<'a> {
         backend.preconnect();
         match connect::runtime() {
             Ok(runtime) => connect::run_on(runtime, self.keep_in_runtime(setup, backend)),
-            Err(error) => self.printer.print(&refused(error).message),
+            Err(error) => self.printer.print(&Failure::from(&refused(error)).message),
         }
         last_words();
         // Not by way of the runtime's and libc's clean-up: there is nothing to save, and somebody waits.
@@ -213,7 +211,7 @@ impl<'a> Run<'a> {
     async fn keep_in_runtime(&self, setup: KeeperSetup<'_>, backend: Arc<dyn Backend>) {
         let keeper = match Keeper::settle(setup) {
             Ok(keeper) => keeper,
-            Err(error) => return self.printer.print(&refused(error).message),
+            Err(error) => return self.printer.print(&Failure::from(&refused(error)).message),
         };
         let outcome = match self.hold(&keeper, backend).await {
             Ok(Some(ended)) => match ended.verdict {
@@ -239,13 +237,13 @@ impl<'a> Run<'a> {
                 },
             },
             Ok(None) => return,
-            Err(failure) => self.conclude(&Ending::failure(&failure), None, false),
+            Err(error) => self.conclude(&Ending::failure(&error), None, false),
         };
         keeper.tell(ToFront::Done(outcome), &[]);
         sys::exit_now(0)
     }
 
-    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> Result<Option<HoldEnd>, Failure> {
+    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<Option<HoldEnd>> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
             && let Some(hidden) = keeper.ender().hidden()

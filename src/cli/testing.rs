@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::out::{Out, OutputEnd};
+use super::exit_code::ReaderGone;
+use super::out::Out;
 use super::settings::{Connection, Viewing};
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{
     ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
 };
 use crate::output::status::Layout;
-use crate::output::{LogFormat, Verbosity};
 
 type Observed = Vec<Result<LockStatus>>;
 
@@ -158,8 +158,7 @@ pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
 }
 
 pub(crate) fn viewing(json: bool) -> Viewing {
-    let connection = Connection::default();
-    Viewing { json, connection, verbosity: Verbosity::Normal, log_format: LogFormat::Human }
+    Viewing { json, connection: Connection::default() }
 }
 
 pub(crate) fn by() -> Holder {
@@ -180,9 +179,9 @@ pub(crate) struct Page {
 }
 
 impl Out for Page {
-    fn write(&mut self, text: &str) -> std::result::Result<(), OutputEnd> {
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
         if self.gone {
-            return Err(OutputEnd::ReaderGone);
+            return Err(ReaderGone.into());
         }
         self.text.push_str(text);
         Ok(())

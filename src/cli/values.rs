@@ -14,22 +14,16 @@ use super::source::{Source, SourcedText};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
-use crate::net::address::without_line_end;
 use crate::output::{LogFormat, sanitise};
 use crate::supervise::signals::Signal;
 
 /// The longest label, in bytes.
 const LABEL_BYTES: usize = 200;
 
-/// `text` as Unicode. It may be a secret, so that an error names its source alone.
-pub fn utf8(text: &OsStr, source: &Source) -> Result<String> {
-    let text = text.to_str().map(str::to_owned);
-    text.ok_or_else(|| anyhow!("{source} is not valid UTF-8"))
-}
-
-/// The value of `option` in `text`, without the line ends behind it. One in the middle is refused, but in a password.
-pub fn line(option: &str, text: &str, source: &Source) -> Result<String> {
-    let line = without_line_end(text);
+/// Returns the value of `option` as Unicode. It may be a secret, so an error names the source alone. Only a password may have
+/// several lines.
+pub fn line(option: &str, text: &OsStr, source: &Source) -> Result<String> {
+    let line = text.to_str().ok_or_else(|| anyhow!("{source} is not valid UTF-8"))?;
     if line.contains(['\r', '\n']) && option != "password" {
         return Err(anyhow!("{source} has a line break in it").hint("write it in one line"));
     }

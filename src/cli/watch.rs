@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use rustix::pipe::PIPE_BUF;
-
 use super::connect;
-use super::out::{self, Out, OutputEnd};
+use super::out::{self, Out};
 use super::settings::WatchSettings;
 use crate::backend::{Backend, Observer};
 use crate::lock::{Error, LockName, LockStatus};
@@ -15,11 +13,9 @@ use crate::supervise::exit_status::ExitStatus;
 
 /// The time between two attempts to reach a service that was lost.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The time between two looks whether somebody reads again.
-const UNREAD: Duration = Duration::from_millis(50);
 
 /// Shows the queue of a lock now and after each change, until a signal asks for the end.
-pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<ExitStatus, OutputEnd> {
+pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
         let service = out::service(&*backend);
@@ -36,11 +32,11 @@ pub(super) async fn follow(
     printer: &Printer,
     out: &mut dyn Out,
     shown: &mut dyn FnMut(&LockStatus, &dyn Out) -> String,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let (mut observer, first) = begin(backend, name).await?;
     let mut last = first;
     let text = shown(&last, out);
-    write(out, &text).await?;
+    out.stream(text).await?;
     loop {
         let next = match observer.next().await {
             Ok(next) => next,
@@ -56,7 +52,7 @@ pub(super) async fn follow(
         };
         if next != last {
             let text = shown(&next, out);
-            write(out, &text).await?;
+            out.stream(text).await?;
             last = next;
         }
     }
@@ -98,24 +94,10 @@ fn shown(queue: &LockStatus, service: &ServicePlace, settings: &WatchSettings, o
     status::stamped(&stamp, queue, service, Detail::Usual, &layout)
 }
 
-/// Writes `text` in pieces that a pipe with room takes whole: while nobody reads, a signal must be heard.
-async fn write(out: &mut dyn Out, text: &str) -> Result<(), OutputEnd> {
-    let mut rest = text;
-    while !rest.is_empty() {
-        while !out.has_room() {
-            tokio::time::sleep(UNREAD).await;
-        }
-        let end = (0..=rest.len().min(PIPE_BUF)).rfind(|end| rest.is_char_boundary(*end));
-        let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
-        out.write(piece)?;
-        rest = after;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit_code::{ExitCode, Failure};
     use crate::cli::testing::{Page, Queues, queue, viewing};
     use crate::output::Verbosity;
 
@@ -135,7 +117,7 @@ mod tests {
         let service = out::service(&backend);
         let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, &settings, out);
         let ended = follow(&backend, &settings.name, &quiet, &mut page, &mut shown).await;
-        assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 69));
+        assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
         let counts: Vec<_> = page
             .text
             .lines()

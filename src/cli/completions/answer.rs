@@ -15,7 +15,7 @@ use crate::cli::layers::{Environment, Layers};
 use crate::cli::settings::ListSettings;
 use crate::clock;
 use crate::lock::{Entry, LockName};
-use crate::output::sanitise;
+use crate::output::{Printer, sanitise};
 
 /// How long a service may take to answer: a person waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ fn plain<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Candidate> {
 }
 
 fn profiles(said: &ArgMatches) -> Option<Vec<Candidate>> {
-    let around = Environment::real();
+    let around = Environment::real(Printer::default());
     let connection = ConnectionArgs { profile: None, ..ConnectionArgs::from_arg_matches(said).ok()? };
     let layers = Layers::load(&connection, &around).ok()?;
     Some(plain(layers.profiles()))
@@ -108,7 +108,7 @@ fn ask<T>(said: &ArgMatches, question: impl AsyncFnOnce(&dyn Backend) -> Option<
     let common =
         CommonArgs { connection: ConnectionArgs::from_arg_matches(said).ok()?, ..CommonArgs::default() };
     let args = ListArgs { starting_with: None, json: false, common };
-    let settings = ListSettings::resolve(&args, &Environment::real()).ok()?;
+    let settings = ListSettings::resolve(&args, &Environment::real(Printer::default())).ok()?;
     let backend = connect::open(&settings.viewing.connection).ok()?;
     connect::run_on(connect::runtime().ok()?, question(&*backend))
 }

@@ -14,8 +14,8 @@ use clap::{Args as _, Command};
 use clap_mangen::Man;
 
 use super::args::{self, ConnectionArgs};
-use super::exit_code::{ExitCode, Failure};
-use super::page::{Page, SUBCOMMANDS, Topic};
+use super::exit_code::ExitCode;
+use super::page::{Page, SUBCOMMANDS};
 use crate::backend::service::Service;
 pub use pager::show;
 use roff::INFALLIBLE;
@@ -35,7 +35,7 @@ impl Page {
         match self {
             Self::Main => subcommand_page(&mut out, &title, None),
             Self::Subcommand(subcommand) => subcommand_page(&mut out, &title, Some(subcommand)),
-            Self::Topic(topic) => whole_page(&mut out, &title, topic_text(topic)),
+            Self::Topic(topic) => whole_page(&mut out, &title, topic.text),
             Self::Service(service) => service_page(&mut out, &title, service),
         }
         out
@@ -78,15 +78,6 @@ fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
         roff::sections(out, include_str!("text/common.md"), &[]);
     }
     roff::sections(out, end, &[]);
-}
-
-fn topic_text(topic: Topic) -> &'static str {
-    match topic {
-        Topic::Config => include_str!("text/config.md"),
-        Topic::Formats => include_str!("text/formats.md"),
-        Topic::Signals => include_str!("text/signals.md"),
-        Topic::Recipes => include_str!("text/recipes.md"),
-    }
 }
 
 fn text(subcommand: Option<&str>) -> &'static str {
@@ -162,12 +153,12 @@ pub fn files() -> Vec<(String, String)> {
 
 /// Writes all pages into `directory`, which is made if it is not there; pages of another section than that of the
 /// directory's name (`man1`) go into the one beside it.
-pub fn write_all(directory: &Path) -> Result<(), Failure> {
+pub fn write_all(directory: &Path) -> anyhow::Result<()> {
     for page in Page::all() {
         let folder = folder_of(directory, page.section());
         let cannot = |error: &std::io::Error| {
             let reason = format!("cannot write into {}: {error}", folder.display());
-            Failure::new(ExitCode::CannotCreate, reason)
+            ExitCode::CannotCreate.error(reason)
         };
         std::fs::create_dir_all(&folder).map_err(|error| cannot(&error))?;
         std::fs::write(folder.join(page.file_name()), page.roff()).map_err(|error| cannot(&error))?;
@@ -209,7 +200,9 @@ mod tests {
                     "PERMISSIONS",
                     "SEE ALSO",
                 ],
-                Page::Topic(Topic::Recipes) => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
+                Page::Topic(topic) if topic.name == "recipes" => {
+                    &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"]
+                }
                 Page::Topic(_) => &["NAME", "DESCRIPTION", "SEE ALSO"],
                 Page::Main | Page::Subcommand("completions" | "man") => {
                     &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
@@ -238,7 +231,7 @@ mod tests {
         for code in ExitCode::ALL {
             assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
         }
-        let page = Page::Topic(Topic::Config).roff();
+        let page = Page::named("config").expect("a page").roff();
         for key in crate::cli::config_file::KEYS {
             assert!(page.contains(&roff::escape(key)), "{key}");
         }

@@ -10,7 +10,7 @@ use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::values;
 use crate::lock::LockName;
-use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::output::sanitise;
 
 /// What the commands that only look have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,10 +19,6 @@ pub struct Viewing {
     pub json: bool,
     /// Where the lock service is.
     pub connection: Connection,
-    /// How much is said.
-    pub verbosity: Verbosity,
-    /// For whom.
-    pub log_format: LogFormat,
 }
 
 /// `dlock status`.
@@ -84,8 +80,8 @@ pub struct BreakSettings {
 
 pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Environment) -> Result<Viewing> {
     let mut layers = Layers::load(&args.connection, around)?;
-    let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
-    Ok(Viewing { json, connection: connection(&mut layers, &args.connection)?, verbosity, log_format })
+    messages(&mut layers, &args.messages, around)?;
+    Ok(Viewing { json, connection: connection(&mut layers, &args.connection)? })
 }
 
 impl StatusSettings {

@@ -15,6 +15,7 @@ use crate::cli::values;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 
 /// What is run under the lock.
@@ -100,7 +101,7 @@ impl RunSettings {
     /// Settles `args` with the environment and the configuration files.
     pub fn resolve(args: &RunArgs, around: &Environment) -> Result<Self> {
         let mut layers = Layers::load(&args.common.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
+        let (verbosity, log_format) = messages(&mut layers, &args.common.messages, around)?;
         let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
         let ttl = setting("ttl", &args.lock.ttl)?;
         let grace = setting("grace", &args.lock.grace)?;
@@ -142,11 +143,18 @@ impl RunSettings {
     }
 }
 
-/// A length of time that only a flag can say; zero is as good as unsaid.
+impl RunSettings {
+    /// Returns how dlock ends if it did not acquire the lock.
+    pub fn busy(&self) -> ExitStatus {
+        ExitStatus::Exited(self.busy_exit_code)
+    }
+}
+
+/// Returns a length of time that only a flag can set. Zero counts as unset.
 fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>> {
     let Some(flag) = flag else { return Ok(None) };
     let source = Source::Flag(option);
-    let length = values::length(&SourcedText { text: values::utf8(flag, &source)?, source })?;
+    let length = values::length(&SourcedText { text: values::line(option, flag, &source)?, source })?;
     Ok(Some(length).filter(|length| !length.is_zero()))
 }
 
