@@ -15,8 +15,7 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::front::Front;
 use crate::supervise::sys;
 
-/// Acquires the lock and prints the claim; returns how this process is to end. The processes that go on with the lock
-/// do not return.
+/// Acquires the lock and prints the claim. Returns how this process is to end. The processes that keep the lock do not return.
 pub(super) fn run(
     settings: &AcquireSettings,
     printer: Printer,
@@ -34,7 +33,7 @@ pub(super) fn run(
             return Err(not_detachable(&*backend));
         }
     }
-    // Read here, since it is blanked behind the fork.
+    // Read before the fork, because it is blanked after it.
     let mut outer = environment::held();
     if let Beneficiary::Process(pid) = settings.beneficiary {
         outer.retain(|held| !held.is_over_for(pid));
@@ -51,14 +50,14 @@ pub(super) fn run(
     }
 }
 
-/// The sentence on a service where a hold ends with its process.
+/// Returns the error of a service where a hold ends with its process.
 fn not_detachable(backend: &dyn Backend) -> anyhow::Error {
     let backend = backend.capabilities().backend;
     let reason = format!("--detach: the backend {backend} keeps no lease without a process");
     ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID")
 }
 
-/// The pair has ended before it could know that the claim was printed.
+/// Returns the error of a pair that ended before it knew that the claim was printed.
 fn given_up() -> anyhow::Error {
     ExitCode::Lost.error("the lock was given up before the claim was printed".to_owned())
 }
@@ -86,9 +85,9 @@ fn refused(pid: i32, unfit: Unfit) -> anyhow::Error {
     }
 }
 
-/// The life of the front; it ends the process.
+/// Runs the front, and ends its process.
 fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
-    // Others take who has a claim in its environment for a process of that claim's, to be ended with it.
+    // A process with a claim in its environment counts as a process of that claim, and is killed with it.
     sys::blank_variable(c"DLOCK_CLAIM");
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
@@ -107,7 +106,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     outcome.end_process()
 }
 
-/// Waits for the pair, and prints what it has to say.
+/// Waits for the answer of the pair, and prints it.
 fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> anyhow::Result<ExitStatus> {
     let outcome = match caller.await_answer() {
         Answer::Held(text) => {
@@ -128,13 +127,13 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         Answer::Signalled(signal) => {
             caller.give_up();
             let outcome = ExitStatus::Signaled(signal);
-            // The signal is taken and would end this process no more, should nobody read.
+            // This process handles the signal, so the signal would not end it during a blocked write.
             if !out.has_room() {
                 return Ok(outcome);
             }
             outcome
         }
-        // Nothing was said, so nothing is held.
+        // Without an answer nothing is held.
         Answer::Ended(ExitStatus::Exited(0)) => return Err(given_up()),
         Answer::Ended(ExitStatus::Exited(status))
             if caller.was_asked() && status == ExitCode::Lost.number() =>
@@ -150,7 +149,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         ExitStatus::Exited(status) => status,
         ExitStatus::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
     };
-    // The failure itself was told, and is what counts.
+    // The failure was printed, and its exit status counts.
     let _ = out.write(&settings.format.failure(status));
     Ok(outcome)
 }

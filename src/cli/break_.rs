@@ -14,10 +14,10 @@ use crate::output::breaking::{self, How};
 use crate::output::status::Detail;
 use crate::output::{Party, ServicePlace, sanitise, status};
 
-/// Asks a question and says whether the answer was yes.
+/// Asks a question, and returns whether the answer is yes.
 type Ask<'a> = &'a mut dyn FnMut(&str) -> anyhow::Result<bool>;
 
-/// Ends claims of others: shows them, asks, and marks or removes them.
+/// Shows the claims of other clients, asks, and marks or removes them.
 pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> anyhow::Result<()> {
     let by = holder::invoker("dlock break".into());
     connect::block_on(async {
@@ -59,7 +59,7 @@ async fn act(
     let mut missed = Vec::new();
     for (id, entry) in &chosen {
         let party = Party::of(entry, SystemTime::now());
-        // As long as it waits, the process that is to get the lease looks after it.
+        // A waiter without a process yet has one that waits for it.
         let holds = queue.holders.iter().any(|holder| holder.claim == Some(*id));
         let detached = holds && entry.verb == Verb::Detach;
         let how = if settings.force || detached { Evict::Force } else { Evict::Ask };
@@ -81,14 +81,14 @@ async fn act(
         };
         out.write(&breaking::done(how, &party, &lock))?;
     }
-    // With --all the wanted end is reached when somebody is gone meanwhile.
+    // With --all a claim that is gone already is no failure.
     match (&settings.target, missed.first()) {
         (Target::Claim(_) | Target::Only, Some(party)) => Err(gone(format!("{party} is gone from {lock}"))),
         _ => Ok(()),
     }
 }
 
-/// Not every entry of another program can be told from others of it, as where dlock may not read enough.
+/// Refuses entries of other programs that have no id, because dlock may not read enough.
 fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> anyhow::Result<()> {
     let found = queue.holders.iter().chain(&queue.waiters).find(|entry| entry.claim.is_none());
     match found.filter(|_| !matches!(settings.target, Target::Claim(_))) {
@@ -102,7 +102,7 @@ fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> anyhow:
     }
 }
 
-/// What is said of the entry of another program's client, which cannot be asked to end.
+/// Returns the error about the client of another program, which dlock cannot ask to stop.
 fn needs_force(entry: &Entry, lock: &str) -> anyhow::Error {
     let party = Party::of(entry, SystemTime::now());
     ExitCode::Usage
@@ -114,7 +114,7 @@ fn gone(reason: String) -> anyhow::Error {
     ExitCode::Lost.error(reason)
 }
 
-/// The claims to end, waiters first, so that none of them starts in between; at least one.
+/// Returns the claims to end, at least one, waiters first: so none of them starts in between.
 fn choose<'a>(
     queue: &'a LockStatus,
     target: &Target,
@@ -137,7 +137,7 @@ fn choose<'a>(
     }
 }
 
-/// What is said where one claim was meant and several are there.
+/// Returns the error about several claims where one was meant.
 fn ambiguous(claims: usize, lock: &str) -> anyhow::Error {
     ExitCode::Usage
         .error(format!("{claims} claims hold or wait for {lock}; say which with --claim ID, or --all"))
@@ -151,7 +151,7 @@ fn subset(queue: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
     LockStatus { name: queue.name.clone(), holders: among(&queue.holders), waiters: among(&queue.waiters) }
 }
 
-/// Asks on the terminal, whatever standard input and output are.
+/// Asks on the terminal, also if standard input and output are redirected.
 fn ask_terminal(text: &str) -> anyhow::Result<bool> {
     let terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty");
     let Ok(mut terminal) = terminal else {

@@ -9,7 +9,7 @@ fn settings(target: Target) -> BreakSettings {
     BreakSettings { name, target, yes: true, force: false, viewing: viewing(false) }
 }
 
-/// What was printed, or the failure's code and sentence.
+/// Returns the output, or the exit status and the message of the failure.
 async fn outcome(backend: &Queues, settings: &BreakSettings, answer: bool) -> Result<String, (u8, String)> {
     let mut page = Page::default();
     let mut asked = Vec::new();

@@ -22,7 +22,7 @@ use crate::output::sanitise;
 use crate::supervise::process_table::ProcessTable;
 use crate::supervise::{limits, sys};
 
-/// What holds where nobody says anything.
+/// The defaults.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
 
 /// `dlock doctor`.
@@ -32,18 +32,18 @@ pub struct DoctorSettings {
     pub files: Vec<String>,
     /// Every option that has a value.
     pub settings: Vec<Setting>,
-    /// Whether only the tables are to be printed.
+    /// Whether to print only the tables.
     pub schema: bool,
-    /// Secrets that others may be able to read.
+    /// Risks of files with secrets.
     pub doubts: Vec<Risk>,
-    /// What is wrong with a configuration file that this user may not read.
+    /// The error of a configuration file that this user may not read.
     pub unread: Option<anyhow::Error>,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
 impl DoctorSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &DoctorArgs, around: &Environment) -> anyhow::Result<Self> {
         let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
         settings::messages(&mut layers, &args.common.messages, around)?;
@@ -58,7 +58,7 @@ impl DoctorSettings {
         Ok(Self { files, settings, schema: args.schema, doubts, unread, viewing })
     }
 
-    /// Adds where the locks are, if nobody has said that.
+    /// Adds the address of the locks, if no setting has it.
     fn add_where(&mut self, address: &dyn Address) {
         let source = Source::Default.to_string();
         for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())]
@@ -88,7 +88,7 @@ fn setting(option: &'static str, found: Option<(Vec<String>, Source)>) -> Option
     Some(Setting { option, value, source: source.to_string() })
 }
 
-/// Prints what was found; if the service could not be asked, that failure comes after it.
+/// Prints the findings. If the service could not be asked, returns that error after it.
 pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
     let address = connect::locate(&settings.viewing.connection)?;
     settings.add_where(&*address);
@@ -116,9 +116,9 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<(
     })
 }
 
-/// Takes, renews and releases a lock of its own wherever a run may need one, and says where that fails.
+/// Acquires, renews and releases a lock at each node that a run may need, and returns the failures as risks.
 ///
-/// In a directory nothing is made: its permissions are looked at instead.
+/// Creates nothing in a directory: the permissions are checked instead.
 async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
     if !backend.capabilities().leased {
         return Vec::new();
@@ -172,7 +172,7 @@ async fn examine(
     out: &mut dyn Out,
 ) -> anyhow::Result<()> {
     let mut found = backend.examine(connect::deadline()).await.map(with_this_host);
-    // Where a look gets no answer, a lock would get none either, and its removal would be tried for long.
+    // A service that does not answer a request would not answer a trial either, nor remove its lock.
     if let Ok(found) = &mut found {
         found.risks.extend(tries().await);
         found.risks.extend_from_slice(&settings.doubts);
@@ -189,9 +189,9 @@ fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> an
     out.write(&text)
 }
 
-/// Adds what this host lacks.
+/// Adds the risks of this host.
 fn with_this_host(mut found: Examination) -> Examination {
-    // Where there is no descriptor to be had, nothing is known of /proc.
+    // Without a free descriptor nothing is known of /proc.
     if let Ok(Err(hidden)) = ProcessTable::open() {
         let what = format!(
             "{hidden}: only the command and its process group can be ended, not descendants that have left it, and \

@@ -10,8 +10,7 @@ use crate::lock::{ClaimId, FencingToken, LockStatus};
 use crate::output::{Printer, json, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 
-/// Shows who leads and what it proclaims, or nothing if nobody does; with `--follow` again after each change, until a
-/// signal asks for the end.
+/// Shows the value of the leader, or nothing without a leader. With `--follow` shows each change until a signal arrives.
 pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -34,22 +33,22 @@ async fn look(
     out.write(&shown.text(&status))
 }
 
-/// A leader as those tell one from another who are shown it.
+/// The data that distinguish one leader from another.
 type Leader = (Option<ClaimId>, Option<String>, Option<FencingToken>);
 
-/// What was shown.
+/// The output so far.
 struct Shown {
     json: bool,
-    /// Whether anything was, be it that nobody leads.
+    /// Whether there was any, even about no leader.
     any: bool,
     last: Option<Leader>,
 }
 
 impl Shown {
-    /// The leader of `status`; empty if that is what was shown last.
+    /// Returns the text about the leader of `status`, or nothing if it is unchanged.
     fn text(&mut self, status: &LockStatus) -> String {
         let leader = election::leader(status);
-        // The token is not in the bare line: where it comes later than the turn, the line would come twice.
+        // The bare line has no token: a token that arrives later must not repeat the line.
         let token = |entry: &crate::lock::Entry| entry.token.filter(|_| self.json);
         let seen = leader.map(|entry| (entry.claim, entry.label.clone(), token(entry)));
         if std::mem::replace(&mut self.any, true) && self.last == seen {

@@ -1,4 +1,4 @@
-//! From the words of the command line to what was asked for.
+//! Parses the words of the command line.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -29,7 +29,7 @@ pub fn parse(words: Vec<OsString>) -> anyhow::Result<Invocation> {
         word if page::is_subcommand(word) => {}
         word => return Err(usage::unknown_command(word)),
     }
-    // Both are thousands of pieces, which are gone with the process as well as one by one.
+    // Freeing their thousands of pieces takes time, and the process ends soon.
     let mut command = ManuallyDrop::new(args::command());
     let whole = std::iter::once(OsString::from("dlock")).chain(words);
     let parsed = command

@@ -9,15 +9,15 @@ use crate::hold::environment::{self, HeldRecord};
 use crate::lock::{ClaimId, LockName};
 use crate::output::sanitise;
 
-/// The claim that this process runs under, as its environment tells.
+/// The claim of this process, by its environment.
 struct Own {
     claim: ClaimId,
     names: Vec<LockName>,
-    /// What the outer dlock says of it; `None` if that was not handed on.
+    /// The record of the outer dlock; `None` if the environment has none.
     record: Option<HeldRecord>,
 }
 
-/// Changes the value of the claim that this process runs under, if it leads.
+/// Changes the value of the claim of this process, if it leads.
 pub fn run(settings: &ProclaimSettings) -> anyhow::Result<()> {
     let own = own(|name| std::env::var(name).ok(), environment::held())?;
     connect::block_on(async {
@@ -26,7 +26,7 @@ pub fn run(settings: &ProclaimSettings) -> anyhow::Result<()> {
     })
 }
 
-/// What the environment says, as far as dlock has written it.
+/// Returns the claim in the variables of dlock.
 fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> anyhow::Result<Own> {
     let [_, claim, _, _, _, names, ..] = environment::NAMES;
     let claim: Option<ClaimId> = variable(claim).and_then(|text| text.parse().ok());
@@ -53,19 +53,18 @@ async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> anyhow::Resu
 }
 
 impl Own {
-    /// The names that the claim stands on. The others that the environment tells of are held by another one, in a run that is
-    /// nested in one of some of them.
+    /// Returns the names of this claim. A run that is nested in a run of some of them has a claim of the outer run on the others.
     fn led(&self) -> impl Iterator<Item = &LockName> {
         let holds = |record: &HeldRecord, name| record.position(name).is_some();
         self.names.iter().filter(move |name| self.record.as_ref().is_none_or(|record| holds(record, name)))
     }
 
-    /// What is said where the claim does not hold: it was not taken there, or does not lead.
+    /// Returns the error of a claim that was taken at another service, or does not lead.
     fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> anyhow::Error {
         let place = out::service(backend);
         let (claim, lock) = (self.claim.to_string(), sanitise::text(name.as_str()));
         let reason = format!("claim {} does not lead {lock} ({place})", &claim[..8]);
-        // One service can be called by several names, so this is asked only now.
+        // One service can have several names, so the names are compared only now.
         let elsewhere = self.record.as_ref().is_some_and(|record| record.service != backend.identity());
         if elsewhere {
             let hint = "it was taken elsewhere: give the --backend, --endpoint and --prefix of dlock elect, or set them in \

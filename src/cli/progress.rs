@@ -1,4 +1,4 @@
-//! Tells people how a hold goes.
+//! Prints the progress of a hold.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use crate::supervise::start::Start;
 use super::ending::cannot_end;
 use super::notify::Heartbeat;
 
-/// A terminal's usual width, where it does not say.
+/// The width of a terminal that does not report one.
 const WIDTH: usize = 80;
 
 /// Turns notices into messages and the live line.
@@ -23,21 +23,21 @@ pub(super) struct ProgressPrinter<'a> {
     printer: Printer,
     lock: String,
     service: ServicePlace,
-    /// Whether a busy lock is waited for.
+    /// Whether dlock waits for a busy lock.
     waits: bool,
     told_waiting: bool,
-    /// That the ttl is a shorter one was told, or nobody asked for a certain one.
+    /// Whether the shorter TTL was reported, or no TTL was set.
     told_ttl: bool,
     live: Option<Live>,
-    /// Where to note that something that was held is not this run's own, or could not be released.
+    /// Set to false if the lock belongs to an outer run, or could not be released.
     pub(super) released: Option<&'a Cell<bool>>,
-    /// The service manager is told as well.
+    /// The notifications of the service manager.
     pub(super) heartbeat: Option<Heartbeat<'a>>,
 }
 
 impl ProgressPrinter<'_> {
-    /// One that tells of `lock` (see [`crate::output::message::names`]) through `printer`. The live line is
-    /// shown if standard error is a terminal and dlock in the foreground.
+    /// Returns a printer of the progress of `lock` (see [`crate::output::message::names`]). The live line is shown if standard
+    /// error is a terminal and dlock is in the foreground.
     pub(super) fn new(
         printer: Printer,
         lock: String,
@@ -64,7 +64,7 @@ impl ProgressPrinter<'_> {
         Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
     }
 
-    /// Says `message`, after taking the live line away.
+    /// Prints `message`, and removes the live line before it.
     pub(super) fn say(&mut self, message: &Message) {
         if self.printer.shows(message) {
             self.erase();
@@ -72,7 +72,7 @@ impl ProgressPrinter<'_> {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub(super) fn erase(&mut self) {
         if let Some(erasure) = self.live.as_mut().and_then(Live::erase) {
             writer::messages().last(erasure);
@@ -114,7 +114,7 @@ impl ProgressPrinter<'_> {
 impl Progress for ProgressPrinter<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let lock = || self.lock.clone();
-        // What to look at is said when dlock gives up.
+        // The advice is printed when dlock gives up.
         let text = |error: &crate::lock::Error| sanitise::text(&error.reason.what().to_string());
         match notice {
             Notice::Waiting { ahead, holder } => self.waiting(ahead, holder),
@@ -123,7 +123,7 @@ impl Progress for ProgressPrinter<'_> {
                 self.held(waited, token);
             }
             Notice::Started(pid) => self.say(&Message::Started { lock: lock(), pid }),
-            // A claim may be entered again.
+            // A claim may enter the queue again.
             Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
@@ -181,7 +181,7 @@ impl Progress for ProgressPrinter<'_> {
         }
     }
 
-    /// Not to a mailbox: what is so of a service is so of each of its runs.
+    /// Returns whether to print risks: not into the mails of cron, because each run of the service has the same risks.
     fn tells_risks(&self) -> bool {
         match self.printer.verbosity {
             Verbosity::Quiet => false,

@@ -1,4 +1,4 @@
-//! `dlock release` and `dlock renew`: the other half of `acquire`.
+//! `dlock release` and `dlock renew`, the counterparts of `acquire`.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::lock::{ClaimId, Entry, Error, Holder, LockName, LockStatus, Verb, dur
 use crate::output::message::names;
 use crate::output::sanitise;
 
-/// How long the end of a claim is waited for at least. If it has a longer ttl, so long: one that nobody renews is gone then.
+/// The least wait for the end of a claim. A longer TTL makes it longer: a claim without renewals is gone after its TTL.
 const LEAST_WAIT: Duration = Duration::from_secs(30);
 
 /// No lease is shorter.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
+/// Releases a lock that `acquire` has taken. Returns when the claim is gone.
 pub fn release(settings: &ClaimSettings) -> anyhow::Result<()> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
@@ -29,7 +29,7 @@ pub fn release(settings: &ClaimSettings) -> anyhow::Result<()> {
     })
 }
 
-/// Gives a lock that `acquire --detach` has taken another ttl. One that is held for a process is renewed anyway.
+/// Renews a lease of `acquire --detach`. A lock that is held for a process is renewed anyway.
 pub fn renew(settings: &ClaimSettings) -> anyhow::Result<()> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -54,7 +54,7 @@ fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, error: anyhow::Err
 async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> anyhow::Result<()> {
     let found = find(backend, settings).await?;
     let name = found.name;
-    // A keeper reads who asks; a lease without a process has none.
+    // Only a keeper reads the request; a lease without a process has none.
     let detached = found.verb == Verb::Detach;
     let how = if detached { Evict::Force } else { Evict::Ask };
     if !connect::ask(|deadline| backend.evict(name, found.id, how, by, deadline)).await? {
@@ -72,7 +72,7 @@ async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> anyhow::Res
     if found.verb != Verb::Detach {
         return Ok(());
     }
-    // What was renewed may have run out again when that is heard: an answer counts that comes within the shortest ttl.
+    // The lease may have expired before a late answer. Only an answer within the shortest TTL counts.
     for _ in 0..2 {
         let sent = clock::now();
         if !connect::ask(|deadline| backend.renew(found.name, found.id, deadline)).await? {
@@ -85,8 +85,8 @@ async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> anyhow::Res
     Err(unheard(&found))
 }
 
-/// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
-/// no lease runs out. An observer that hears nothing tries again without a word, so the service is asked before it is said that
+/// Waits until the claim is no longer in the queue, at most for `longest`. Nested runs may keep it there, or a stopped dlock
+/// where no lease expires. An observer without a connection reports nothing, so the service is asked before dlock reports that
 /// the claim is still there.
 async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Duration) -> anyhow::Result<()> {
     let until = clock::now() + longest;
@@ -99,7 +99,7 @@ async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Durati
     if has(&status, found.id) { Err(still_there(found, longest)) } else { Ok(()) }
 }
 
-/// Returns when an observer sees the claim no longer; one whose connection breaks is followed by another.
+/// Returns when an observer no longer sees the claim. After a broken connection it uses another observer.
 async fn observe_end(backend: &dyn Backend, found: &HeldClaim<'_>) -> Result<(), Error> {
     let (mut observer, mut status) = watch::begin(backend, found.name).await?;
     while has(&status, found.id) {
@@ -114,7 +114,7 @@ async fn observe_end(backend: &dyn Backend, found: &HeldClaim<'_>) -> Result<(),
     Ok(())
 }
 
-/// Whether the claim `id` is in the queue.
+/// Returns whether the claim `id` is in the queue.
 fn has(status: &LockStatus, id: ClaimId) -> bool {
     status.holders.iter().chain(&status.waiters).any(|entry| entry.claim == Some(id))
 }
@@ -127,7 +127,7 @@ struct HeldClaim<'a> {
     ttl: Option<Duration>,
 }
 
-/// Finds the claim under every name that it is said to have.
+/// Finds the claim under each of its names.
 async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> anyhow::Result<HeldClaim<'a>> {
     let mut found: Option<HeldClaim<'a>> = None;
     for name in &settings.names {
@@ -166,14 +166,14 @@ fn gone(settings: &ClaimSettings) -> anyhow::Error {
     ExitCode::Lost.error(format!("claim {claim} does not hold {locks}; nothing was changed"))
 }
 
-/// A claim that held a moment ago and is not there any more. A request whose first answer was lost may have ended it itself, so
-/// nothing is said of what was changed.
+/// Returns the error of a claim that has just ended. A request with a lost answer may have ended it, so the error does not say
+/// that nothing was changed.
 fn ended_meanwhile(found: &HeldClaim<'_>) -> anyhow::Error {
     let lock = sanitise::text(found.name.as_str());
     ExitCode::Lost.error(format!("claim {} does not hold {lock} any more", found.id))
 }
 
-/// A claim that was renewed, but so long ago that it may have run out.
+/// Returns the error of a claim that was renewed so long ago that it may have expired.
 fn unheard(found: &HeldClaim<'_>) -> anyhow::Error {
     let lock = sanitise::text(found.name.as_str());
     let reason =
@@ -181,7 +181,7 @@ fn unheard(found: &HeldClaim<'_>) -> anyhow::Error {
     ExitCode::Unavailable.error(reason).hint("renew again; dlock status shows whether it holds")
 }
 
-/// A claim that was asked to leave and has not.
+/// Returns the error of a claim that was asked to leave and has not.
 fn still_there(found: &HeldClaim<'_>, waited: Duration) -> anyhow::Error {
     let (lock, waited) = (sanitise::text(found.name.as_str()), duration::short(waited));
     let reason = format!("claim {} was asked to leave and still holds {lock} after {waited}", found.id);

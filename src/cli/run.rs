@@ -30,30 +30,30 @@ use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
 use crate::supervise::{inherited, limits, sys};
 
-/// How long it may take to clean up after a keeper that died.
+/// The time limit to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
-/// Why a keeper that waited was given up.
+/// The reason of a keeper that was stopped while it waited.
 const WAITER_STOPPED: &str = "the process of dlock that waited was stopped";
 
-/// What both processes know.
+/// The data of both processes.
 pub(super) struct Run<'a> {
     pub(super) settings: &'a RunSettings,
     pub(super) printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
     standing: Candidacy,
-    /// Whether the lock was released when the command had ended.
+    /// Whether the lock was released after the command exited.
     released: Cell<bool>,
-    /// What stands in the place of a command, if something does.
+    /// The adopted process in the place of a command, if there is one.
     pub(super) adoption: Option<Adoption>,
 }
 
-/// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
-/// nothing else may follow.
+/// Runs the command under the lock, and returns how dlock is to end. Takes over the signals of the process, so nothing else may
+/// follow.
 pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> anyhow::Result<ExitStatus> {
     check_writable(settings)?;
     let mut run = Run::new(settings, printer, started)?;
-    // Its room and its descriptors are gone with the process, as soon as one by one.
+    // The process ends soon, and its memory and descriptors with it.
     let mut front = ManuallyDrop::new(Front::new().map_err(refused)?);
     if settings.forever {
         front.keep_for_another();
@@ -62,7 +62,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
     run.supervise(&mut front)
 }
 
-/// Whoever reads what is said gets it before this process ends. Nothing is held any more.
+/// Waits for the reader of the messages. Nothing is held any more.
 fn last_words() {
     let _unread = writer::messages().finish(BRIEF);
 }
@@ -77,7 +77,7 @@ fn refused(error: std::io::Error) -> anyhow::Error {
     }
 }
 
-/// What cannot be written is found before the lock is asked for.
+/// Checks the files to write, before dlock asks for the lock.
 fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
     let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
     for (what, path) in files {
@@ -95,7 +95,7 @@ fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
 }
 
 impl<'a> Run<'a> {
-    /// A run with these settings, of a command.
+    /// Returns a run with these settings, of a command.
     pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
         unsupported::refuse(settings, &*address)?;
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
         self.address.backend()
     }
 
-    /// Has `front` fork a keeper, and watches that to its end.
+    /// Lets `front` fork a keeper, and watches the keeper until its end.
     pub(super) fn supervise(&mut self, front: &mut Front) -> anyhow::Result<ExitStatus> {
         let mut replaced = false;
         loop {
@@ -145,11 +145,11 @@ impl<'a> Run<'a> {
                         let ending = Ending::place_lost(self.settings, WAITER_STOPPED);
                         return Ok(self.conclude(&ending, None, false));
                     }
-                    // The new keeper says so: this process is to fork again, and may have no thread that writes.
+                    // The new keeper prints that: this process forks again, and must not have a thread that writes.
                     replaced = true;
                 }
                 FrontEnd::KeeperFailed(failure) => {
-                    // What is not known to be gone is still under the lock, as long as its lease lasts.
+                    // A tree that may still run stays under the lock until the lease expires.
                     if failure.tree.is_gone() {
                         front.clean_up(CLEANING, |id| self.evict(id));
                     }
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether a keeper that was stopped in the queue is replaced by a new one, at the end of the queue.
+    /// Returns whether a new keeper replaces one that was stopped in the queue. It enters at the end of the queue.
     fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
         failure.why == WhyFailed::Stalled
             && failure.command == CommandFate::NotStarted
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
             && clock::now() < self.plan.give_up_at()
     }
 
-    /// Takes the claim of a keeper that is gone out of the queue. What cannot be reached ends with its ttl.
+    /// Removes the claim of a keeper that is gone. At an unreachable service it ends with its TTL.
     fn evict(&self, number: u128) {
         let Ok(runtime) = connect::runtime() else { return };
         let backend = self.backend();
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
         let deadline = clock::now() + CLEANING;
         connect::run_on(runtime, async {
             for name in &self.settings.names {
-                // A claim goes as a whole, but it may stand on some of the names only.
+                // A claim is removed as a whole, but it may be on only some of the names.
                 if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
                     return;
                 }
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// The keeper's whole life; it does not return to the front's code.
+    /// Runs the keeper. Does not return to the front's code.
     fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
         if replaces_another {
             let lock = names(&self.settings.names);
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
             Err(error) => self.printer.print(&Failure::from(&refused(error)).message),
         }
         last_words();
-        // Not by way of the runtime's and libc's clean-up: there is nothing to save, and somebody waits.
+        // Without the clean-up of the runtime and of libc: there is nothing to save, and the front waits.
         sys::exit_now(ExitCode::System.number())
     }
 
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
         Ok(Some(ended))
     }
 
-    /// Who holds: the process that users see and may signal.
+    /// Returns the holder: the process that users see and may signal.
     fn holder(&self, front: i32) -> Holder {
         let (pid, verb) = match &self.adoption {
             None => (front, Verb::Run),
@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
-    /// What to say of a name that users of another program mean for something else: it excludes nobody there.
+    /// Returns the message about a name that is a path in other programs: it does not exclude them.
     fn path_as_name(&self, name: &LockName) -> Option<Message> {
         let (directory, file) = self.address.path_meant(name)?;
         Some(Message::PathAsName {
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// As [`Run::conclude`]; where the run begins again, what to tell the front.
+    /// Concludes the run. Returns the message for the front instead, if the run begins again.
     fn conclude_or_begin_again(&self, ended: &HoldEnd) -> Result<ExitStatus, ToFront> {
         let ending = Ending::of(self.settings, &*self.address, ended);
         let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
@@ -322,8 +322,8 @@ impl<'a> Run<'a> {
         Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
     }
 
-    /// Says how it ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: that of a
-    /// candidate that stood again in vain is still the report of its last term.
+    /// Prints how the run ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: after a
+    /// campaign in vain, the report of the last term stays.
     fn conclude(&self, ending: &Ending, ended: Option<&HoldEnd>, held: bool) -> ExitStatus {
         if let Some(message) = &ending.message {
             self.printer.print(message);
@@ -344,7 +344,7 @@ impl<'a> Run<'a> {
         ending.outcome
     }
 
-    /// How a run that went well ended.
+    /// Returns the message about a run that went well.
     fn finished(&self, ended: &HoldEnd) -> Option<Message> {
         let (Verdict::Ran(outcome), Some(held)) = (&ended.verdict, ended.held) else { return None };
         let outcome = match outcome {

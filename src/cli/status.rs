@@ -10,7 +10,7 @@ use crate::output::status::Detail;
 use crate::output::{Message, Printer, ServicePlace, json, status};
 use crate::supervise::exit_status::ExitStatus;
 
-/// Shows the queues of the named locks, one after another, or of all. Returns the exit status.
+/// Shows the queues of the named locks, one after another, or of all locks.
 pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;

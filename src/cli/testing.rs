@@ -1,4 +1,4 @@
-//! Queues that stand still, for tests of the commands that look at them.
+//! Fixed queues, for tests of the commands that show them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use crate::output::status::Layout;
 
 type Observed = Vec<Result<LockStatus>>;
 
-/// A backend whose queues are given.
+/// A backend with fixed queues.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "the queues are what it is about")]
 pub(crate) struct Queues {
@@ -38,7 +38,7 @@ impl Queues {
         }
     }
 
-    /// What observers see, one list for each.
+    /// Sets the observations, one list for each observer.
     pub(crate) fn will_observe(&self, mut observations: Vec<Observed>) {
         observations.reverse();
         *self.observations.lock().expect("not poisoned") = observations;
@@ -52,7 +52,7 @@ impl Queues {
         self.published.lock().expect("not poisoned").clone()
     }
 
-    /// From now on no claim is there any more, though it is still shown.
+    /// From now on all claims are gone, although the queues still show them.
     pub(crate) fn all_left(&self) {
         *self.left.lock().expect("not poisoned") = true;
     }
@@ -137,7 +137,7 @@ impl Backend for Queues {
 pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
     let entry = |n: u8| {
         let mut id = [0; 16];
-        // The first eight digits are alike, so that they are ambiguous.
+        // The first eight digits are the same, so that they are ambiguous.
         id[4] = n;
         Entry {
             claim: Some(ClaimId::from_bytes(id)),
@@ -171,7 +171,7 @@ pub(crate) fn by() -> Holder {
     }
 }
 
-/// Collects what would go to standard output.
+/// Collects the standard output.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) text: String,

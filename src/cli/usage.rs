@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::exit_code::{ExitCode, Hinted as _};
 use super::page::SUBCOMMANDS;
 
-/// What clap found wrong on the command line of `program` (`dlock run`).
+/// Returns the error that clap found on the command line of `program` (`dlock run`).
 pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
     let argument = text(error, ContextKind::InvalidArg);
     // `--ttl <DURATION>` is shown as `--ttl`, `<NAME>...` as NAME.
@@ -51,7 +51,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// A first argument that is no subcommand.
+/// Returns the error of a first argument that is not a subcommand.
 pub fn unknown_command(word: &str) -> anyhow::Error {
     if word.starts_with('-') {
         return ExitCode::Usage
@@ -65,9 +65,9 @@ pub fn unknown_command(word: &str) -> anyhow::Error {
     ExitCode::Usage.error(format!("unknown command {word}")).hint(hint)
 }
 
-/// The candidate most like `word`, if one is like it at all.
+/// Returns the candidate most similar to `word`, if one is similar enough.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Of short words a single slip is a large part.
+    // In a short word one slip is a large part.
     let slip = |c: &str| c.len() > 2 && strsim::damerau_levenshtein(word, c) == 1;
     let scored = candidates.map(|c| (if slip(c) { 0.9 } else { strsim::jaro_winkler(word, c) }, c));
     scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, c)| c)

@@ -1,4 +1,4 @@
-//! What is said to people who write what they are used to.
+//! Messages about usual mistakes.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Typed values, judged alike wherever they come from.
+//! Typed values, with the same rules for all their sources.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -30,24 +30,24 @@ pub fn line(option: &str, text: &OsStr, source: &Source) -> Result<String> {
     Ok(line.to_owned())
 }
 
-/// A length of time.
+/// Returns a length of time.
 pub fn length(found: &SourcedText) -> Result<Duration> {
     duration::parse(&found.text).context(found.source.clone())
 }
 
-/// A length of a lease.
+/// Returns a TTL.
 pub fn ttl(found: &SourcedText) -> Result<Duration> {
     let ttl = length(found)?;
     LeaseTimes::new(ttl, Duration::ZERO).context(found.source.clone())?;
     Ok(ttl)
 }
 
-/// A lock's name, from the option or argument `place`.
+/// Returns a lock's name, from the option or argument `place`.
 pub fn name(text: &OsStr, place: &str) -> Result<LockName> {
     LockName::new(name_text(text, place)?).with_context(|| place.to_owned())
 }
 
-/// What names of locks begin with, from the argument `place`. White space may follow there.
+/// Returns the beginning of lock names, from the argument `place`. It may end in whitespace.
 pub fn beginning(text: &OsStr, place: &str) -> Result<String> {
     let text = name_text(text, place)?;
     name(OsStr::new(text.trim_end()), place).map(|_| text.to_owned())
@@ -57,7 +57,7 @@ fn name_text<'a>(text: &'a OsStr, place: &str) -> Result<&'a str> {
     text.to_str().ok_or_else(|| anyhow!("{place}: the name {} is not valid UTF-8", sanitise::os(text)))
 }
 
-/// The name of the only lock of a command, from its argument or from `--name`.
+/// Returns the name of the only lock of a command, from its argument or from `--name`.
 pub fn one_name(args: &NameArgs) -> Result<LockName> {
     match (&args.name, &args.named) {
         (Some(text), None) => name(text, "NAME"),
@@ -67,12 +67,12 @@ pub fn one_name(args: &NameArgs) -> Result<LockName> {
     }
 }
 
-/// A label.
+/// Returns a label.
 pub fn label(found: SourcedText) -> Result<String> {
     shown_text(found.text, &found.source, "a label")
 }
 
-/// A text for others to see, from `place`; `what` it is.
+/// Returns a text that other users see, from `place`; `what` names it.
 pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<String> {
     if text.len() > LABEL_BYTES {
         let bytes = text.len();
@@ -88,7 +88,7 @@ pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<
     }
 }
 
-/// The format of messages.
+/// Returns the format of messages.
 pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
     match found.text.as_str() {
         "human" => Ok(LogFormat::Human),
@@ -97,7 +97,7 @@ pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
     }
 }
 
-/// How ZooKeeper nodes are named.
+/// Returns the layout of ZooKeeper nodes.
 pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
     match found.text.as_str() {
         "curator" => Ok(ZkLayout::Curator),
@@ -106,14 +106,14 @@ pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
     }
 }
 
-/// A number of slots.
+/// Returns a number of slots.
 pub fn slots(text: &OsStr) -> Result<NonZeroU32> {
     text.to_str()
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| anyhow!("--slots: {:?} is not a number of slots; write 1 or more", sanitise::os(text)))
 }
 
-/// An exit status.
+/// Returns an exit status.
 pub fn exit_status(text: &OsStr) -> Result<u8> {
     text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
         let text = sanitise::os(text);
@@ -121,7 +121,7 @@ pub fn exit_status(text: &OsStr) -> Result<u8> {
     })
 }
 
-/// A signal to send, by name or number.
+/// Returns a signal, by name or number.
 pub fn signal(text: &OsStr) -> Result<Signal> {
     text.to_str().and_then(Signal::named).ok_or_else(|| {
         let text = sanitise::os(text);
@@ -129,7 +129,7 @@ pub fn signal(text: &OsStr) -> Result<Signal> {
     })
 }
 
-/// A path of a file to write, absolute: the process that writes it has left the directory by then.
+/// Returns the absolute path of a file to write. The process that writes it changes its directory before.
 pub fn file(text: &OsStr, option: &str) -> Result<PathBuf> {
     if text.is_empty() {
         bail!("--{option}: the file's name is empty");

@@ -11,10 +11,10 @@ use crate::output::status::Detail;
 use crate::output::{Message, Printer, ServicePlace, json, status};
 use crate::supervise::exit_status::ExitStatus;
 
-/// The time between two attempts to reach a service that was lost.
+/// The time between two attempts to reach a lost service.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Shows the queue of a lock now and after each change, until a signal asks for the end.
+/// Shows the queue of a lock now and after each change, until a signal arrives.
 pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -24,8 +24,8 @@ pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> an
     })
 }
 
-/// Writes what `shown` makes of the queue of `name` now and after each change, until that fails or what went wrong will not pass. An
-/// outage is said once and waited out.
+/// Writes the text that `shown` makes of the queue of `name`, now and after each change, until a permanent error. Reports an
+/// outage once, and waits until it is over.
 pub(super) async fn follow(
     backend: &dyn Backend,
     name: &LockName,
@@ -60,7 +60,7 @@ pub(super) async fn follow(
 
 pub(super) type Begun = (Box<dyn Observer>, LockStatus);
 
-/// Observers go on trying without a word, so a service that cannot be used is found by a look before.
+/// Starts an observer. An observer retries silently, so a request before it finds a service that cannot be used.
 pub(super) async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> {
     connect::ask(|deadline| backend.inspect(name, deadline)).await?;
     let observed = |_| async {
@@ -105,7 +105,7 @@ mod tests {
     async fn each_change_is_shown_once_and_an_outage_is_survived() {
         let backend = Queues::new(vec![queue("a", 1, 0)]);
         let gone = || Error::unavailable("gone");
-        // Two observations: the first breaks off, the second ends with what nobody can repair.
+        // Two observations: the first breaks off, the second ends with a permanent error.
         backend.will_observe(vec![
             vec![Ok(queue("a", 1, 0)), Ok(queue("a", 1, 0)), Ok(queue("a", 1, 1)), Err(gone())],
             vec![Err(gone())],

@@ -1,8 +1,7 @@
 //! The manual pages, and `dlock man`.
 //!
-//! The options of a page are those of [`super::args`], the rest is Markdown: of a subcommand in `text/`, of a lock service
-//! in its own folder; `roff.rs` says which part of Markdown that is. The pages about a topic are in `text/`, too; `tests/recipes` runs
-//! each recipe.
+//! The options of a page are those of [`super::args`]. The rest is Markdown: of a subcommand or a topic in `text/`, of a lock
+//! service in its own folder. `roff.rs` names the supported part of Markdown. `tests/recipes` runs each recipe.
 
 mod pager;
 mod roff;
@@ -20,11 +19,11 @@ use crate::backend::service::Service;
 pub use pager::show;
 use roff::INFALLIBLE;
 
-/// When the pages were last changed in what they say.
+/// The date of the last change of the pages.
 const DATE: &str = "2026-11-27";
 
 impl Page {
-    /// Its text in roff.
+    /// Returns the text in roff.
     pub fn roff(self) -> String {
         let mut out = String::new();
         let (title, section) = (self.title(), self.section());
@@ -46,7 +45,8 @@ fn name(out: &mut String, title: &str, about: &str) {
     write!(out, ".SH \"NAME\"\n{} \\- {}\n", roff::escape(title), roff::escape(about)).expect(INFALLIBLE);
 }
 
-/// The usage and the options are clap's; the description stands before the options, everything else behind them.
+/// Writes the page of a subcommand: usage and options by clap, the description before the options, and the other sections after
+/// them.
 fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
     let command = match subcommand {
         None => args::command().disable_help_subcommand(true),
@@ -88,7 +88,7 @@ fn text(subcommand: Option<&str>) -> &'static str {
 /// The groups of connection options, as `clap_mangen` writes their headings.
 const CONNECTION: [&str; 4] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES"];
 
-/// All options in one section, each group of the help under a heading of its own: either those of connections, or the others.
+/// Writes all options in one section, each group of the help under its heading: either the connection options or the others.
 fn options(out: &mut String, command: Command, with_subcommands: bool, of_connections: bool) {
     let headings: Vec<String> = command
         .get_arguments()
@@ -102,7 +102,7 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, of_connec
     if with_subcommands {
         man.render_subcommands_section(&mut rendered).expect(INFALLIBLE);
     }
-    // Quotation marks are written as such; clap_mangen defines a string for them at the top of each part.
+    // clap_mangen defines a string for quotation marks at the top of each part; here they are written directly.
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
     let mut is_left_out = of_connections;
     for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
@@ -134,7 +134,7 @@ fn exit_statuses(out: &mut String) {
     out.push_str(".PP\nA command may use the same numbers; \\-\\-report tells them apart.\n");
 }
 
-/// The first line of the text is what the page is about.
+/// Writes a page. The first line of the text is its subject.
 fn whole_page(out: &mut String, title: &str, text: &str) {
     let (about, sections) = text.split_once('\n').unwrap_or((text, ""));
     name(out, title, about.trim_start_matches("# "));
@@ -146,13 +146,13 @@ fn service_page(out: &mut String, title: &str, service: &Service) {
     out.push_str(".SH \"SEE ALSO\"\ndlock(1), dlock\\-run(1), dlock\\-doctor(1)\n");
 }
 
-/// All pages: file name and text.
+/// Returns all pages: file name and text.
 pub fn files() -> Vec<(String, String)> {
     Page::all().map(|page| (page.file_name(), page.roff())).collect()
 }
 
-/// Writes all pages into `directory`, which is made if it is not there; pages of another section than that of the
-/// directory's name (`man1`) go into the one beside it.
+/// Writes all pages into `directory`, and creates it. If its name has a section (`man1`), pages of another section go into the
+/// directory beside it.
 pub fn write_all(directory: &Path) -> anyhow::Result<()> {
     for page in Page::all() {
         let folder = folder_of(directory, page.section());
@@ -166,7 +166,7 @@ pub fn write_all(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `directory` itself, unless its name says that it is for pages of another section.
+/// Returns the directory for pages of `section`.
 fn folder_of(directory: &Path, section: &str) -> std::path::PathBuf {
     let name = directory.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
     let of_one_section =

@@ -1,4 +1,4 @@
-//! A page on a terminal.
+//! Shows a page on a terminal.
 
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use crate::cli::exit_code::ExitCode;
 use crate::cli::out::{Out as _, Stdout};
 use crate::cli::page::Page;
 
-/// Shows `page`: on a terminal by man(1), which formats it and pages it; elsewhere, and where there is no man(1), its source.
+/// Shows `page`: on a terminal with man(1), elsewhere or without man(1) as its source.
 pub fn show(page: Page, out: &mut Stdout) -> anyhow::Result<()> {
     let source = page.roff();
     if out.is_terminal() && by_man(&source)? {
@@ -16,7 +16,7 @@ pub fn show(page: Page, out: &mut Stdout) -> anyhow::Result<()> {
     out.write(&source)
 }
 
-/// Whether man(1) has shown it; false if there is none.
+/// Shows the page with man(1). Returns whether there is a man(1).
 fn by_man(source: &str) -> anyhow::Result<bool> {
     let failed =
         |error: &std::io::Error| ExitCode::System.error(format!("man(1) could not show the page: {error}"));
@@ -31,7 +31,7 @@ fn by_man(source: &str) -> anyhow::Result<bool> {
     };
     let status = man.wait().map_err(|error| failed(&error))?;
     match written {
-        // It was left before the end.
+        // The user left it before the end.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed(&error)),
         _ => Ok(status.success()),
     }
