@@ -96,7 +96,7 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<(
         let none = || ExitCode::Usage.error(format!("the backend {} has no tables", address.service().name));
         return out.write(&address.schema().ok_or_else(none)?);
     }
-    let failed = |settings: &DoctorSettings, error: anyhow::Error, out: &mut dyn Out| {
+    let failed = |settings: &DoctorSettings, error: anyhow::Error, out: &mut dyn Out| -> anyhow::Result<()> {
         let said = Err(Failure::from(&error).to_string());
         show(&settings.findings(address.service().name, said), settings, out)?;
         Err(error)
