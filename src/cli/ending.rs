@@ -57,7 +57,7 @@ impl Ending {
     /// Returns the ending of an attempt that failed before it began.
     pub(super) fn failure(error: &anyhow::Error) -> Self {
         let Failure { code, message } = Failure::from(error);
-        Self::error(code, message)
+        Self::error(code, *message)
     }
 
     /// Returns the ending of a wait for a service that neither answered nor gave a reason; `perhaps` is the likely reason.

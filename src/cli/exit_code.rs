@@ -164,26 +164,25 @@ pub struct Failure {
     /// The exit status.
     pub code: ExitCode,
     /// The message.
-    pub message: Message,
+    pub message: Box<Message>,
 }
 
 /// Finds the exit status and the advice among the contexts of an error. The words of each context precede those of its cause. An
 /// error without a status is a usage error: of the command line, a variable or a file.
 impl From<&anyhow::Error> for Failure {
     fn from(error: &anyhow::Error) -> Self {
-        let (code, mut message) = match error.downcast_ref::<Error>() {
-            Some(cause) => (cause.kind.into(), unreached::message(cause, None, None)),
-            None => {
-                let parts: Vec<String> =
-                    error.chain().map(ToString::to_string).filter(|part| !part.is_empty()).collect();
-                let code = error.downcast_ref().copied().unwrap_or(ExitCode::Usage);
-                (code, Message::failed(parts.join(": ")))
-            }
+        let (code, mut message) = if let Some(cause) = error.downcast_ref::<Error>() {
+            (ExitCode::from(cause.kind), unreached::message(cause, None, None))
+        } else {
+            let parts: Vec<String> =
+                error.chain().map(ToString::to_string).filter(|part| !part.is_empty()).collect();
+            let code = error.downcast_ref().copied().unwrap_or(ExitCode::Usage);
+            (code, Message::failed(parts.join(": ")))
         };
         if let (Message::Failed { hint, .. }, Some(Hint(text))) = (&mut message, error.downcast_ref()) {
             *hint = Some(text.clone());
         }
-        Self { code, message }
+        Self { code, message: Box::new(message) }
     }
 }
 

@@ -70,7 +70,7 @@ pub struct Sources(BTreeMap<&'static str, Resolved>);
 impl Sources {
     /// Sets the value of `option` in a layer above all that are set. Of two rivals in one layer the first must be set last.
     pub fn set(&mut self, option: &'static str, texts: Vec<OsString>, source: Source) {
-        let texts: Vec<OsString> = texts.iter().map(|text| without_line_ends(text)).collect();
+        let texts: Vec<OsString> = texts.into_iter().map(|text| without_line_ends(&text)).collect();
         // An option that is switched off contradicts nothing.
         if texts != ["false"] {
             let rivals = RIVALS.into_iter().filter(|pair| pair.contains(&option)).flatten();

@@ -35,7 +35,8 @@ fn waiting_line(
 ) -> String {
     let mut line = format!("waiting for {}", sanitise::text(lock));
     if let Some(ahead) = ahead {
-        line += &format!(" · {}", place(ahead, holder));
+        line += " · ";
+        line += &place(ahead, holder);
     }
     let room = width.saturating_sub(line.width() + " · ".width() + "held by ".width() + " · 00:41".width());
     if let Some(holder) = holder.filter(|_| room >= LEAST_HOLDER) {
@@ -43,7 +44,8 @@ fn waiting_line(
         if party.label.is_some() && party.to_string().width() > room {
             (party.command, party.since) = (None, None);
         }
-        line += &format!(" · held by {party}");
+        line += " · held by ";
+        line += &party.to_string();
     }
     timed(&line, waited, width)
 }
