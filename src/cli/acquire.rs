@@ -1,28 +1,27 @@
 //! `dlock acquire`: leaves the pair of front and keeper behind and prints the claim.
 
-use super::exit_code::{ExitCode, Failure};
-use super::out::{Out, OutputEnd};
+use super::exit_code::{ExitCode, Failure, Hinted as _};
+use super::out::Out;
 use super::run::Run;
 use super::settings::{AcquireSettings, Beneficiary};
 use crate::backend::Backend;
 use crate::hold::{Adoption, environment};
 use crate::lock::Moment;
 use crate::output::Printer;
-use crate::output::writer::{self, Limit};
+use crate::output::writer::{self, BRIEF};
 use crate::supervise::adopted::{Adopted, Unfit};
 use crate::supervise::caller::{Answer, Caller, Side};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::front::Front;
 use crate::supervise::sys;
 
-/// Acquires the lock and prints the claim; returns how this process is to end. The processes that go on with the lock
-/// do not return.
+/// Acquires the lock and prints the claim. Returns how this process is to end. The processes that keep the lock do not return.
 pub(super) fn run(
     settings: &AcquireSettings,
     printer: Printer,
     started: Moment,
     out: &mut dyn Out,
-) -> Result<ExitStatus, OutputEnd> {
+) -> anyhow::Result<ExitStatus> {
     let process = match settings.beneficiary {
         Beneficiary::Process(pid) => Some(Adopted::open(pid).map_err(|unfit| refused(pid, unfit))?),
         Beneficiary::Nobody => None,
@@ -31,10 +30,10 @@ pub(super) fn run(
     if process.is_none() {
         let backend = run.backend();
         if !backend.is_detachable() {
-            return Err(not_detachable(&*backend).into());
+            return Err(not_detachable(&*backend));
         }
     }
-    // Read here, since it is blanked behind the fork.
+    // Read before the fork, because it is blanked after it.
     let mut outer = environment::held();
     if let Beneficiary::Process(pid) = settings.beneficiary {
         outer.retain(|held| !held.is_over_for(pid));
@@ -51,24 +50,24 @@ pub(super) fn run(
     }
 }
 
-/// The sentence on a service where a hold ends with its process.
-fn not_detachable(backend: &dyn Backend) -> Failure {
+/// Returns the error of a service where a hold ends with its process.
+fn not_detachable(backend: &dyn Backend) -> anyhow::Error {
     let backend = backend.capabilities().backend;
     let reason = format!("--detach: the backend {backend} keeps no lease without a process");
-    Failure::usage(reason).hint("hold the lock for a process with --for-pid PID")
+    ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID")
 }
 
-/// The pair has ended before it could know that the claim was printed.
-fn given_up() -> Failure {
-    Failure::new(ExitCode::Lost, "the lock was given up before the claim was printed".to_owned())
+/// Returns the error of a pair that ended before it knew that the claim was printed.
+fn given_up() -> anyhow::Error {
+    ExitCode::Lost.error("the lock was given up before the claim was printed".to_owned())
 }
 
-fn system(error: &std::io::Error) -> Failure {
-    Failure::new(ExitCode::System, format!("the system refused what dlock needs to hold a lock: {error}"))
+fn system(error: &std::io::Error) -> anyhow::Error {
+    ExitCode::System.error(format!("the system refused what dlock needs to hold a lock: {error}"))
 }
 
-fn refused(pid: i32, unfit: Unfit) -> Failure {
-    let usage = |reason: String| Failure::usage(format!("--for-pid {pid}: {reason}"));
+fn refused(pid: i32, unfit: Unfit) -> anyhow::Error {
+    let usage = |reason: String| ExitCode::Usage.error(format!("--for-pid {pid}: {reason}"));
     match unfit {
         Unfit::Gone => {
             usage("there is no such process".to_owned()).hint("in a shell script write --for-pid $$")
@@ -77,20 +76,18 @@ fn refused(pid: i32, unfit: Unfit) -> Failure {
             usage("dlock may not signal that process, so could not end it if the lock is lost".to_owned())
                 .hint("run dlock as the user of that process")
         }
-        Unfit::Hidden(reason) => Failure::new(
-            ExitCode::System,
-            format!("--for-pid: what belongs to a process cannot be found: {reason}"),
-        ),
-        Unfit::System(error) => Failure::new(
-            ExitCode::System,
-            format!("--for-pid {pid}: the system gives no handle on the process (Linux 5.3 does): {error}"),
-        ),
+        Unfit::Hidden(reason) => {
+            ExitCode::System.error(format!("--for-pid: what belongs to a process cannot be found: {reason}"))
+        }
+        Unfit::System(error) => ExitCode::System.error(format!(
+            "--for-pid {pid}: the system gives no handle on the process (Linux 5.3 does): {error}"
+        )),
     }
 }
 
-/// The life of the front; it ends the process.
+/// Runs the front, and ends its process.
 fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
-    // Others take who has a claim in its environment for a process of that claim's, to be ended with it.
+    // A process with a claim in its environment counts as a process of that claim, and is killed with it.
     sys::blank_variable(c"DLOCK_CLAIM");
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
@@ -100,20 +97,17 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
         }
         run.supervise(&mut front)
     });
-    let outcome = led.unwrap_or_else(|failure| {
+    let outcome = led.unwrap_or_else(|error| {
+        let failure = Failure::from(&error);
         run.printer.print(&failure.message);
-        let _unread = writer::messages().finish(Limit::Brief);
-        ExitStatus::Exited(failure.code)
+        let _unread = writer::messages().finish(BRIEF);
+        ExitStatus::Exited(failure.code.number())
     });
     outcome.end_process()
 }
 
-/// Waits for the pair, and prints what it has to say.
-fn answer(
-    settings: &AcquireSettings,
-    mut caller: Caller,
-    out: &mut dyn Out,
-) -> Result<ExitStatus, OutputEnd> {
+/// Waits for the answer of the pair, and prints it.
+fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> anyhow::Result<ExitStatus> {
     let outcome = match caller.await_answer() {
         Answer::Held(text) => {
             caller.unblock();
@@ -124,27 +118,27 @@ fn answer(
             if caller.done().is_ok() {
                 return Ok(ExitStatus::Exited(0));
             }
-            return Err(given_up().into());
+            return Err(given_up());
         }
         Answer::Unheard(error) => {
             caller.give_up();
-            return Err(system(&error).into());
+            return Err(system(&error));
         }
         Answer::Signalled(signal) => {
             caller.give_up();
             let outcome = ExitStatus::Signaled(signal);
-            // The signal is taken and would end this process no more, should nobody read.
+            // This process handles the signal, so the signal would not end it during a blocked write.
             if !out.has_room() {
                 return Ok(outcome);
             }
             outcome
         }
-        // Nothing was said, so nothing is held.
-        Answer::Ended(ExitStatus::Exited(0)) => return Err(given_up().into()),
+        // Without an answer nothing is held.
+        Answer::Ended(ExitStatus::Exited(0)) => return Err(given_up()),
         Answer::Ended(ExitStatus::Exited(status))
             if caller.was_asked() && status == ExitCode::Lost.number() =>
         {
-            return Err(given_up().into());
+            return Err(given_up());
         }
         Answer::Ended(outcome) => {
             caller.unblock();
@@ -155,7 +149,7 @@ fn answer(
         ExitStatus::Exited(status) => status,
         ExitStatus::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
     };
-    // The failure itself was told, and is what counts.
+    // The failure was printed, and its exit status counts.
     let _ = out.write(&settings.format.failure(status));
     Ok(outcome)
 }

@@ -4,9 +4,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::time::SystemTime;
 
 use super::connect;
-use super::exit_code::{ExitCode, Failure};
+use super::exit_code::{ExitCode, Hinted as _};
 use super::holder;
-use super::out::{self, Out, OutputEnd};
+use super::out::{self, Out};
 use super::settings::{BreakSettings, Target};
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Entry, Holder, LockStatus, Verb};
@@ -14,11 +14,11 @@ use crate::output::breaking::{self, How};
 use crate::output::status::Detail;
 use crate::output::{Party, ServicePlace, sanitise, status};
 
-/// Asks a question and says whether the answer was yes.
-type Ask<'a> = &'a mut dyn FnMut(&str) -> Result<bool, Failure>;
+/// Asks a question, and returns whether the answer is yes.
+type Ask<'a> = &'a mut dyn FnMut(&str) -> anyhow::Result<bool>;
 
-/// Ends claims of others: shows them, asks, and marks or removes them.
-pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> Result<(), OutputEnd> {
+/// Shows the claims of other clients, asks, and marks or removes them.
+pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> anyhow::Result<()> {
     let by = holder::invoker("dlock break".into());
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -32,7 +32,7 @@ async fn act(
     by: &Holder,
     out: &mut dyn Out,
     ask: Ask<'_>,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let queue = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
     let lock = sanitise::text(settings.name.as_str());
     nameless(&queue, settings, &lock)?;
@@ -43,16 +43,15 @@ async fn act(
     };
     if settings.target == Target::Only && chosen.len() > 1 {
         out.write(&shown(&chosen, &out.layout()))?;
-        return Err(ambiguous(chosen.len(), &lock).into());
+        return Err(ambiguous(chosen.len(), &lock));
     }
     let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !settings.force);
     if let Some((_, entry)) = foreign {
-        return Err(needs_force(entry, &lock).into());
+        return Err(needs_force(entry, &lock));
     }
     if !settings.yes {
-        let layout = out.layout();
-        let shown = shown(&chosen, &layout);
-        let question = breaking::question(chosen.len(), settings.force, &lock, layout.width);
+        let shown = shown(&chosen, &out.layout());
+        let question = breaking::question(chosen.len(), settings.force, &lock);
         if !ask(&format!("{shown}{question}"))? {
             return out.write("nothing was changed\n");
         }
@@ -60,7 +59,7 @@ async fn act(
     let mut missed = Vec::new();
     for (id, entry) in &chosen {
         let party = Party::of(entry, SystemTime::now());
-        // As long as it waits, the process that is to get the lease looks after it.
+        // A waiter without a process yet has one that waits for it.
         let holds = queue.holders.iter().any(|holder| holder.claim == Some(*id));
         let detached = holds && entry.verb == Verb::Detach;
         let how = if settings.force || detached { Evict::Force } else { Evict::Ask };
@@ -82,22 +81,20 @@ async fn act(
         };
         out.write(&breaking::done(how, &party, &lock))?;
     }
-    // With --all the wanted end is reached when somebody is gone meanwhile.
+    // With --all a claim that is gone already is no failure.
     match (&settings.target, missed.first()) {
-        (Target::Claim(_) | Target::Only, Some(party)) => {
-            Err(gone(format!("{party} is gone from {lock}")).into())
-        }
+        (Target::Claim(_) | Target::Only, Some(party)) => Err(gone(format!("{party} is gone from {lock}"))),
         _ => Ok(()),
     }
 }
 
-/// Not every entry of another program can be told from others of it, as where dlock may not read enough.
-fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<(), Failure> {
+/// Refuses entries of other programs that have no id, because dlock may not read enough.
+fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> anyhow::Result<()> {
     let found = queue.holders.iter().chain(&queue.waiters).find(|entry| entry.claim.is_none());
     match found.filter(|_| !matches!(settings.target, Target::Claim(_))) {
         Some(entry) => {
             let party = Party::of(entry, SystemTime::now());
-            Err(Failure::usage(format!(
+            Err(ExitCode::Usage.error(format!(
                 "{lock} is also used by {party}, which dlock cannot tell from others; end it yourself"
             )))
         }
@@ -105,23 +102,24 @@ fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> Result<
     }
 }
 
-/// What is said of the entry of another program's client, which cannot be asked to end.
-fn needs_force(entry: &Entry, lock: &str) -> Failure {
+/// Returns the error about the client of another program, which dlock cannot ask to stop.
+fn needs_force(entry: &Entry, lock: &str) -> anyhow::Error {
     let party = Party::of(entry, SystemTime::now());
-    Failure::usage(format!("{party} uses {lock}, and cannot be asked to end its command"))
+    ExitCode::Usage
+        .error(format!("{party} uses {lock}, and cannot be asked to end its command"))
         .hint("--force removes the entry at once, and two commands may overlap")
 }
 
-fn gone(reason: String) -> Failure {
-    Failure::new(ExitCode::Lost, reason)
+fn gone(reason: String) -> anyhow::Error {
+    ExitCode::Lost.error(reason)
 }
 
-/// The claims to end, waiters first, so that none of them starts in between; at least one.
+/// Returns the claims to end, at least one, waiters first: so none of them starts in between.
 fn choose<'a>(
     queue: &'a LockStatus,
     target: &Target,
     service: &ServicePlace,
-) -> Result<Vec<(ClaimId, &'a Entry)>, Failure> {
+) -> anyhow::Result<Vec<(ClaimId, &'a Entry)>> {
     let entries = queue.waiters.iter().chain(&queue.holders);
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
     let lock = sanitise::text(queue.name.as_str());
@@ -133,14 +131,16 @@ fn choose<'a>(
     match found.len() {
         0 => Err(gone(format!("{lock} has no claim {digits}"))),
         1 => Ok(found),
-        n => Err(Failure::usage(format!("{n} claims on {lock} start with {digits}; write more digits"))
+        n => Err(ExitCode::Usage
+            .error(format!("{n} claims on {lock} start with {digits}; write more digits"))
             .hint("dlock status --wide shows them all")),
     }
 }
 
-/// What is said where one claim was meant and several are there.
-fn ambiguous(claims: usize, lock: &str) -> Failure {
-    Failure::usage(format!("{claims} claims hold or wait for {lock}; say which with --claim ID, or --all"))
+/// Returns the error about several claims where one was meant.
+fn ambiguous(claims: usize, lock: &str) -> anyhow::Error {
+    ExitCode::Usage
+        .error(format!("{claims} claims hold or wait for {lock}; say which with --claim ID, or --all"))
 }
 
 fn subset(queue: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
@@ -151,19 +151,19 @@ fn subset(queue: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {
     LockStatus { name: queue.name.clone(), holders: among(&queue.holders), waiters: among(&queue.waiters) }
 }
 
-/// Asks on the terminal, whatever standard input and output are.
-fn ask_terminal(text: &str) -> Result<bool, Failure> {
+/// Asks on the terminal, also if standard input and output are redirected.
+fn ask_terminal(text: &str) -> anyhow::Result<bool> {
     let terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty");
     let Ok(mut terminal) = terminal else {
-        return Err(
-            Failure::usage("there is no terminal to ask on").hint("add --yes to break without being asked")
-        );
+        return Err(ExitCode::Usage
+            .error("there is no terminal to ask on")
+            .hint("add --yes to break without being asked"));
     };
     let mut answer = String::new();
     terminal
         .write_all(text.as_bytes())
         .and_then(|()| BufReader::new(&terminal).read_line(&mut answer))
-        .map_err(|error| Failure::new(ExitCode::System, format!("cannot ask on the terminal: {error}")))?;
+        .map_err(|error| ExitCode::System.error(format!("cannot ask on the terminal: {error}")))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 

@@ -1,6 +1,7 @@
 //! Breaking claims, against the reference backend.
 
 use super::*;
+use crate::cli::exit_code::Failure;
 use crate::cli::testing::{Page, Queues, by, queue, viewing};
 
 fn settings(target: Target) -> BreakSettings {
@@ -20,8 +21,10 @@ async fn outcome(backend: &Queues, settings: &BreakSettings, answer: bool) -> Re
     assert_eq!(asked.is_empty(), settings.yes);
     match result {
         Ok(()) => Ok(page.text),
-        Err(OutputEnd::Failed(failure)) => Err((failure.code, failure.to_string())),
-        Err(OutputEnd::ReaderGone) => panic!("nobody left"),
+        Err(error) => {
+            let failure = Failure::from(&error);
+            Err((failure.code.number(), failure.to_string()))
+        }
     }
 }
 
@@ -97,7 +100,7 @@ async fn several_claims_are_listed_so_that_one_can_be_chosen() {
     let mut page = Page::default();
     let mut ask = |_: &str| panic!("nothing to ask");
     let ended = act(&backend, &settings(Target::Only), &by(), &mut page, &mut ask).await;
-    assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 64));
+    assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Usage));
     assert!(page.text.starts_with("a: held, 1 waiting (fake)\n  CLAIM"), "{}", page.text);
     assert_eq!(page.text.matches("  00000000  ").count(), 2, "{}", page.text);
 }

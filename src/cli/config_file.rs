@@ -7,8 +7,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer, ValueDeserializer};
 
@@ -20,22 +19,22 @@ use crate::backend::Risk;
 use crate::net::passwords::has_password;
 use crate::output::sanitise;
 
-// What a key's value may be. The errors name what is wanted and repeat nothing: a value may be a secret.
+// The types of values. Their errors name the expected type and never the value, which may be a secret.
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a text in quotes")]
 enum Text {
     One(String),
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a text in quotes, or a list of them")]
 enum Texts {
     One(String),
     Many(Vec<String>),
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a duration in quotes, such as \"30s\", or a number of seconds")]
 enum Length {
     Text(String),
@@ -43,30 +42,55 @@ enum Length {
     Part(f64),
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "true or false")]
 enum Switch {
     Is(bool),
 }
 
-/// What a value comes to: a text, or several.
-fn texts(value: &impl Serialize) -> Vec<String> {
-    match serde_json::to_value(value) {
-        Ok(Value::Array(texts)) => texts.iter().map(text_of).collect(),
-        Ok(one) => vec![text_of(&one)],
-        Err(_) => Vec::new(),
+/// A value as texts, the form in which flags and variables have it.
+trait Value {
+    fn texts(&self) -> Vec<String>;
+}
+
+impl Value for Text {
+    fn texts(&self) -> Vec<String> {
+        let Self::One(text) = self;
+        vec![text.clone()]
     }
 }
 
-fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+impl Value for Texts {
+    fn texts(&self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text.clone()],
+            Self::Many(texts) => texts.clone(),
+        }
+    }
 }
 
-/// Makes the table of the keys, which are those of a file and of each of its profiles.
+impl Value for Length {
+    fn texts(&self) -> Vec<String> {
+        vec![match self {
+            Self::Text(text) => text.clone(),
+            Self::Whole(seconds) => seconds.to_string(),
+            Self::Part(seconds) => seconds.to_string(),
+        }]
+    }
+}
+
+impl Value for Switch {
+    fn texts(&self) -> Vec<String> {
+        let Self::Is(on) = self;
+        vec![on.to_string()]
+    }
+}
+
+/// Makes the table of keys, for a file and for each of its profiles.
 macro_rules! keys {
     ($($key:literal $field:ident: $type:ty,)*) => {
-        /// The keys, in the order of the manual. Those of services that this program was built without are accepted, so
-        /// that one file serves a whole fleet.
+        /// The keys, in the order of the manual. Keys of services that this program was built without are valid, so that one
+        /// file serves a whole fleet.
         pub const KEYS: &[&str] = &[$($key),*];
 
         #[derive(Clone, Debug, Default, Deserialize)]
@@ -76,10 +100,10 @@ macro_rules! keys {
         }
 
         impl Table {
-            /// The value of `key`, and where in the file it stands.
+            /// Returns the value of `key`, and its position in the file.
             fn get(&self, key: &str) -> Option<(Vec<String>, usize)> {
                 match key {
-                    $($key => self.$field.as_ref().map(|found| (texts(found.get_ref()), found.span().start)),)*
+                    $($key => self.$field.as_ref().map(|found| (found.get_ref().texts(), found.span().start)),)*
                     _ => None,
                 }
             }
@@ -119,17 +143,17 @@ pub struct ConfigFile {
     profiles: BTreeMap<String, Table>,
 }
 
-/// No configuration is longer; a device or a wrong path could be.
+/// The most bytes of a configuration. A device or a wrong path could have more.
 const MOST_BYTES: u64 = 1 << 20;
 
 impl ConfigFile {
-    /// Reads `path`; `None` if there is no such file. `uid` is the user that it may belong to, beside root.
+    /// Reads `path`. Returns `None` if there is no such file. The file must belong to root or to `uid`.
     pub fn read(path: &Path, uid: u32) -> Result<Option<Self>> {
         let shown = sanitise::os(path.as_os_str());
         let cannot = || format!("cannot read the configuration file {shown}");
         let file = match File::open(path) {
             Ok(file) => file,
-            // ENOTDIR: something on the way is a file; then there is no such file either.
+            // ENOTDIR: a part of the path is a file, so there is no such file either.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
@@ -145,7 +169,7 @@ impl ConfigFile {
         Self::parse(path, text).map(Some)
     }
 
-    /// That others may be able to read a password in it.
+    /// Returns the risk that other users can read a password in the file.
     pub fn doubt(&self) -> Option<Risk> {
         let what = "the configuration file has a password";
         self.has_secret().then(|| exposure::doubt(what, &self.path))?
@@ -167,23 +191,28 @@ impl ConfigFile {
         })
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of its profiles.
+    /// Returns the names of the profiles.
     pub fn profiles(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
     }
 
-    /// The value of `key` and where it stands: in `profile` if it is there, else at the top level.
-    pub fn get(&self, key: &'static str, profile: Option<&str>) -> Option<(Vec<String>, Source)> {
-        let in_profile =
-            profile.and_then(|name| Some((self.profiles.get(name)?.get(key)?, Some(name.to_owned()))));
-        let ((texts, start), profile) = in_profile.or_else(|| Some((self.top.get(key)?, None)))?;
-        let line = line_of(&self.text, start);
-        Some((texts, Source::File { key, path: self.path.clone(), line, profile }))
+    /// Returns the values at the top level and above them those of `profile`, each table from its last key to its first.
+    pub fn values(&self, profile: Option<&str>) -> Vec<(&'static str, Vec<String>, Source)> {
+        let profile = profile.and_then(|name| Some((self.profiles.get(name)?, Some(name.to_owned()))));
+        let mut values = Vec::new();
+        for (table, profile) in std::iter::once((&self.top, None)).chain(profile) {
+            for key in KEYS.iter().rev() {
+                let Some((texts, start)) = table.get(key) else { continue };
+                let (line, path) = (line_of(&self.text, start), self.path.clone());
+                values.push((*key, texts, Source::File { key, path, line, profile: profile.clone() }));
+            }
+        }
+        values
     }
 }
 
@@ -191,11 +220,11 @@ fn line_of(text: &str, start: usize) -> usize {
     text.as_bytes().iter().take(start).filter(|b| **b == b'\n').count() + 1
 }
 
-/// What is wrong with the file `path`, which has `text`.
+/// Returns the error of the file `path`, which has `text`.
 fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let span = error.span().unwrap_or_default();
     let place = format!("{}:{}", sanitise::os(path.as_os_str()), line_of(text, span.start));
-    // The message may go over several lines; what matters is in the first.
+    // Only the first line of the message is needed.
     let reason = error.message().lines().next().unwrap_or_default();
     if reason.starts_with("unknown field ") {
         let word = text.get(span).unwrap_or_default().trim_matches(['"', '\'']);
@@ -204,7 +233,7 @@ fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
         return anyhow!("{place}: unknown key {}", sanitise::text(word))
             .hint(hint.unwrap_or_else(|| "the keys are listed under FILES in dlock man run".to_owned()));
     }
-    // What was found instead may be a secret.
+    // The message may repeat the value, which may be a secret.
     let wanted = reason.rsplit_once(", expected ").map(|(_, wanted)| wanted);
     let key = text.get(..span.start).and_then(|before| before.trim_end().strip_suffix('='));
     match (key.and_then(|before| before.split_whitespace().last()), wanted.unwrap_or(reason)) {
@@ -214,7 +243,7 @@ fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
 }
 
 fn check_owner(shown: &str, meta: &Metadata, uid: u32, is_read_only: bool) -> Result<()> {
-    // Nothing can be put into a device such as /dev/null, which is a way to say "no configuration".
+    // A device such as /dev/null means "no configuration".
     if meta.file_type().is_char_device() {
         return Ok(());
     }
@@ -222,7 +251,7 @@ fn check_owner(shown: &str, meta: &Metadata, uid: u32, is_read_only: bool) -> Re
         return Err(anyhow!("the configuration file {shown} is a directory")
             .hint("name a file in it with --config or DLOCK_CONFIG"));
     }
-    // Nobody can change what a read-only mount shows, whatever the modes are that it shows.
+    // On a read-only mount no user can change the file, whatever its mode is.
     if is_read_only {
         return Ok(());
     }
@@ -241,7 +270,7 @@ fn check_owner(shown: &str, meta: &Metadata, uid: u32, is_read_only: bool) -> Re
     Ok(())
 }
 
-/// That this user may not read the file, and who may.
+/// Returns the error of a file that this user may not read, and names the users that may.
 fn closed(path: &Path, shown: &str) -> anyhow::Error {
     let out = "leave every file out with --config /dev/null";
     let Ok(meta) = std::fs::metadata(path) else {

@@ -11,15 +11,18 @@ use crate::cli::exit_code::Failure;
 use crate::output::file::tests::Folder;
 
 fn parse(text: &str) -> Result<ConfigFile, Failure> {
-    Ok(ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text.to_owned())?)
+    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text.to_owned())
+        .map_err(|error| Failure::from(&error))
 }
 
 #[test]
 fn a_profile_overrides_the_top_level() {
     let text = "ttl = 20\ngrace = \"3s\"\nendpoint = [\"a\", \"b\"]\n[profile.ci]\nttl = \"1m\"\n";
     let config = parse(text).expect("valid");
-    let value =
-        |key, profile| config.get(key, profile).map(|(texts, source)| (texts.join("+"), source.to_string()));
+    let value = |key, profile| {
+        let found = config.values(profile).into_iter().rfind(|(known, ..)| *known == key);
+        found.map(|(_, texts, source)| (texts.join("+"), source.to_string()))
+    };
     assert_eq!(value("ttl", None), Some(("20".into(), "/etc/dlock/config.toml:1: ttl".into())));
     assert_eq!(
         value("ttl", Some("ci")),
@@ -28,6 +31,15 @@ fn a_profile_overrides_the_top_level() {
     assert_eq!(value("grace", Some("ci")).map(|v| v.0), Some("3s".into()));
     assert_eq!(value("endpoint", Some("other")).map(|v| v.0), Some("a+b".into()));
     assert_eq!(value("prefix", None), None);
+}
+
+#[test]
+fn numbers_keep_their_text() {
+    for (text, seconds) in
+        [("ttl = 20", "20"), ("ttl = 1.5", "1.5"), ("ttl = inf", "inf"), ("ttl = nan", "NaN")]
+    {
+        assert_eq!(parse(text).expect("valid").values(None)[0].1, [seconds]);
+    }
 }
 
 #[test]
@@ -48,7 +60,7 @@ fn every_mistake_is_one_line_with_its_place() {
         ("[profile]\nci = 3", "2: ci must be a table of options", None),
     ] {
         let failure = parse(text).expect_err("refused");
-        assert_eq!((failure.code, failure.to_string()), (64, format!("{place}:{error}")));
+        assert_eq!((failure.code.number(), failure.to_string()), (64, format!("{place}:{error}")));
         assert_eq!(failure.message.hint(), hint);
     }
     let broken = parse("ttl = 3\nx = = 4").expect_err("refused").to_string();
@@ -71,7 +83,7 @@ fn only_files_that_nobody_else_can_write_count() {
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
         ConfigFile::read(&path, uid)
-            .map_err(Failure::from)
+            .map_err(|error| Failure::from(&error))
             .map_err(|f| (f.to_string(), f.message.hint().map(str::to_owned)))
     };
     assert!(read("ttl=3", 0o644, uid).is_ok_and(|c| c.is_some()));
@@ -82,7 +94,7 @@ fn only_files_that_nobody_else_can_write_count() {
         format!("the configuration file {shown} can be written by others, who could change what dlock does")
     );
     assert_eq!(error.1, Some(format!("chmod go-w {shown}")));
-    let folder_itself = Failure::from(ConfigFile::read(&folder.0, uid).expect_err("a folder")).to_string();
+    let folder_itself = Failure::from(&ConfigFile::read(&folder.0, uid).expect_err("a folder")).to_string();
     assert_eq!(folder_itself, format!("the configuration file {} is a directory", folder.0.display()));
     assert!(ConfigFile::read(&folder.0.join("none"), uid).is_ok_and(|c| c.is_none()));
     assert!(ConfigFile::read(Path::new("/dev/null"), uid).is_ok_and(|c| c.is_some()));
@@ -119,8 +131,8 @@ fn a_file_that_is_no_text_is_an_error() {
     let path = folder.0.join("config.toml");
     fs::write(&path, b"ttl=\"\xff\"").expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
-    let failure = ConfigFile::read(&path, rustix::process::getuid().as_raw()).expect_err("refused");
-    assert_eq!(failure.to_string(), format!("the configuration file {} is not valid UTF-8", path.display()));
+    let error = ConfigFile::read(&path, rustix::process::getuid().as_raw()).expect_err("refused");
+    assert_eq!(error.to_string(), format!("the configuration file {} is not valid UTF-8", path.display()));
 }
 
 #[test]

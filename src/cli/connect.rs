@@ -1,4 +1,4 @@
-//! From a connection's settings to a backend.
+//! Opens the backend of a connection's settings.
 
 use std::future::Future;
 use std::io;
@@ -9,31 +9,30 @@ use futures_util::StreamExt as _;
 use signal_hook_tokio::Signals;
 use tokio::runtime::{Builder, Runtime};
 
-use super::exit_code::{ExitCode, Failure};
-use super::out::OutputEnd;
+use super::exit_code::{ExitCode, Hinted as _};
 use super::settings::Connection;
 use super::source::Source;
 use crate::backend::service::Address;
 use crate::backend::{Backend, locator};
 use crate::clock;
 use crate::lock::{self, Moment};
-use crate::output::sanitise;
+use crate::output::{ServicePlace, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
 
-/// How long a command that only looks gives the service to answer a request.
+/// The time limit of a request of a command without a claim.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The deadline of a request sent now.
+/// Returns the deadline of a request that is sent now.
 pub fn deadline() -> Moment {
     clock::now() + PATIENCE
 }
 
-/// Makes a request, and once more if it ended early with an error that may pass: a connection that broke is no answer, and the next
-/// one may be to another server. Where nobody listens the second is refused as soon as the first.
+/// Makes a request, and repeats it once after a transient error: after a broken connection, the next one may lead to another
+/// server.
 ///
-/// What is requested must be safe to do twice; what the first did without being heard, the second finds done.
+/// The request must be safe to repeat: the first one may have taken effect although its answer was lost.
 pub async fn ask<T, F>(request: impl Fn(Moment) -> F) -> lock::Result<T>
 where
     F: Future<Output = lock::Result<T>>,
@@ -45,11 +44,11 @@ where
     }
 }
 
-/// The address that `connection` means.
+/// Returns the address of `connection`.
 ///
-/// Errors: usage, also for a flag that the backend has no use for. Elsewhere a value may be meant for another service:
-/// one environment and one file serve a whole fleet.
-pub fn locate(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
+/// Errors: usage. A flag that the backend does not support is an error. A variable or a key of a file is not: one environment and
+/// one file serve many hosts.
+pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
     let address = parse(connection)?;
     let is_flag = |option: &str| matches!(connection.sources.of(option), Source::Flag(_));
     let useless = locator::useless(&*address).find(|option| is_flag(option.name));
@@ -58,36 +57,41 @@ pub fn locate(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
         Some(option) => {
             let backend = address.service().name;
             let reason = format!("--{} is given, and the backend {backend} has no use for it", option.name);
-            Err(Failure::usage(reason).hint(format!("leave it out, or {}", option.remedy)))
+            Err(ExitCode::Usage.error(reason).hint(format!("leave it out, or {}", option.remedy)))
         }
     }
 }
 
-fn parse(connection: &Connection) -> Result<Box<dyn Address>, Failure> {
+fn parse(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
     locator::parse(&connection.options).map_err(|error| {
-        // Whoever wrote no option wants to know where the value comes from.
+        // A value from elsewhere than the command line needs its source.
         let said = error.about.iter().map(|option| connection.sources.of(option));
         let elsewhere: Vec<String> = said
             .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
             .map(ToString::to_string)
             .collect();
-        let failure = Failure::usage(sanitise::text(&error.to_string()));
+        let failure = ExitCode::Usage.error(sanitise::text(&error.to_string()));
         if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
     })
 }
 
-/// The backend that `connection` means; reaches for no network yet.
-pub fn open(connection: &Connection) -> Result<Arc<dyn Backend>, Failure> {
+/// Returns the service at `address`, for messages.
+pub fn service(address: &dyn Address) -> ServicePlace {
+    ServicePlace { backend: address.service().name, place: address.place(), remark: String::new() }
+}
+
+/// Returns the backend of `connection`. Does not use the network yet.
+pub fn open(connection: &Connection) -> anyhow::Result<Arc<dyn Backend>> {
     Ok(locate(connection)?.backend())
 }
 
-/// A runtime of this thread.
+/// Returns a runtime of this thread.
 pub fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_io().enable_time().build()
 }
 
-/// What `work` comes to on `runtime`, which ends then. What is left behind is not waited for: to find out that nobody tells the address
-/// of a host takes the system ten seconds and more, in a thread that cannot be stopped.
+/// Runs `work` on `runtime`, and ends the runtime. It does not wait for threads that are left: the system may look up a host's
+/// address for ten seconds and more, and cannot be interrupted.
 pub fn run_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
     runtime.shutdown_background();
@@ -95,21 +99,21 @@ pub fn run_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 }
 
 /// Runs `work` on a runtime of this thread.
-pub fn block_on(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<(), OutputEnd> {
-    runtime().map_err(refused).map_err(OutputEnd::from).and_then(|runtime| run_on(runtime, work))
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    run_on(runtime().map_err(refused)?, work)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn refused(error: io::Error) -> Failure {
-    Failure::new(ExitCode::System, format!("cannot make a runtime: {error}"))
+fn refused(error: io::Error) -> anyhow::Error {
+    ExitCode::System.error(format!("cannot make a runtime: {error}"))
 }
 
-/// How long a service may take to close what was open.
+/// The time limit to close the sessions of a service.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Runs `work` until it ends or a signal asks for that; returns how the process is to end. A session of the service is closed by
-/// then, which the server would keep until its ttl otherwise. A signal that was ignored from the start stays ignored.
-pub fn until_signalled(work: impl Future<Output = Result<(), OutputEnd>>) -> Result<ExitStatus, OutputEnd> {
+/// Runs `work` until it ends or a signal arrives, and returns how the process is to end. The session of the service is closed
+/// first: the server would keep it until its TTL. A signal that was ignored from the start stays ignored.
+pub fn until_signalled(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitStatus> {
     let runtime = runtime().map_err(refused)?;
     let heard =
         [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(|signal| !sys::is_ignored(*signal));
@@ -122,12 +126,14 @@ pub fn until_signalled(work: impl Future<Output = Result<(), OutputEnd>>) -> Res
             ended = work => ended.map(|()| ExitStatus::Exited(0)),
         }
     });
+    // The clients of services close their sessions in tasks of their own when `work` is dropped. tokio reports the end of a task only
+    // to its owner, so the number of tasks is polled.
     let closed = async {
         while runtime.metrics().num_alive_tasks() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    // What is not closed by then ends with its ttl.
+    // A session that is still open ends with its TTL.
     let _late = runtime.block_on(async { tokio::time::timeout(CLOSING, closed).await });
     runtime.shutdown_background();
     ended
@@ -140,7 +146,7 @@ mod tests {
     use super::*;
     use crate::lock::{Error, ErrorKind};
 
-    /// What is answered where the first requests end so, and how many there were.
+    /// Returns the answer after errors of the first requests, and the number of requests.
     async fn asked(first: &[ErrorKind]) -> (lock::Result<usize>, usize) {
         let times = Cell::new(0);
         let answer = ask(|_| {

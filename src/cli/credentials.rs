@@ -13,28 +13,28 @@ use super::source::SourcedText;
 use crate::net::credentials::{Identity, Pem, Secret, Tls};
 use crate::output::sanitise;
 
-/// No password, certificate or key is longer; a device or a wrong path could be.
+/// The most bytes of a password, certificate or key. A device or a wrong path could have more.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Whether what is named is read, too. What the service has no use for need not be readable.
+/// Whether dlock reads the files. Files that the service does not need may be unreadable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     Wanted,
     Unneeded,
 }
 
-/// The password, or the first line of the password file where that is what the weightier layer says.
+/// Returns the password, or the first line of the password file: the one in the upper layer.
 pub(super) fn password(
-    layers: &mut Layers<'_>,
+    layers: &mut Layers,
     args: &ConnectionArgs,
     reading: Reading,
 ) -> Result<Option<Secret>> {
-    layers.settle("password", "password-file", args.password_file.is_some());
+    // A flag overrules the password of a lower layer.
+    let file = layers.text("password-file", args.password_file.as_deref())?;
     if let Some(found) = layers.text("password", None)? {
         return Ok(Some(Secret::new(found.text)));
     }
-    let found = layers.text("password-file", args.password_file.as_deref())?;
-    let Some(found) = found.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
+    let Some(found) = file.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
     let path = Path::new(&found.text);
     let password = Secret::in_file(path, first_line).map_err(|why| fault(&found, &why))?;
     layers.doubts.extend(exposure::doubt("the password file has a password", path));
@@ -43,13 +43,13 @@ pub(super) fn password(
 
 fn first_line(path: &Path) -> Result<String, String> {
     let text = String::from_utf8(read(path)?).map_err(|_| "is not valid UTF-8")?;
-    // Editors end a file with a line end and may begin it with a byte order mark, which are no part of the password.
+    // Editors end a file with a line end, and may begin it with a byte order mark. Both are not part of the password.
     let line = text.trim_start_matches('\u{feff}').lines().next().filter(|line| !line.is_empty());
     line.map(str::to_owned).ok_or_else(|| "has no password in its first line".to_owned())
 }
 
-/// Encryption: the files, whose contents are checked when a connection is opened with them.
-pub(super) fn tls(layers: &mut Layers<'_>, args: &ConnectionArgs, reading: Reading) -> Result<Tls> {
+/// Reads the files of TLS. Their contents are checked when a connection is opened.
+pub(super) fn tls(layers: &mut Layers, args: &ConnectionArgs, reading: Reading) -> Result<Tls> {
     let authority = layers.text("cacert", args.cacert.as_deref())?;
     let certificate = layers.text("cert", args.cert.as_deref())?;
     let key = layers.text("key", args.key.as_deref())?;
@@ -88,7 +88,7 @@ fn pem_text(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The bytes of the file.
+/// Returns the bytes of the file.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(cannot)?;

@@ -7,12 +7,12 @@ use futures_util::future::join_all;
 use super::args::DoctorArgs;
 use super::config_file;
 use super::connect;
-use super::exit_code::Failure;
+use super::exit_code::{ExitCode, Failure};
 use super::holder;
 use super::layers::{Environment, Layers};
-use super::out::{Out, OutputEnd};
+use super::out::Out;
 use super::settings::{self, Viewing};
-use super::source::{Resolved, Source};
+use super::source::Source;
 use crate::backend::service::Address;
 use crate::backend::trial::{self, Unshown};
 use crate::backend::{Backend, Examination, Risk, Weight};
@@ -23,7 +23,7 @@ use crate::output::sanitise;
 use crate::supervise::process_table::ProcessTable;
 use crate::supervise::{limits, sys};
 
-/// What holds where nobody says anything.
+/// The defaults.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
 
 /// `dlock doctor`.
@@ -33,37 +33,33 @@ pub struct DoctorSettings {
     pub files: Vec<String>,
     /// Every option that has a value.
     pub settings: Vec<Setting>,
-    /// Whether only the tables are to be printed.
+    /// Whether to print only the tables.
     pub schema: bool,
-    /// Secrets that others may be able to read.
+    /// Risks of files with secrets.
     pub doubts: Vec<Risk>,
-    /// What is wrong with a configuration file that this user may not read.
-    pub unread: Option<Failure>,
-    /// The rest.
+    /// The error of a configuration file that this user may not read.
+    pub unread: Option<anyhow::Error>,
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
 impl DoctorSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &DoctorArgs, around: &Environment) -> anyhow::Result<Self> {
         let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
-        let (verbosity, log_format) = settings::messages(&mut layers, &args.common.messages)?;
+        settings::messages(&mut layers, &args.common.messages, around)?;
         let connection = settings::connection(&mut layers, &args.common.connection)?;
         let mut settings = Vec::new();
         for option in config_file::KEYS.iter().copied().chain(["profile"]) {
-            // Flags have been seen; the others may stand in the layers below.
-            if layers.sources.find(option).is_none() {
-                layers.texts(option, None)?;
-            }
-            settings.extend(setting(option, layers.sources.find(option)));
+            settings.extend(setting(option, layers.texts(option, None)?));
         }
         let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
-        let viewing = Viewing { json: args.json, connection, verbosity, log_format };
+        let viewing = Viewing { json: args.json, connection };
         let doubts = layers.doubts;
-        Ok(Self { files, settings, schema: args.schema, doubts, unread: unread.map(Failure::from), viewing })
+        Ok(Self { files, settings, schema: args.schema, doubts, unread, viewing })
     }
 
-    /// Adds where the locks are, if nobody has said that.
+    /// Adds the address of the locks, if no setting has it.
     fn add_where(&mut self, address: &dyn Address) {
         let source = Source::Default.to_string();
         for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())]
@@ -79,33 +75,36 @@ impl DoctorSettings {
     }
 }
 
-fn setting(option: &'static str, found: Option<&Resolved>) -> Option<Setting> {
+fn setting(option: &'static str, found: Option<(Vec<String>, Source)>) -> Option<Setting> {
     let default = DEFAULTS.iter().find(|(known, _)| *known == option).map(|(_, value)| *value);
     let (value, source) = match found {
-        Some(found) if option == "password" => ("(secret)".to_owned(), &found.source),
-        Some(found) if option == "endpoint" => {
-            let texts: Vec<String> = found.texts.iter().map(|text| without_passwords(text)).collect();
-            (texts.join(" "), &found.source)
+        Some((_, source)) if option == "password" => ("(secret)".to_owned(), source),
+        Some((texts, source)) if option == "endpoint" => {
+            let texts: Vec<String> = texts.iter().map(|text| without_passwords(text)).collect();
+            (texts.join(" "), source)
         }
-        Some(found) => (found.texts.join(" "), &found.source),
-        None => (default?.to_owned(), &Source::Default),
+        Some((texts, source)) => (texts.join(" "), source),
+        None => (default?.to_owned(), Source::Default),
     };
     Some(Setting { option, value, source: source.to_string() })
 }
 
-/// Prints what was found; if the service could not be asked, that failure comes after it.
-pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), OutputEnd> {
+/// Prints the findings. If the service could not be asked, returns that error after it.
+pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
     let address = connect::locate(&settings.viewing.connection)?;
     settings.add_where(&*address);
     if settings.schema {
-        let none = || Failure::usage(format!("the backend {} has no tables", address.service().name));
+        let none = || ExitCode::Usage.error(format!("the backend {} has no tables", address.service().name));
         return out.write(&address.schema().ok_or_else(none)?);
     }
-    if let Some(failure) = settings.unread.clone() {
-        // Without it nothing says which service is meant.
-        let error = Err(failure.message.to_string());
-        show(&settings.findings(address.service().name, error), settings, out)?;
-        return Err(failure.into());
+    let failed = |settings: &DoctorSettings, error: anyhow::Error, out: &mut dyn Out| -> anyhow::Result<()> {
+        let said = Err(Failure::from(&error).to_string());
+        show(&settings.findings(address.service().name, said), settings, out)?;
+        Err(error)
+    };
+    if let Some(error) = settings.unread.take() {
+        // The file that this user may not read may name another service.
+        return failed(settings, error, out);
     }
     connect::block_on(async {
         match connect::open(&settings.viewing.connection) {
@@ -113,18 +112,14 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> Result<(), Outpu
                 let tries = async || try_out(&*address, &*backend).await;
                 examine(&*backend, settings, tries, out).await
             }
-            Err(failure) => {
-                let error = Err(failure.message.to_string());
-                show(&settings.findings(address.service().name, error), settings, out)?;
-                Err(failure.into())
-            }
+            Err(error) => failed(settings, error, out),
         }
     })
 }
 
-/// Takes, renews and releases a lock of its own wherever a run may need one, and says where that fails.
+/// Acquires, renews and releases a lock at each node that a run may need, and returns the failures as risks.
 ///
-/// In a directory nothing is made: its permissions are looked at instead.
+/// Creates nothing in a directory: the permissions are checked instead.
 async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
     if !backend.capabilities().leased {
         return Vec::new();
@@ -185,9 +180,9 @@ async fn examine(
     settings: &DoctorSettings,
     tries: impl AsyncFnOnce() -> Vec<Risk>,
     out: &mut dyn Out,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let mut found = backend.examine(connect::deadline()).await.map(with_this_host);
-    // Where a look gets no answer, a lock would get none either, and its removal would be tried for long.
+    // A service that does not answer a request would not answer a trial either, nor remove its lock.
     if let Ok(found) = &mut found {
         found.risks.extend(tries().await);
         found.risks.extend_from_slice(&settings.doubts);
@@ -199,14 +194,14 @@ async fn examine(
     Ok(())
 }
 
-fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> Result<(), OutputEnd> {
+fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
     let text = if settings.viewing.json { findings.json() } else { findings.text(&out.layout()) };
     out.write(&text)
 }
 
-/// Adds what this host lacks.
+/// Adds the risks of this host.
 fn with_this_host(mut found: Examination) -> Examination {
-    // Where there is no descriptor to be had, nothing is known of /proc.
+    // Without a free descriptor nothing is known of /proc.
     if let Ok(Err(hidden)) = ProcessTable::open() {
         let what = format!(
             "{hidden}: only the command and its process group can be ended, not descendants that have left it, and \
@@ -226,10 +221,6 @@ mod tests {
     use super::*;
     use crate::cli::testing::{Page, Queues, viewing};
 
-    fn resolved(option: &'static str, text: &str) -> Resolved {
-        Resolved { option, texts: vec![text.to_owned()], source: Source::Environment("DLOCK_X".into()) }
-    }
-
     #[test]
     fn secrets_are_only_said_to_be_there() {
         for (option, text, shown) in [
@@ -238,7 +229,8 @@ mod tests {
             ("endpoint", "redis://u@h", "redis://u@h"),
             ("user", "u", "u"),
         ] {
-            let setting = setting(option, Some(&resolved(option, text))).expect("a value");
+            let found = (vec![text.to_owned()], Source::Environment("DLOCK_X".into()));
+            let setting = setting(option, Some(found)).expect("a value");
             assert_eq!((setting.value.as_str(), setting.source.as_str()), (shown, "DLOCK_X"));
         }
         assert_eq!(setting("ttl", None).map(|s| s.source), Some("default".into()));
@@ -257,7 +249,7 @@ mod tests {
         };
         let mut page = Page::default();
         let ended = examine(&Queues::new(vec![]), &settings, async || Vec::new(), &mut page).await;
-        assert!(matches!(ended, Err(OutputEnd::Failed(_))));
+        assert!(ended.is_err());
         assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
     }
 }

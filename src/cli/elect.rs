@@ -1,4 +1,4 @@
-//! `dlock elect`: a run whose label is the value, and which may begin again.
+//! `dlock elect`: a run whose label is the value, and which may repeat.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use super::settings::RunSettings;
 use crate::election;
 use crate::hold::{HoldEnd, Verdict};
 
-/// How often and when a candidate stood.
+/// The campaigns of a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Candidacy {
-    /// Whether it has stood before.
+    /// Whether there was one before.
     pub(super) again: bool,
-    /// The pause before it stood this time.
+    /// The pause before this one.
     pub(super) pause: Duration,
 }
 
-/// After which pause the candidate stands again that ended so, if it does.
+/// Returns the pause before the next campaign, if there is one.
 ///
-/// It does not where it was told to end, where it gave up its place or never had one, where the command cannot be executed,
-/// and where something of it may still run. A service that was there and is gone is waited for.
+/// There is none after a request to end, a lost place in the queue, a command that cannot be executed, or while processes of the
+/// command may still run. A service that was reached once may be unreachable for a while.
 pub(super) fn stands_again(settings: &RunSettings, ended: &HoldEnd, before: Candidacy) -> Option<Duration> {
     if !settings.forever || ended.told_to_end {
         return None;

@@ -1,9 +1,11 @@
-//! From how a hold ended to how dlock ends: status, sentence, report.
+//! From the end of a hold to the end of dlock: exit status, message, report.
 
 use std::io;
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 
+use super::connect;
 use super::exit_code::{ExitCode, Failure};
 use super::settings::RunSettings;
 use super::unreached;
@@ -11,14 +13,14 @@ use crate::backend::service::Address;
 use crate::hold::{CutShort, HoldEnd, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, Holder, LossReason};
 use crate::output::message::names;
-use crate::output::report::{self, Report};
-use crate::output::{Message, Party, sanitise};
+use crate::output::report::{Outcome, Report};
+use crate::output::{Message, Ms, Party, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::limits;
 use crate::supervise::tree_state::TreeState;
 
-/// What is said of a tree that is not known to be gone.
+/// Returns the message about a tree that may still have processes.
 pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
     match tree {
         TreeState::Gone => None,
@@ -32,175 +34,144 @@ pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
     }
 }
 
-/// What is said of a hold that was to outlast its command, and did not.
-fn cut_short(lock: String, why: &CutShort) -> Message {
-    match why {
-        CutShort::Lost(reason) => {
-            Message::HoldCutShort { lock, by: None, reason: Some(sanitise::text(&reason.to_string())) }
-        }
-        CutShort::Broken(by) => Message::HoldCutShort { lock, by: Some(Party::from(by)), reason: None },
-    }
-}
-
 /// How dlock ends.
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// Its status or signal.
+    /// The exit status or signal.
     pub(super) outcome: ExitStatus,
-    /// What the report calls it.
-    pub(super) reported: report::Outcome,
-    /// What is said.
+    /// The outcome in the report.
+    pub(super) reported: Outcome,
+    /// The message.
     pub(super) message: Option<Message>,
 }
 
 impl Ending {
-    fn silent(outcome: ExitStatus, reported: report::Outcome) -> Self {
-        Self { outcome, reported, message: None }
+    fn new(outcome: ExitStatus, reported: Outcome, message: impl Into<Option<Message>>) -> Self {
+        Self { outcome, reported, message: message.into() }
     }
 
-    fn code(code: ExitCode, reported: report::Outcome, message: Message) -> Self {
-        Self { outcome: ExitStatus::Exited(code.number()), reported, message: Some(message) }
+    fn error(code: ExitCode, message: impl Into<Option<Message>>) -> Self {
+        Self::new(code.into(), Outcome::Error, message)
     }
 
-    /// An attempt that failed before it began.
-    pub(super) fn failure(failure: &Failure) -> Self {
-        let message = Some((*failure.message).clone());
-        Self { outcome: ExitStatus::Exited(failure.code), reported: report::Outcome::Error, message }
+    /// Returns the ending of an attempt that failed before it began.
+    pub(super) fn failure(error: &anyhow::Error) -> Self {
+        let Failure { code, message } = Failure::from(error);
+        Self::error(code, *message)
     }
 
-    /// Nobody has answered, and the service has not said why; `perhaps` is why.
+    /// Returns the ending of a wait for a service that neither answered nor gave a reason; `perhaps` is the likely reason.
     fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
         let (backend, place) = (address.service().name, sanitise::text(&address.place()));
         let reason = format!("{backend} at {place} did not say in time whether {lock} is free{perhaps}");
-        Self::code(ExitCode::Unavailable, report::Outcome::Error, Message::failed(reason))
+        Self::error(ExitCode::Unavailable, Message::failed(reason))
     }
 
-    /// The ending of a hold of the lock at `address`.
+    /// Returns the ending of a hold of the lock at `address`.
     pub(super) fn of(settings: &RunSettings, address: &dyn Address, ended: &HoldEnd) -> Self {
-        let lock = names(&settings.names);
-        let busy = |reported, message| Self {
-            outcome: ExitStatus::Exited(settings.busy_exit_code),
-            reported,
-            message: Some(message),
-        };
-        let party = |holder: &Option<Box<Entry>>| {
-            holder.as_ref().map(|entry| Party::of(entry, std::time::SystemTime::now()))
-        };
+        let (lock, service) = (names(&settings.names), connect::service(address));
+        let busy = |reported, message| Self::new(settings.busy(), reported, message);
+        let party =
+            |holder: &Option<Box<Entry>>| holder.as_ref().map(|entry| Party::of(entry, SystemTime::now()));
         match &ended.verdict {
-            Verdict::Ran(outcome) => Self::ran(lock, *outcome, ended.cut_short.as_ref()),
-            Verdict::Interrupted(outcome) => Self::silent(*outcome, report::Outcome::Signal),
+            Verdict::Ran(outcome) => {
+                let message = ended.cut_short.as_ref().map(|why| match why {
+                    CutShort::Lost(reason) => {
+                        let reason = Some(sanitise::text(&reason.to_string()));
+                        Message::HoldCutShort { lock, by: None, reason }
+                    }
+                    CutShort::Broken(by) => Message::HoldCutShort { lock, by: Some(by.into()), reason: None },
+                });
+                Self::new(*outcome, Outcome::Ran, message)
+            }
+            Verdict::Interrupted(outcome) => Self::new(*outcome, Outcome::Signal, None::<Message>),
             Verdict::Signalled(signal) => {
-                Self::silent(ExitStatus::Signaled(*signal), report::Outcome::Signal)
+                Self::new(ExitStatus::Signaled(*signal), Outcome::Signal, None::<Message>)
             }
             Verdict::Busy(holder) => {
-                busy(report::Outcome::Busy, Message::Busy { lock, holder: party(holder) })
+                busy(Outcome::Busy, Message::Busy { lock, service, holder: party(holder) })
             }
-            Verdict::WaitOver(holder) => busy(
-                report::Outcome::Timeout,
-                Message::WaitRanOut { lock, waited: ended.waited, holder: party(holder) },
-            ),
-            Verdict::Superseded(by) => {
-                busy(report::Outcome::Superseded, Message::Superseded { lock, by: by.into() })
+            Verdict::WaitOver(holder) => {
+                let (waited_ms, holder) = (Ms(ended.waited), party(holder));
+                busy(Outcome::Timeout, Message::WaitRanOut { lock, service, waited_ms, holder })
             }
+            Verdict::Superseded(by) => busy(Outcome::Superseded, Message::Superseded { lock, by: by.into() }),
             Verdict::PlaceLost(Some(reason)) => Self::place_lost(settings, &reason.to_string()),
             Verdict::PlaceLost(None) => Self::place_lost(settings, "suspended"),
             Verdict::Broken { by, ran } => Self::broken(settings, lock, by, *ran),
             Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree),
-            Verdict::MaxRun => Self::code(
-                ExitCode::MaxRun,
-                report::Outcome::MaxRun,
-                Message::MaxRun { lock, limit: settings.max_run.unwrap_or_default() },
-            ),
-            Verdict::Skipped(ago) => Self {
-                outcome: ExitStatus::Exited(0),
-                reported: report::Outcome::Skipped,
-                message: Some(Message::Skipped {
-                    lock,
-                    ago: *ago,
-                    once_per: settings.once_per.unwrap_or_default(),
-                }),
-            },
+            Verdict::MaxRun => {
+                let limit_ms = Ms(settings.max_run.unwrap_or_default());
+                Self::new(ExitCode::MaxRun.into(), Outcome::MaxRun, Message::MaxRun { lock, limit_ms })
+            }
+            Verdict::Skipped(ago) => {
+                let once_per_ms = Ms(settings.once_per.unwrap_or_default());
+                let message = Message::Skipped { lock, ago_ms: Ms(*ago), once_per_ms };
+                Self::new(ExitStatus::Exited(0), Outcome::Skipped, message)
+            }
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
             Verdict::NotReached(Some(error)) => {
                 Self::not_reached(error, address, unreached::gave_up(settings.wait))
             }
-            Verdict::Failed(error) if error.is_transient() => Self::not_reached(error, address, None),
-            Verdict::Failed(error) => Self::failed(settings, lock, error),
             Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
-            // Nobody is told of these.
+            Verdict::Failed(error) if error.is_transient() => Self::not_reached(error, address, None),
+            Verdict::Failed(error) => {
+                let reason = sanitise::text(&error.reason.to_string());
+                match error.kind {
+                    ErrorKind::Deadlock => busy(Outcome::Deadlock, Message::WouldDeadlock { lock, reason }),
+                    kind => Self::error(kind.into(), Message::failed(sanitise::text(&error.to_string()))),
+                }
+            }
+            // The front is told nothing of these.
             Verdict::Suspended | Verdict::Abandoned | Verdict::LeftAlone => {
-                Self::silent(ExitStatus::Exited(0), report::Outcome::Error)
+                Self::new(ExitStatus::Exited(0), Outcome::Error, None::<Message>)
             }
         }
     }
 
-    /// A waiter with `--supersede` or `--replace` that would have to enter again, for this reason.
+    /// Returns the ending of a waiter with `--supersede` or `--replace` that would have to enter the queue again.
     pub(super) fn place_lost(settings: &RunSettings, reason: &str) -> Self {
         let (lock, reason) = (names(&settings.names), sanitise::text(reason));
-        Self {
-            outcome: ExitStatus::Exited(settings.busy_exit_code),
-            reported: report::Outcome::Busy,
-            message: Some(Message::PlaceLost { lock, reason }),
-        }
+        Self::new(settings.busy(), Outcome::Busy, Message::PlaceLost { lock, reason })
     }
 
-    /// A claim that `by` broke or replaced; `ran` is whether the command had started.
+    /// Returns the ending of a claim that `by` broke or replaced; `ran` is whether the command had started.
     fn broken(settings: &RunSettings, lock: String, by: &Holder, ran: bool) -> Self {
         let replaced = settings.replace && by.replace;
         let by = Party::from(by);
         let (reported, message) = match (replaced, ran) {
-            (true, true) => (report::Outcome::Replaced, Message::Replaced { lock, by }),
-            // It had its turn and has not begun: a waiter still, as far as others could see.
-            (true, false) => (report::Outcome::Superseded, Message::Superseded { lock, by }),
-            (false, _) => (report::Outcome::Broken, Message::Broken { lock, by, command_ran: ran }),
+            (true, true) => (Outcome::Replaced, Message::Replaced { lock, by }),
+            // To other clients it was still a waiter.
+            (true, false) => (Outcome::Superseded, Message::Superseded { lock, by }),
+            (false, _) => (Outcome::Broken, Message::Broken { lock, by, command_ran: ran }),
         };
-        let code = if ran { ExitCode::Lost.number() } else { settings.busy_exit_code };
-        Self { outcome: ExitStatus::Exited(code), reported, message: Some(message) }
-    }
-
-    fn ran(lock: String, outcome: ExitStatus, why: Option<&CutShort>) -> Self {
-        let message = why.map(|why| cut_short(lock, why));
-        Self { outcome, reported: report::Outcome::Ran, message }
+        Self::new(if ran { ExitCode::Lost.into() } else { settings.busy() }, reported, message)
     }
 
     fn lost(lock: String, reason: &LossReason, tree: TreeState) -> Self {
         let lost = || Message::Lost { lock, reason: sanitise::text(&reason.to_string()), command_ran: true };
-        Self::code(ExitCode::Lost, report::Outcome::Lost, cannot_end(tree, true).unwrap_or_else(lost))
+        let message = cannot_end(tree, true).unwrap_or_else(lost);
+        Self::new(ExitCode::Lost.into(), Outcome::Lost, message)
     }
 
-    fn failed(settings: &RunSettings, lock: String, error: &Error) -> Self {
-        let reason = sanitise::text(&error.reason.to_string());
-        if error.kind == ErrorKind::Deadlock {
-            return Self {
-                outcome: ExitStatus::Exited(settings.busy_exit_code),
-                reported: report::Outcome::Deadlock,
-                message: Some(Message::WouldDeadlock { lock, reason }),
-            };
-        }
-        let message = Message::failed(sanitise::text(&error.to_string()));
-        Self::code(error.kind.into(), report::Outcome::Error, message)
-    }
-
-    /// Nobody could be asked, or nobody who could do anything.
+    /// Returns the ending of a wait for a service that was not reached, or could not serve.
     fn not_reached(error: &Error, address: &dyn Address, gave_up: Option<String>) -> Self {
-        let message = unreached::message(error, gave_up, Some(&address.place()));
-        Self::code(error.kind.into(), report::Outcome::Error, message)
+        Self::error(error.kind.into(), unreached::message(error, gave_up, Some(&address.place())))
     }
 
     fn not_executed(settings: &RunSettings, error: &io::Error) -> Self {
         let command = settings.command.first_word();
-        let scarce = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
-        let (code, message) = match Errno::from_io_error(error) {
-            Some(Errno::NOENT | Errno::NOTDIR) => (ExitCode::NotFound, Message::CommandNotFound { command }),
-            Some(errno) if scarce.contains(&errno) => {
-                (ExitCode::System, Message::CannotExecute { command, reason: error.to_string() })
+        let code = match Errno::from_io_error(error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => {
+                return Self::error(ExitCode::NotFound, Message::CommandNotFound { command });
             }
-            _ => (ExitCode::CannotExecute, Message::CannotExecute { command, reason: error.to_string() }),
+            Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => ExitCode::System,
+            _ => ExitCode::CannotExecute,
         };
-        Self::code(code, report::Outcome::Error, message)
+        Self::error(code, Message::CannotExecute { command, reason: error.to_string() })
     }
 
-    /// The ending after the keeper failed.
+    /// Returns the ending after the keeper failed.
     pub(super) fn keeper_failed(
         settings: &RunSettings,
         address: &dyn Address,
@@ -211,10 +182,9 @@ impl Ending {
             return Self::lost(lock, &LossReason::SessionEnded, failure.tree);
         }
         match failure.command {
-            // Its work was done; only the hold ended early.
+            // The command had exited. Only the hold ended early.
             CommandFate::Ended(outcome) => {
-                let message = Some(Message::HoldCutShort { lock, by: None, reason: None });
-                Self { outcome, reported: report::Outcome::Ran, message }
+                Self::new(outcome, Outcome::Ran, Message::HoldCutShort { lock, by: None, reason: None })
             }
             CommandFate::WasEnded | CommandFate::Starting => {
                 let surely_ran = failure.command == CommandFate::WasEnded;
@@ -222,54 +192,46 @@ impl Ending {
                     WhyFailed::Stalled => Message::KeeperStopped { lock, surely_ran },
                     _ => Message::KeeperDied { lock, surely_ran },
                 };
-                Self::code(ExitCode::Lost, report::Outcome::Lost, message)
+                Self::new(ExitCode::Lost.into(), Outcome::Lost, message)
             }
-            CommandFate::NotStarted => Self::not_started(&lock, address, failure.why),
+            CommandFate::NotStarted => match failure.why {
+                // The keeper has printed the reason.
+                WhyFailed::Exited(70) => Self::error(ExitCode::Defect, None::<Message>),
+                WhyFailed::Exited(71) => Self::error(ExitCode::System, None::<Message>),
+                WhyFailed::Mute => Self::unanswered(&lock, address, ""),
+                WhyFailed::Stalled => {
+                    Self::unanswered(&lock, address, " (the process of dlock that waited was stopped)")
+                }
+                WhyFailed::Died(_) | WhyFailed::Exited(_) => {
+                    let reason = format!(
+                        "the process of dlock that waited for {lock} was killed; the command was not started"
+                    );
+                    Self::error(ExitCode::System, Message::failed(reason))
+                }
+            },
         }
     }
 
-    /// The ending after the keeper failed before it had started the command.
-    fn not_started(lock: &str, address: &dyn Address, why: WhyFailed) -> Self {
-        match why {
-            // It has said itself what was wrong.
-            WhyFailed::Exited(70) => {
-                Self::silent(ExitStatus::Exited(ExitCode::Defect.number()), report::Outcome::Error)
-            }
-            WhyFailed::Exited(71) => {
-                Self::silent(ExitStatus::Exited(ExitCode::System.number()), report::Outcome::Error)
-            }
-            WhyFailed::Mute => Self::unanswered(lock, address, ""),
-            WhyFailed::Stalled => {
-                Self::unanswered(lock, address, " (the process of dlock that waited was stopped)")
-            }
-            WhyFailed::Died(_) | WhyFailed::Exited(_) => Self::code(
-                ExitCode::System,
-                report::Outcome::Error,
-                Message::failed(format!(
-                    "the process of dlock that waited for {lock} was killed; the command was not started"
-                )),
-            ),
-        }
-    }
-
-    /// The report of a run that ended so; `ended` is missing if only the front knows of it.
+    /// Returns the report of a run with this ending. `ended` is missing if only the front knows of the end.
     pub(super) fn report(&self, settings: &RunSettings, backend: &str, ended: Option<&HoldEnd>) -> Report {
         let (exit_code, signal) = match self.outcome {
             ExitStatus::Exited(status) => (Some(status), None),
             ExitStatus::Signaled(signal) => (None, Some(signal.to_string())),
         };
-        let grant = ended.and_then(|e| e.grant.as_ref());
+        let tokens = ended.and_then(|ended| ended.grant.as_ref()).map(|grant| &grant.names);
+        let token = |n: usize| Some(tokens?.get(n)?.token.to_string());
+        let claim = ended.map(|ended| ended.claim.to_string());
         Report {
             outcome: self.reported,
             exit_code,
             signal,
-            waited: ended.map(|e| e.waited).unwrap_or_default(),
-            held: ended.and_then(|e| e.held),
-            locks: settings.names.clone(),
-            backend: Some(backend.to_owned()),
-            mode: settings.mode,
-            claim: ended.map(|e| e.claim),
-            tokens: grant.map(|g| g.names.iter().map(|n| n.token).collect()).unwrap_or_default(),
+            waited_ms: Ms(ended.map(|ended| ended.waited).unwrap_or_default()),
+            held_ms: ended.and_then(|ended| ended.held).map(Ms),
+            lock: settings.names.iter().map(|name| Some(name.to_string())).collect(),
+            backend: backend.to_owned(),
+            mode: settings.mode.to_string(),
+            claim: vec![claim; settings.names.len()],
+            token: (0..settings.names.len()).map(token).collect(),
             error: self.message.as_ref().map(ToString::to_string),
         }
     }

@@ -1,12 +1,13 @@
-//! Exit statuses: the one table, and failures that carry one.
+//! Exit statuses: the one table, and the one place that finds the status of an error.
 
 use std::fmt;
 
 use super::unreached;
 use crate::lock::{Error, ErrorKind};
 use crate::output::Message;
+use crate::supervise::exit_status::ExitStatus;
 
-/// What dlock's own failures exit with.
+/// The exit statuses of dlock's own failures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ExitCode {
@@ -35,7 +36,7 @@ pub enum ExitCode {
 }
 
 impl ExitCode {
-    /// All of them, by number.
+    /// All exit statuses, by number.
     pub const ALL: [Self; 11] = [
         Self::Usage,
         Self::Unavailable,
@@ -50,12 +51,17 @@ impl ExitCode {
         Self::NotFound,
     ];
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The manual's sentence.
+    /// Returns an error with this exit status.
+    pub fn error(self, reason: impl fmt::Display) -> anyhow::Error {
+        anyhow::Error::msg(reason.to_string()).context(self)
+    }
+
+    /// Returns the sentence of the manual.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Usage => {
@@ -90,6 +96,12 @@ impl ExitCode {
     }
 }
 
+impl From<ExitCode> for ExitStatus {
+    fn from(code: ExitCode) -> Self {
+        Self::Exited(code.number())
+    }
+}
+
 impl From<ErrorKind> for ExitCode {
     fn from(kind: ErrorKind) -> Self {
         match kind {
@@ -104,55 +116,26 @@ impl From<ErrorKind> for ExitCode {
     }
 }
 
-/// Why dlock ends without success, printed once by [`super::main`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
-    /// The exit status; a number, since `--busy-exit-code` can choose any.
-    pub code: u8,
-    /// What is said.
-    pub message: Box<Message>,
-}
-
-impl Failure {
-    /// A failure that is told with a sentence of its own.
-    pub fn new(code: ExitCode, reason: impl fmt::Display) -> Self {
-        Self::with(code, Message::failed(reason))
-    }
-
-    /// A failure that is told with `message`.
-    pub fn with(code: ExitCode, message: Message) -> Self {
-        Self { code: code.number(), message: Box::new(message) }
-    }
-
-    /// A usage error.
-    pub fn usage(reason: impl fmt::Display) -> Self {
-        Self::new(ExitCode::Usage, reason)
-    }
-
-    /// The same failure with what to try.
-    #[must_use]
-    pub fn hint(mut self, text: impl Into<String>) -> Self {
-        if let Message::Failed { hint, .. } = self.message.as_mut() {
-            *hint = Some(text.into());
-        }
-        self
-    }
-}
-
-/// What to try: beside the sentence in an error, which [`Failure`] finds.
-#[derive(Debug)]
-struct Hint(String);
-
-impl fmt::Display for Hint {
-    /// It is no part of the sentence.
+/// An exit status is a context of an error, without words of its own.
+impl fmt::Display for ExitCode {
     fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(())
     }
 }
 
-/// Adds what to try to an error.
+/// The advice that follows the sentence: a context of an error, without words of its own.
+#[derive(Debug)]
+struct Hint(String);
+
+impl fmt::Display for Hint {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// Adds advice to an error.
 pub trait Hinted {
-    /// The same error with what to try.
+    /// Returns the same error with this advice.
     #[must_use]
     fn hint(self, text: impl Into<String>) -> Self;
 }
@@ -163,22 +146,43 @@ impl Hinted for anyhow::Error {
     }
 }
 
-/// What was said on the command line, in a variable or in a file cannot be used: a usage error. Each context stands before its cause.
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        let parts: Vec<String> =
-            error.chain().map(ToString::to_string).filter(|part| !part.is_empty()).collect();
-        let failure = Self::usage(parts.join(": "));
-        match error.downcast_ref::<Hint>() {
-            Some(Hint(text)) => failure.hint(text),
-            None => failure,
-        }
+/// The reader of standard output has closed it, as `head` does. dlock dies of SIGPIPE then.
+#[derive(Clone, Copy, Debug)]
+pub struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output was closed by its reader")
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::with(error.kind.into(), unreached::message(&error, None, None))
+impl std::error::Error for ReaderGone {}
+
+/// An error as dlock reports it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The exit status.
+    pub code: ExitCode,
+    /// The message.
+    pub message: Box<Message>,
+}
+
+/// Finds the exit status and the advice among the contexts of an error. The words of each context precede those of its cause. An
+/// error without a status is a usage error: of the command line, a variable or a file.
+impl From<&anyhow::Error> for Failure {
+    fn from(error: &anyhow::Error) -> Self {
+        let (code, mut message) = if let Some(cause) = error.downcast_ref::<Error>() {
+            (ExitCode::from(cause.kind), unreached::message(cause, None, None))
+        } else {
+            let parts: Vec<String> =
+                error.chain().map(ToString::to_string).filter(|part| !part.is_empty()).collect();
+            let code = error.downcast_ref().copied().unwrap_or(ExitCode::Usage);
+            (code, Message::failed(parts.join(": ")))
+        };
+        if let (Message::Failed { hint, .. }, Some(Hint(text))) = (&mut message, error.downcast_ref()) {
+            *hint = Some(text.clone());
+        }
+        Self { code, message: Box::new(message) }
     }
 }
 
@@ -187,8 +191,6 @@ impl fmt::Display for Failure {
         self.message.fmt(f)
     }
 }
-
-impl std::error::Error for Failure {}
 
 #[cfg(test)]
 mod tests {
@@ -216,8 +218,9 @@ mod tests {
             (K::Corrupt, 69),
             (K::Internal, 70),
         ] {
-            let failure = Failure::from(Error::new(kind, "a\nb").during("file", "join the queue", None));
-            assert_eq!(failure.code, code);
+            let error = Error::new(kind, "a\nb").during("file", "join the queue", None);
+            let failure = Failure::from(&anyhow::Error::from(error));
+            assert_eq!(failure.code.number(), code);
             assert_eq!(failure.to_string(), "cannot join the queue (file): a\\nb");
         }
     }

@@ -1,4 +1,4 @@
-//! Whether others on this host can read or change a file, as far as its mode, its place and its owner tell.
+//! Checks whether other users of this host can read or change a file: by its mode, its directory and its owner.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -9,15 +9,15 @@ use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use crate::backend::Risk;
 use crate::output::sanitise;
 
-/// Whether the file lies on a mount through which nobody can change it.
+/// Returns whether the file is on a read-only mount.
 pub(super) fn is_read_only(file: &File) -> bool {
     fstatvfs(file).is_ok_and(|facts| facts.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// That others may be able to read the secret in the file `path`; `what` says which secret it is.
+/// Returns the risk that other users can read the secret in the file `path`; `what` names the secret.
 pub(super) fn doubt(what: &str, path: &Path) -> Option<Risk> {
     let meta = fs::metadata(path).ok()?;
-    // A group may read what root gives it: a password that the members of a service share.
+    // Root may give a secret to a group: the members of a service share it.
     let (others, change) = if meta.uid() == 0 { (0o004, "o-r") } else { (0o044, "go-r") };
     if meta.file_type().is_char_device() || !is_reachable(path, others) || is_alone() {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn doubt(what: &str, path: &Path) -> Option<Risk> {
     Some(Risk::warning(risk, format!("chmod {change} {shown}, or mount it with such a mode")))
 }
 
-/// Whether the mode of the file lets `others` read it, and those of the directories before it let them come that far.
+/// Returns whether the mode of the file lets `others` read it, and the directories above it let them reach it.
 fn is_reachable(path: &Path, others: u32) -> bool {
     let lets = |at: &Path, bits: u32| fs::metadata(at).is_ok_and(|meta| meta.mode() & bits != 0);
     let Ok(real) = fs::canonicalize(path) else { return false };
@@ -44,12 +44,12 @@ fn ids() -> Vec<(u32, u32)> {
     map.lines().filter_map(range).collect()
 }
 
-/// Whether this namespace has one user and no other.
+/// Returns whether this user namespace has only one user.
 fn is_alone() -> bool {
     matches!(ids()[..], [(_, 1)])
 }
 
-/// The number that files of users without a number in this user namespace show, if there are such users.
+/// Returns the user id that files show whose owner has no id in this user namespace, if there can be such files.
 pub(super) fn nameless() -> Option<u32> {
     let ids = ids();
     let is_whole = ids.is_empty() || ids.iter().any(|(first, count)| *first == 0 && *count == u32::MAX);

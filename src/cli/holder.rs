@@ -1,12 +1,13 @@
-//! Who runs dlock.
+//! The process that runs dlock.
 
 use crate::lock::Holder;
 use crate::supervise::ancestry;
 
-/// The process `pid` of this user as others see it: host by `uname`, user by effective uid, the command's first word and the label.
+/// Returns the process `pid` of this user as other clients see it: the host of `uname`, the user by effective uid, the first word
+/// of the command, and the label.
 ///
-/// Costs one read of `/etc/passwd` and one of `/proc`; a uid without a name there is shown as a number, and users of a directory
-/// service too, since asking it could wait for a network.
+/// Reads `/etc/passwd` and `/proc`, each once. A user without a name there is shown as a number, also a user of a directory
+/// service, because asking that service could take long.
 pub fn of_process(pid: u32, command: String, label: Option<String>) -> Holder {
     let uid = rustix::process::geteuid().as_raw();
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
@@ -21,8 +22,8 @@ pub fn of_process(pid: u32, command: String, label: Option<String>) -> Holder {
     }
 }
 
-/// This process as one who breaks a claim: under sudo the user who called it is named, for whoever is asked to
-/// leave wants to know whom to call.
+/// Returns this process as a client that breaks a claim. Under sudo it also names the calling user, whom the owner of the claim
+/// can ask.
 pub fn invoker(command: String) -> Holder {
     let mut me = of_process(std::process::id(), command, None);
     let caller = std::env::var("SUDO_USER").ok();
@@ -39,7 +40,7 @@ fn is_name(text: &str) -> bool {
 fn user_name(passwd: &[u8], uid: u32) -> Option<String> {
     let uid = uid.to_string();
     let line = passwd.split(|b| *b == b'\n').find(|line| {
-        // name:password:uid:...; lines of NIS start with + or - and name nobody.
+        // name:password:uid:...; lines of NIS start with + or -, and have no name.
         !line.starts_with(b"+")
             && !line.starts_with(b"-")
             && line.split(|b| *b == b':').nth(2) == Some(uid.as_bytes())

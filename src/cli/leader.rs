@@ -1,7 +1,7 @@
 //! `dlock leader`.
 
 use super::connect;
-use super::out::{Out, OutputEnd};
+use super::out::Out;
 use super::settings::LeaderSettings;
 use super::watch::follow;
 use crate::backend::Backend;
@@ -10,9 +10,8 @@ use crate::lock::{ClaimId, FencingToken, LockStatus};
 use crate::output::{Printer, json, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 
-/// Shows who leads and what it proclaims, or nothing if nobody does; with `--follow` again after each change, until a
-/// signal asks for the end.
-pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> Result<ExitStatus, OutputEnd> {
+/// Shows the value of the leader, or nothing without a leader. With `--follow` shows each change until a signal arrives.
+pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
         look(&*backend, settings, out, printer).await
@@ -24,7 +23,7 @@ async fn look(
     settings: &LeaderSettings,
     out: &mut dyn Out,
     printer: &Printer,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let mut shown = Shown { json: settings.viewing.json, any: false, last: None };
     if settings.follow {
         let mut shown = |status: &LockStatus, _: &dyn Out| shown.text(status);
@@ -34,22 +33,22 @@ async fn look(
     out.write(&shown.text(&status))
 }
 
-/// A leader as those tell one from another who are shown it.
+/// The data that distinguish one leader from another.
 type Leader = (Option<ClaimId>, Option<String>, Option<FencingToken>);
 
-/// What was shown.
+/// The output so far.
 struct Shown {
     json: bool,
-    /// Whether anything was, be it that nobody leads.
+    /// Whether there was any, even about no leader.
     any: bool,
     last: Option<Leader>,
 }
 
 impl Shown {
-    /// The leader of `status`; empty if that is what was shown last.
+    /// Returns the text about the leader of `status`, or nothing if it is unchanged.
     fn text(&mut self, status: &LockStatus) -> String {
         let leader = election::leader(status);
-        // The token is not in the bare line: where it comes later than the turn, the line would come twice.
+        // The bare line has no token: a token that arrives later must not repeat the line.
         let token = |entry: &crate::lock::Entry| entry.token.filter(|_| self.json);
         let seen = leader.map(|entry| (entry.claim, entry.label.clone(), token(entry)));
         if std::mem::replace(&mut self.any, true) && self.last == seen {
@@ -68,6 +67,7 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit_code::{ExitCode, Failure};
     use crate::cli::testing::{Page, Queues, queue, viewing};
     use crate::lock::{Error, ErrorKind};
 
@@ -82,7 +82,7 @@ mod tests {
         LeaderSettings { name: "a".parse().expect("valid"), follow, viewing: viewing(json) }
     }
 
-    async fn page(backend: &Queues, settings: &LeaderSettings) -> (String, Result<(), OutputEnd>) {
+    async fn page(backend: &Queues, settings: &LeaderSettings) -> (String, anyhow::Result<()>) {
         let mut page = Page::default();
         let ended = look(backend, settings, &mut page, &Printer::default()).await;
         (page.text, ended)
@@ -119,7 +119,7 @@ mod tests {
             let observed = seen.iter().cloned().map(Ok).chain([Err(over())]).collect();
             backend.will_observe(vec![observed]);
             let (text, ended) = page(&backend, &settings(true, json)).await;
-            assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 69));
+            assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
             let value = |line: &str| match serde_json::from_str::<serde_json::Value>(line) {
                 Ok(object) if object.is_object() => object["value"].as_str().expect("a text").to_owned(),
                 _ => line.to_owned(),

@@ -1,14 +1,14 @@
 //! `dlock list`.
 
 use super::connect;
-use super::out::{self, Out, OutputEnd};
+use super::out::{self, Out};
 use super::settings::ListSettings;
 use crate::backend::Backend;
 use crate::lock::LockStatus;
 use crate::output::{Message, Printer, json, sanitise, status};
 
 /// Shows the locks that have holders or waiters, sorted by name.
-pub fn run(settings: &ListSettings, out: &mut dyn Out, printer: &Printer) -> Result<(), OutputEnd> {
+pub fn run(settings: &ListSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<()> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
         show(&*backend, settings, out, printer).await
@@ -20,7 +20,7 @@ async fn show(
     settings: &ListSettings,
     out: &mut dyn Out,
     printer: &Printer,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let locks = connect::ask(|deadline| backend.list(&settings.starting_with, deadline)).await?;
     let service = out::service(backend);
     if settings.viewing.json {

@@ -1,4 +1,4 @@
-//! What a service manager is told of a run: its words, and when the keeper has the front say that it waits.
+//! The notifications of a service manager: their texts, and when the keeper lets the front send that it waits.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::supervise::channel::ToFront;
 use crate::supervise::keeper::Keeper;
 use crate::supervise::notify::{Notifier, Texts, address};
 
-/// How often it is told that the wait goes on.
+/// The time between two notifications of a wait.
 const EVERY: Duration = Duration::from_secs(10);
-/// For how long a wait may go on after that without another word, in microseconds.
+/// The time that a notification adds to the manager's limit, in microseconds.
 const EXTENSION: u64 = 30_000_000;
 
-/// Whom the front tells, if a service manager listens.
+/// Returns the notifier of the front, if there is a service manager.
 pub(super) fn notifier(settings: &RunSettings) -> Option<Notifier> {
     let address = address()?;
     let ready = settings.notify_ready;
@@ -38,7 +38,7 @@ fn ready_text(lock: &str) -> String {
     format!("READY=1\n{}", running(lock))
 }
 
-/// The keeper's part: has the front tell at the beginning, when the place changes, and every ten seconds.
+/// The keeper's part. The front notifies at the beginning, when the place changes, and every ten seconds.
 pub(super) struct Heartbeat<'a> {
     keeper: &'a Keeper<'a>,
     ahead: i32,
@@ -46,7 +46,7 @@ pub(super) struct Heartbeat<'a> {
 }
 
 impl<'a> Heartbeat<'a> {
-    /// One that beats if a service manager listens.
+    /// Returns a heartbeat, if there is a service manager.
     pub(super) fn of(keeper: &'a Keeper<'a>) -> Option<Self> {
         address().map(|_| {
             let mut beat = Self { keeper, ahead: -1, next: Moment::NEVER };
@@ -55,19 +55,19 @@ impl<'a> Heartbeat<'a> {
         })
     }
 
-    /// When [`Heartbeat::tick`] is due.
+    /// Returns when [`Heartbeat::tick`] is due.
     pub(super) fn wake_at(&self) -> Moment {
         self.next
     }
 
-    /// Tells again, if it is time.
+    /// Notifies again, if it is time.
     pub(super) fn tick(&mut self) {
         if self.next <= clock::now() {
             self.tell();
         }
     }
 
-    /// So many are ahead now.
+    /// Notes the number of claims ahead.
     pub(super) fn waits(&mut self, ahead: Option<u32>) {
         let ahead = ahead.and_then(|ahead| i32::try_from(ahead).ok()).unwrap_or(-1);
         if std::mem::replace(&mut self.ahead, ahead) != ahead {

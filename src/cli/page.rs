@@ -1,4 +1,4 @@
-//! Which manual pages there are.
+//! The manual pages.
 
 use crate::backend::locator::SERVICES;
 use crate::backend::service::Service;
@@ -21,7 +21,7 @@ pub const SUBCOMMANDS: [(&str, &str); 14] = [
     ("man", include_str!("manual/text/man.md")),
 ];
 
-/// Whether there is a subcommand of that name.
+/// Returns whether `word` is a subcommand.
 pub fn is_subcommand(word: &str) -> bool {
     SUBCOMMANDS.iter().any(|(name, _)| *name == word)
 }
@@ -33,63 +33,55 @@ pub enum Page {
     Main,
     /// `dlock-SUBCOMMAND(1)`.
     Subcommand(&'static str),
-    /// About something that concerns several commands.
+    /// A topic.
     Topic(Topic),
     /// `dlock-SERVICE(7)`.
     Service(&'static Service),
 }
 
-/// What a page is about that is neither a command nor a service.
+/// A page that is neither about a command nor about a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Topic {
-    /// Files and environment: `dlock-config(5)`.
-    Config,
-    /// JSON and metrics: `dlock-formats(5)`.
-    Formats,
-    /// Signals, terminals and processes: `dlock-signals(7)`.
-    Signals,
-    /// `dlock-recipes(7)`.
-    Recipes,
+pub struct Topic {
+    /// The name of the page.
+    pub name: &'static str,
+    section: &'static str,
+    /// The text of the page.
+    pub text: &'static str,
 }
 
-impl Topic {
-    const ALL: [Self; 4] = [Self::Config, Self::Formats, Self::Signals, Self::Recipes];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Config => "config",
-            Self::Formats => "formats",
-            Self::Signals => "signals",
-            Self::Recipes => "recipes",
-        }
-    }
-}
+/// The topics, in the order of the help.
+const TOPICS: [Topic; 4] = [
+    Topic { name: "config", section: "5", text: include_str!("manual/text/config.md") },
+    Topic { name: "formats", section: "5", text: include_str!("manual/text/formats.md") },
+    Topic { name: "signals", section: "7", text: include_str!("manual/text/signals.md") },
+    Topic { name: "recipes", section: "7", text: include_str!("manual/text/recipes.md") },
+];
 
 impl Page {
-    /// All of them, in the order of the help.
+    /// Returns all pages, in the order of the help.
     pub fn all() -> impl Iterator<Item = Self> {
         let subcommands = SUBCOMMANDS.iter().map(|(name, _)| Self::Subcommand(name));
         let services = SERVICES.iter().copied().map(Self::Service);
-        let topics = Topic::ALL.into_iter().map(Self::Topic);
+        let topics = TOPICS.into_iter().map(Self::Topic);
         std::iter::once(Self::Main).chain(subcommands).chain(topics).chain(services)
     }
 
-    /// What `dlock man` calls it.
+    /// Returns the name for `dlock man`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Main => "dlock",
             Self::Subcommand(name) => name,
-            Self::Topic(topic) => topic.name(),
+            Self::Topic(topic) => topic.name,
             Self::Service(service) => service.name,
         }
     }
 
-    /// The page that `dlock man` calls `name`.
+    /// Returns the page of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|page| page.name() == name)
     }
 
-    /// What man(1) calls it.
+    /// Returns the name for man(1).
     pub fn title(self) -> String {
         match self {
             Self::Main => "dlock".to_owned(),
@@ -97,16 +89,16 @@ impl Page {
         }
     }
 
-    /// The section of the manual that it belongs to.
+    /// Returns the section of the manual.
     pub fn section(self) -> &'static str {
         match self {
             Self::Main | Self::Subcommand(_) => "1",
-            Self::Topic(Topic::Config | Topic::Formats) => "5",
-            Self::Topic(_) | Self::Service(_) => "7",
+            Self::Topic(topic) => topic.section,
+            Self::Service(_) => "7",
         }
     }
 
-    /// The name of its file.
+    /// Returns the name of its file.
     pub fn file_name(self) -> String {
         format!("{}.{}", self.title(), self.section())
     }

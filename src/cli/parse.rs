@@ -1,4 +1,4 @@
-//! From the words of the command line to what was asked for.
+//! Parses the words of the command line.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -7,14 +7,16 @@ use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 
 use super::args::{self, CommandLine, Invocation};
-use super::exit_code::Failure;
+use super::exit_code::{ExitCode, Hinted as _};
 use super::page;
 use super::usage;
 
-/// Reads `words`, without the program's own name. Failures are usage errors.
-pub fn parse(words: Vec<OsString>) -> Result<Invocation, Failure> {
+/// Parses `words`, the command line without the name of the program.
+///
+/// Errors: usage.
+pub fn parse(words: Vec<OsString>) -> anyhow::Result<Invocation> {
     let Some(first) = words.first() else {
-        return Err(Failure::usage("a command is missing").hint("see dlock --help"));
+        return Err(ExitCode::Usage.error("a command is missing").hint("see dlock --help"));
     };
     let word = first.to_string_lossy();
     let program = if page::is_subcommand(&word) { format!("dlock {word}") } else { "dlock".to_owned() };
@@ -27,7 +29,7 @@ pub fn parse(words: Vec<OsString>) -> Result<Invocation, Failure> {
         word if page::is_subcommand(word) => {}
         word => return Err(usage::unknown_command(word)),
     }
-    // Both are thousands of pieces, which are gone with the process as well as one by one.
+    // Freeing their thousands of pieces takes time, and the process ends soon.
     let mut command = ManuallyDrop::new(args::command());
     let whole = std::iter::once(OsString::from("dlock")).chain(words);
     let parsed = command

@@ -1,24 +1,24 @@
 //! `dlock proclaim`.
 
 use super::connect;
-use super::exit_code::{ExitCode, Failure};
-use super::out::{self, OutputEnd};
+use super::exit_code::{ExitCode, Hinted as _};
+use super::out;
 use super::settings::ProclaimSettings;
 use crate::backend::Backend;
 use crate::hold::environment::{self, HeldRecord};
 use crate::lock::{ClaimId, LockName};
 use crate::output::sanitise;
 
-/// The claim that this process runs under, as its environment tells.
+/// The claim of this process, by its environment.
 struct Own {
     claim: ClaimId,
     names: Vec<LockName>,
-    /// What the outer dlock says of it; `None` if that was not handed on.
+    /// The record of the outer dlock; `None` if the environment has none.
     record: Option<HeldRecord>,
 }
 
-/// Changes the value of the claim that this process runs under, if it leads.
-pub fn run(settings: &ProclaimSettings) -> Result<(), OutputEnd> {
+/// Changes the value of the claim of this process, if it leads.
+pub fn run(settings: &ProclaimSettings) -> anyhow::Result<()> {
     let own = own(|name| std::env::var(name).ok(), environment::held())?;
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
@@ -26,8 +26,8 @@ pub fn run(settings: &ProclaimSettings) -> Result<(), OutputEnd> {
     })
 }
 
-/// What the environment says, as far as dlock has written it.
-fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Result<Own, Failure> {
+/// Returns the claim in the variables of dlock.
+fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> anyhow::Result<Own> {
     let [_, claim, _, _, _, names, ..] = environment::NAMES;
     let claim: Option<ClaimId> = variable(claim).and_then(|text| text.parse().ok());
     let names = variable(names).unwrap_or_default();
@@ -37,52 +37,53 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Resu
             let record = held.into_iter().find(|record| record.claim() == Some(claim));
             Ok(Own { claim, names, record })
         }
-        _ => Err(Failure::usage("this runs under no claim (DLOCK_CLAIM and DLOCK_NAMES say none)")
+        _ => Err(ExitCode::Usage
+            .error("this runs under no claim (DLOCK_CLAIM and DLOCK_NAMES say none)")
             .hint("call dlock proclaim from the command of dlock elect")),
     }
 }
 
-async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> Result<(), OutputEnd> {
+async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> anyhow::Result<()> {
     for name in own.led() {
         if !connect::ask(|deadline| backend.publish(name, own.claim, value, deadline)).await? {
-            return Err(own.does_not_lead(name, backend).into());
+            return Err(own.does_not_lead(name, backend));
         }
     }
     Ok(())
 }
 
 impl Own {
-    /// The names that the claim stands on. The others that the environment tells of are held by another one, in a run that is
-    /// nested in one of some of them.
+    /// Returns the names of this claim. A run that is nested in a run of some of them has a claim of the outer run on the others.
     fn led(&self) -> impl Iterator<Item = &LockName> {
         let holds = |record: &HeldRecord, name| record.position(name).is_some();
         self.names.iter().filter(move |name| self.record.as_ref().is_none_or(|record| holds(record, name)))
     }
 
-    /// What is said where the claim does not hold: it was not taken there, or does not lead.
-    fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> Failure {
-        let place = out::service(backend).name();
+    /// Returns the error of a claim that was taken at another service, or does not lead.
+    fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> anyhow::Error {
+        let place = out::service(backend);
         let (claim, lock) = (self.claim.to_string(), sanitise::text(name.as_str()));
         let reason = format!("claim {} does not lead {lock} ({place})", &claim[..8]);
-        // One service can be called by several names, so this is asked only now.
+        // One service can have several names, so the names are compared only now.
         let elsewhere = self.record.as_ref().is_some_and(|record| record.service != backend.identity());
         if elsewhere {
             let hint = "it was taken elsewhere: give the --backend, --endpoint and --prefix of dlock elect, or set them in \
                         the environment of both";
-            return Failure::usage(reason).hint(hint);
+            return ExitCode::Usage.error(reason).hint(hint);
         }
-        Failure::new(ExitCode::Lost, reason)
+        ExitCode::Lost.error(reason)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit_code::Failure;
     use crate::cli::testing::{Queues, queue};
 
     const CLAIM: &str = "abababababababababababababababab";
 
-    fn seen(claim: &str, names: &str) -> Result<Own, Failure> {
+    fn seen(claim: &str, names: &str) -> anyhow::Result<Own> {
         let variable = |name: &str| match name {
             "DLOCK_CLAIM" => Some(claim.to_owned()),
             "DLOCK_NAMES" => Some(names.to_owned()),
@@ -100,11 +101,7 @@ mod tests {
 
     async fn outcome(own: Own) -> (Vec<String>, Option<Failure>) {
         let backend = Queues::new(vec![queue("a", 1, 1)]);
-        let failure = match proclaim(&backend, &own, "v").await {
-            Ok(()) => None,
-            Err(OutputEnd::Failed(failure)) => Some(failure),
-            Err(OutputEnd::ReaderGone) => panic!("nothing is written"),
-        };
+        let failure = proclaim(&backend, &own, "v").await.err().map(|error| Failure::from(&error));
         (backend.published(), failure)
     }
 
@@ -119,10 +116,10 @@ mod tests {
         assert_eq!((published, failure), (vec!["v".to_owned()], None));
         let (published, failure) = outcome(own(waits, None)).await;
         let said = failure.expect("it waits");
-        assert_eq!((published.len(), said.code), (0, 76));
+        assert_eq!((published.len(), said.code.number()), (0, 76));
         assert!(said.to_string().starts_with("claim 00000000 does not lead a (fake"), "{said}");
         let (published, failure) = outcome(own(waits, Some(record("other")))).await;
-        assert_eq!((published.len(), failure.expect("elsewhere").code), (0, 64));
+        assert_eq!((published.len(), failure.expect("elsewhere").code.number()), (0, 64));
         let (published, failure) = outcome(own(leads, Some(record("the same by another name")))).await;
         assert_eq!((published.len(), failure), (1, None));
     }
@@ -134,7 +131,7 @@ mod tests {
         let own = Own { claim, names: names.clone(), record: Some(record("fake")) };
         assert_eq!(outcome(own).await, (vec!["v".to_owned()], None));
         let (published, failure) = outcome(Own { claim, names, record: None }).await;
-        assert_eq!((published.len(), failure.expect("not known").code), (0, 76));
+        assert_eq!((published.len(), failure.expect("not known").code.number()), (0, 76));
     }
 
     #[test]
@@ -143,8 +140,8 @@ mod tests {
         assert_eq!(own.claim.to_string(), CLAIM);
         assert_eq!(own.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a b", "c"]);
         for (claim, names) in [("", "a"), ("x", "a"), (CLAIM, "")] {
-            let failure = seen(claim, names).err().expect("no claim");
-            assert_eq!(failure.code, 64);
+            let error = seen(claim, names).err().expect("no claim");
+            assert_eq!(Failure::from(&error).code, ExitCode::Usage);
         }
     }
 }

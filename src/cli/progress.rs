@@ -1,4 +1,4 @@
-//! Tells people how a hold goes.
+//! Prints the progress of a hold.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -8,15 +8,14 @@ use rustix::termios::tcgetpgrp;
 use crate::clock;
 use crate::hold::{Notice, Progress, Stage};
 use crate::lock::{Entry, LossReason, Moment};
-use crate::output::live::{Live, Screen};
-use crate::output::sanitise::Ellipsis;
-use crate::output::{Message, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
+use crate::output::live::Live;
+use crate::output::{Message, Ms, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
 
 use super::ending::cannot_end;
 use super::notify::Heartbeat;
 
-/// A terminal's usual width, where it does not say.
+/// The width of a terminal that does not report one.
 const WIDTH: usize = 80;
 
 /// Turns notices into messages and the live line.
@@ -24,21 +23,21 @@ pub(super) struct ProgressPrinter<'a> {
     printer: Printer,
     lock: String,
     service: ServicePlace,
-    /// Whether a busy lock is waited for.
+    /// Whether dlock waits for a busy lock.
     waits: bool,
     told_waiting: bool,
-    /// That the ttl is a shorter one was told, or nobody asked for a certain one.
+    /// Whether the shorter TTL was reported, or no TTL was set.
     told_ttl: bool,
-    live: Option<Live<Screen, Box<dyn Fn() -> bool>>>,
-    /// Where to note that something that was held is not this run's own, or could not be released.
+    live: Option<Live>,
+    /// Set to false if the lock belongs to an outer run, or could not be released.
     pub(super) released: Option<&'a Cell<bool>>,
-    /// The service manager is told as well.
+    /// The notifications of the service manager.
     pub(super) heartbeat: Option<Heartbeat<'a>>,
 }
 
 impl ProgressPrinter<'_> {
-    /// One that tells of `lock` (see [`crate::output::message::names`]) through `printer`. The live line is
-    /// shown if standard error is a terminal and dlock in the foreground.
+    /// Returns a printer of the progress of `lock` (see [`crate::output::message::names`]). The live line is shown if standard
+    /// error is a terminal and dlock is in the foreground.
     pub(super) fn new(
         printer: Printer,
         lock: String,
@@ -57,17 +56,15 @@ impl ProgressPrinter<'_> {
                 let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
-            let ellipsis = Ellipsis::of_locale(|name| std::env::var_os(name));
-            let foreground = Box::new(foreground) as Box<dyn Fn() -> bool>;
-            let live = Live::new(Screen, foreground, lock.clone(), began, ellipsis);
-            // A directory is there or not: nobody is connected to.
-            if service.place.starts_with('/') { live } else { live.connecting(service.name()) }
+            // A directory answers at once.
+            let silent = (!service.place.starts_with('/')).then(|| service.to_string());
+            Live::new(Box::new(foreground), lock.clone(), began, silent)
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
         Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
     }
 
-    /// Says `message`, after taking the live line away.
+    /// Prints `message`, and removes the live line before it.
     pub(super) fn say(&mut self, message: &Message) {
         if self.printer.shows(message) {
             self.erase();
@@ -75,9 +72,11 @@ impl ProgressPrinter<'_> {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub(super) fn erase(&mut self) {
-        self.live.iter_mut().for_each(Live::erase);
+        if let Some(erasure) = self.live.as_mut().and_then(Live::erase) {
+            writer::messages().last(erasure);
+        }
     }
 
     fn waiting(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
@@ -86,18 +85,18 @@ impl ProgressPrinter<'_> {
             live.update(ahead, holder);
         } else if self.waits && !std::mem::replace(&mut self.told_waiting, true) {
             let holder = holder.map(|entry| Party::of(entry, SystemTime::now()));
-            let message = Message::Waiting { lock: self.lock.clone(), holder, ahead };
-            self.say(&message.at(self.service.clone()));
+            let (lock, service) = (self.lock.clone(), self.service.clone());
+            self.say(&Message::Waiting { lock, service, holder, ahead });
         }
     }
 
     fn held(&mut self, waited: std::time::Duration, token: String) {
         self.erase();
         (self.live, self.heartbeat) = (None, None);
-        let message = Message::Acquired { lock: self.lock.clone(), waited, token };
-        self.say(&message.at(self.service.clone()));
+        let (lock, service) = (self.lock.clone(), self.service.clone());
+        self.say(&Message::Acquired { lock, service, waited_ms: waited.into(), token });
         // The command is about to write to the same stream.
-        writer::messages().settle();
+        let _unread = writer::messages().finish(writer::BRIEF);
     }
 
     fn stays_held(&self) {
@@ -115,7 +114,7 @@ impl ProgressPrinter<'_> {
 impl Progress for ProgressPrinter<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let lock = || self.lock.clone();
-        // What to look at is said when dlock gives up.
+        // The advice is printed when dlock gives up.
         let text = |error: &crate::lock::Error| sanitise::text(&error.reason.what().to_string());
         match notice {
             Notice::Waiting { ahead, holder } => self.waiting(ahead, holder),
@@ -124,11 +123,12 @@ impl Progress for ProgressPrinter<'_> {
                 self.held(waited, token);
             }
             Notice::Started(pid) => self.say(&Message::Started { lock: lock(), pid }),
-            // A claim may be entered again.
+            // A claim may enter the queue again.
             Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
-                self.say(&Message::ShorterTtl { lock: lock(), asked, granted, backend });
+                let (asked_ms, granted_ms) = (asked.into(), granted.into());
+                self.say(&Message::ShorterTtl { lock: lock(), asked_ms, granted_ms, backend });
             }
             Notice::Nested(claim) => {
                 self.stays_held();
@@ -138,7 +138,12 @@ impl Progress for ProgressPrinter<'_> {
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
             Notice::EnteredAgain(reason) => self.entered_again(reason),
             Notice::Doubtful { error, left: Some(left), command_ended } => {
-                let message = Message::Doubtful { lock: lock(), reason: text(error), left, command_ended };
+                let message = Message::Doubtful {
+                    lock: lock(),
+                    reason: text(error),
+                    left_ms: left.into(),
+                    command_ended,
+                };
                 self.say(&message);
             }
             Notice::Doubtful { error, left: None, .. } => {
@@ -166,17 +171,17 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::NotLeft { error, stage, ends_within } => {
                 self.stays_held();
-                let (lock, reason) = (lock(), text(error));
+                let (lock, reason, ends_within_ms) = (lock(), text(error), ends_within.map(Ms));
                 self.say(&match stage {
-                    Stage::Requested => Message::WithdrawalFailed { lock, reason, ends_within },
-                    Stage::Waiting => Message::LeaveFailed { lock, reason, ends_within },
-                    Stage::Held => Message::ReleaseFailed { lock, reason, ends_within },
+                    Stage::Requested => Message::WithdrawalFailed { lock, reason, ends_within_ms },
+                    Stage::Waiting => Message::LeaveFailed { lock, reason, ends_within_ms },
+                    Stage::Held => Message::ReleaseFailed { lock, reason, ends_within_ms },
                 });
             }
         }
     }
 
-    /// Not to a mailbox: what is so of a service is so of each of its runs.
+    /// Returns whether to print risks: not into the mails of cron, because each run of the service has the same risks.
     fn tells_risks(&self) -> bool {
         match self.printer.verbosity {
             Verbosity::Quiet => false,
@@ -192,8 +197,10 @@ impl Progress for ProgressPrinter<'_> {
 
     fn tick(&mut self) {
         self.heartbeat.iter_mut().for_each(Heartbeat::tick);
-        if let Some(live) = &mut self.live {
-            live.draw(clock::now(), SystemTime::now(), writer::columns().unwrap_or(WIDTH));
+        if let Some(live) = &mut self.live
+            && let Some(line) = live.draw(clock::now(), SystemTime::now(), writer::columns().unwrap_or(WIDTH))
+        {
+            writer::messages().draw(line);
         }
     }
 }

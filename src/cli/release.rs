@@ -1,11 +1,10 @@
-//! `dlock release` and `dlock renew`: the other half of `acquire`.
+//! `dlock release` and `dlock renew`, the counterparts of `acquire`.
 
 use std::time::Duration;
 
 use super::connect;
-use super::exit_code::{ExitCode, Failure};
+use super::exit_code::{ExitCode, Hinted as _};
 use super::holder;
-use super::out::OutputEnd;
 use super::settings::ClaimSettings;
 use super::watch;
 use crate::backend::{Backend, Evict};
@@ -15,52 +14,51 @@ use crate::lock::{ClaimId, Entry, Error, Holder, LockName, LockStatus, Verb, dur
 use crate::output::message::names;
 use crate::output::sanitise;
 
-/// How long the end of a claim is waited for at least. If it has a longer ttl, so long: one that nobody renews is gone then.
+/// The least wait for the end of a claim. A longer TTL makes it longer: a claim without renewals is gone after its TTL.
 const LEAST_WAIT: Duration = Duration::from_secs(30);
 
 /// No lease is shorter.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// Gives a lock back that `acquire` has taken; returns when it is free of the claim.
-pub fn release(settings: &ClaimSettings) -> Result<(), OutputEnd> {
+/// Releases a lock that `acquire` has taken. Returns when the claim is gone.
+pub fn release(settings: &ClaimSettings) -> anyhow::Result<()> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
-        give_back(&*backend, settings, &by).await.map_err(|end| elsewhere(&*backend, settings, end))
+        give_back(&*backend, settings, &by).await.map_err(|error| elsewhere(&*backend, settings, error))
     })
 }
 
-/// Gives a lock that `acquire --detach` has taken another ttl. One that is held for a process is renewed anyway.
-pub fn renew(settings: &ClaimSettings) -> Result<(), OutputEnd> {
+/// Renews a lease of `acquire --detach`. A lock that is held for a process is renewed anyway.
+pub fn renew(settings: &ClaimSettings) -> anyhow::Result<()> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
-        prolong(&*backend, settings).await.map_err(|end| elsewhere(&*backend, settings, end))
+        prolong(&*backend, settings).await.map_err(|error| elsewhere(&*backend, settings, error))
     })
 }
 
 /// The failure `end`, which names the service that the claim was acquired at if that is another one than `backend`.
-fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, end: OutputEnd) -> OutputEnd {
-    let OutputEnd::Failed(failure) = end else { return end };
+fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, error: anyhow::Error) -> anyhow::Error {
     let held = environment::held();
     let meant = held.iter().find(|held| held.claim.starts_with(&settings.claim) && !held.place.is_empty());
     let Some(meant) = meant.filter(|meant| meant.service != backend.identity()) else {
-        return failure.into();
+        return error;
     };
     let place = sanitise::text(&meant.place);
     let looked = sanitise::text(&backend.place());
-    failure
-        .hint(format!("it was acquired at {place}, and this looked at {looked}; pass the same --endpoint as to dlock acquire"))
-        .into()
+    error.hint(format!(
+        "it was acquired at {place}, and this looked at {looked}; pass the same --endpoint as to dlock acquire"
+    ))
 }
 
-async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> Result<(), OutputEnd> {
+async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> anyhow::Result<()> {
     let found = find(backend, settings).await?;
     let name = found.name;
-    // A keeper reads who asks; a lease without a process has none.
+    // Only a keeper reads the request; a lease without a process has none.
     let detached = found.verb == Verb::Detach;
     let how = if detached { Evict::Force } else { Evict::Ask };
     if !connect::ask(|deadline| backend.evict(name, found.id, how, by, deadline)).await? {
-        return Err(ended_meanwhile(&found).into());
+        return Err(ended_meanwhile(&found));
     }
     if detached {
         return Ok(());
@@ -69,28 +67,28 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     await_end(backend, &found, longest).await
 }
 
-async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> Result<(), OutputEnd> {
+async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> anyhow::Result<()> {
     let found = find(backend, settings).await?;
     if found.verb != Verb::Detach {
         return Ok(());
     }
-    // What was renewed may have run out again when that is heard: an answer counts that comes within the shortest ttl.
+    // The lease may have expired before a late answer. Only an answer within the shortest TTL counts.
     for _ in 0..2 {
         let sent = clock::now();
         if !connect::ask(|deadline| backend.renew(found.name, found.id, deadline)).await? {
-            return Err(ended_meanwhile(&found).into());
+            return Err(ended_meanwhile(&found));
         }
         if clock::now() < sent + SHORTEST_TTL {
             return Ok(());
         }
     }
-    Err(unheard(&found).into())
+    Err(unheard(&found))
 }
 
-/// Waits until the claim is no longer in the queue, for `longest`: nested runs may keep it there, or a dlock that is stopped where
-/// no lease runs out. An observer that hears nothing tries again without a word, so the service is asked before it is said that
+/// Waits until the claim is no longer in the queue, at most for `longest`. Nested runs may keep it there, or a stopped dlock
+/// where no lease expires. An observer without a connection reports nothing, so the service is asked before dlock reports that
 /// the claim is still there.
-async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Duration) -> Result<(), OutputEnd> {
+async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Duration) -> anyhow::Result<()> {
     let until = clock::now() + longest;
     tokio::select! {
         biased;
@@ -98,10 +96,10 @@ async fn await_end(backend: &dyn Backend, found: &HeldClaim<'_>, longest: Durati
         gone = observe_end(backend, found) => return Ok(gone?),
     }
     let status = connect::ask(|deadline| backend.inspect(found.name, deadline)).await?;
-    if has(&status, found.id) { Err(still_there(found, longest).into()) } else { Ok(()) }
+    if has(&status, found.id) { Err(still_there(found, longest)) } else { Ok(()) }
 }
 
-/// Returns when an observer sees the claim no longer; one whose connection breaks is followed by another.
+/// Returns when an observer no longer sees the claim. After a broken connection it uses another observer.
 async fn observe_end(backend: &dyn Backend, found: &HeldClaim<'_>) -> Result<(), Error> {
     let (mut observer, mut status) = watch::begin(backend, found.name).await?;
     while has(&status, found.id) {
@@ -116,7 +114,7 @@ async fn observe_end(backend: &dyn Backend, found: &HeldClaim<'_>) -> Result<(),
     Ok(())
 }
 
-/// Whether the claim `id` is in the queue.
+/// Returns whether the claim `id` is in the queue.
 fn has(status: &LockStatus, id: ClaimId) -> bool {
     status.holders.iter().chain(&status.waiters).any(|entry| entry.claim == Some(id))
 }
@@ -129,8 +127,8 @@ struct HeldClaim<'a> {
     ttl: Option<Duration>,
 }
 
-/// Finds the claim under every name that it is said to have.
-async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<HeldClaim<'a>, Failure> {
+/// Finds the claim under each of its names.
+async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> anyhow::Result<HeldClaim<'a>> {
     let mut found: Option<HeldClaim<'a>> = None;
     for name in &settings.names {
         let status = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
@@ -141,7 +139,8 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
         let (Some(entry), None) = (meant.next(), meant.next()) else {
             return Err(if status.holders.iter().filter(is_meant).count() > 1 {
                 let (digits, lock) = (&settings.claim, sanitise::text(name.as_str()));
-                Failure::usage(format!("several claims on {lock} start with {digits}; write more digits"))
+                ExitCode::Usage
+                    .error(format!("several claims on {lock} start with {digits}; write more digits"))
             } else {
                 gone(settings)
             });
@@ -150,7 +149,8 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
         if !matches!(entry.verb, Verb::Acquire | Verb::Detach) {
             let lock = sanitise::text(name.as_str());
             let reason = format!("claim {id} on {lock} was not taken by dlock acquire; nothing was changed");
-            return Err(Failure::new(ExitCode::Lost, reason)
+            return Err(ExitCode::Lost
+                .error(reason)
                 .hint("dlock run releases its lock when its command ends; dlock break ends both"));
         }
         if found.as_ref().is_some_and(|found| found.id != id) {
@@ -161,31 +161,31 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> Result<
     found.ok_or_else(|| gone(settings))
 }
 
-fn gone(settings: &ClaimSettings) -> Failure {
+fn gone(settings: &ClaimSettings) -> anyhow::Error {
     let (claim, locks) = (&settings.claim, names(&settings.names));
-    Failure::new(ExitCode::Lost, format!("claim {claim} does not hold {locks}; nothing was changed"))
+    ExitCode::Lost.error(format!("claim {claim} does not hold {locks}; nothing was changed"))
 }
 
-/// A claim that held a moment ago and is not there any more. A request whose first answer was lost may have ended it itself, so
-/// nothing is said of what was changed.
-fn ended_meanwhile(found: &HeldClaim<'_>) -> Failure {
+/// Returns the error of a claim that has just ended. A request with a lost answer may have ended it, so the error does not say
+/// that nothing was changed.
+fn ended_meanwhile(found: &HeldClaim<'_>) -> anyhow::Error {
     let lock = sanitise::text(found.name.as_str());
-    Failure::new(ExitCode::Lost, format!("claim {} does not hold {lock} any more", found.id))
+    ExitCode::Lost.error(format!("claim {} does not hold {lock} any more", found.id))
 }
 
-/// A claim that was renewed, but so long ago that it may have run out.
-fn unheard(found: &HeldClaim<'_>) -> Failure {
+/// Returns the error of a claim that was renewed so long ago that it may have expired.
+fn unheard(found: &HeldClaim<'_>) -> anyhow::Error {
     let lock = sanitise::text(found.name.as_str());
     let reason =
         format!("claim {} on {lock}: the service answers too late to tell whether it holds", found.id);
-    Failure::new(ExitCode::Unavailable, reason).hint("renew again; dlock status shows whether it holds")
+    ExitCode::Unavailable.error(reason).hint("renew again; dlock status shows whether it holds")
 }
 
-/// A claim that was asked to leave and has not.
-fn still_there(found: &HeldClaim<'_>, waited: Duration) -> Failure {
+/// Returns the error of a claim that was asked to leave and has not.
+fn still_there(found: &HeldClaim<'_>, waited: Duration) -> anyhow::Error {
     let (lock, waited) = (sanitise::text(found.name.as_str()), duration::short(waited));
     let reason = format!("claim {} was asked to leave and still holds {lock} after {waited}", found.id);
-    Failure::new(ExitCode::Unavailable, reason).hint(
+    ExitCode::Unavailable.error(reason).hint(
         "it leaves when the runs nested in it have ended; if its dlock is stopped, continue or end that",
     )
 }

@@ -1,7 +1,7 @@
 //! Releases, on queues that do not change.
 
 use super::*;
-use crate::cli::exit_code::ExitCode;
+use crate::cli::exit_code::Failure;
 use crate::cli::testing::{Queues, by, queue, viewing};
 
 fn settings(claim: &str, names: &[&str]) -> ClaimSettings {
@@ -23,18 +23,18 @@ fn digits(status: &LockStatus) -> String {
     status.holders[0].claim.expect("a claim").to_string()
 }
 
-async fn refused(queues: &Queues, settings: &ClaimSettings) -> u8 {
+async fn refused(queues: &Queues, settings: &ClaimSettings) -> ExitCode {
     let ended = give_back(queues, settings, &by()).await;
     assert_eq!(queues.evicted(), [], "something was touched");
-    match (ended, prolong(queues, settings).await) {
-        (Err(OutputEnd::Failed(one)), Err(OutputEnd::Failed(other))) if one == other => one.code,
-        other => panic!("{other:?}"),
-    }
+    let [one, other] = [ended, prolong(queues, settings).await]
+        .map(|ended| Failure::from(&ended.expect_err("it is refused")));
+    assert_eq!(one, other);
+    one.code
 }
 
 #[tokio::test]
 async fn what_is_no_claim_of_acquire_is_not_touched() {
-    let (lost, usage) = (ExitCode::Lost.number(), ExitCode::Usage.number());
+    let (lost, usage) = (ExitCode::Lost, ExitCode::Usage);
     let run = of("a", Verb::Run);
     assert_eq!(refused(&Queues::new(vec![run.clone()]), &settings(&digits(&run), &["a"])).await, lost);
     let mut foreign = of("a", Verb::Acquire);
@@ -80,10 +80,9 @@ async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
     queues.will_observe(vec![vec![Ok(status.clone())]]);
     let settings = settings(&digits(&status), &["a"]);
     let found = find(&queues, &settings).await.expect("it holds");
-    let Err(OutputEnd::Failed(failure)) = await_end(&queues, &found, Duration::ZERO).await else {
-        panic!("it is still there");
-    };
-    assert_eq!(failure.code, ExitCode::Unavailable.number());
+    let error = await_end(&queues, &found, Duration::ZERO).await.expect_err("it is still there");
+    let failure = Failure::from(&error);
+    assert_eq!(failure.code, ExitCode::Unavailable);
     assert!(failure.to_string().contains("still holds a"), "{failure}");
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::connect;
 use super::elect::{Candidacy, stands_again};
 use super::ending::Ending;
-use super::exit_code::{ExitCode, Failure};
+use super::exit_code::{ExitCode, Failure, Hinted as _};
 use super::holder;
 use super::notify::{Heartbeat, notifier};
 use super::progress::ProgressPrinter;
@@ -21,8 +21,8 @@ use crate::clock;
 use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
 use crate::lock::{ClaimId, Holder, LockName, Moment, Verb};
 use crate::output::message::names;
-use crate::output::writer::{self, Limit};
-use crate::output::{Message, Printer, ServicePlace, Verbosity, file, metrics, sanitise};
+use crate::output::writer::{self, BRIEF};
+use crate::output::{Message, Ms, Printer, Verbosity, file, metrics, sanitise};
 use crate::supervise::channel::ToFront;
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
@@ -30,30 +30,30 @@ use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
 use crate::supervise::{inherited, limits, sys};
 
-/// How long it may take to clean up after a keeper that died.
+/// The time limit to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
-/// Why a keeper that waited was given up.
+/// The reason of a keeper that was stopped while it waited.
 const WAITER_STOPPED: &str = "the process of dlock that waited was stopped";
 
-/// What both processes know.
+/// The data of both processes.
 pub(super) struct Run<'a> {
     pub(super) settings: &'a RunSettings,
     pub(super) printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
     standing: Candidacy,
-    /// Whether the lock was released when the command had ended.
+    /// Whether the lock was released after the command exited.
     released: Cell<bool>,
-    /// What stands in the place of a command, if something does.
+    /// The adopted process in the place of a command, if there is one.
     pub(super) adoption: Option<Adoption>,
 }
 
-/// Runs the command under the lock, and returns how dlock is to end. Takes over the process's signals, so
-/// nothing else may follow.
-pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> Result<ExitStatus, Failure> {
+/// Runs the command under the lock, and returns how dlock is to end. Takes over the signals of the process, so nothing else may
+/// follow.
+pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> anyhow::Result<ExitStatus> {
     check_writable(settings)?;
     let mut run = Run::new(settings, printer, started)?;
-    // Its room and its descriptors are gone with the process, as soon as one by one.
+    // The process ends soon, and its memory and descriptors with it.
     let mut front = ManuallyDrop::new(Front::new().map_err(refused)?);
     if settings.forever {
         front.keep_for_another();
@@ -62,25 +62,23 @@ pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> 
     run.supervise(&mut front)
 }
 
-/// Whoever reads what is said gets it before this process ends. Nothing is held any more.
+/// Waits for the reader of the messages. Nothing is held any more.
 fn last_words() {
-    let _unread = writer::messages().finish(Limit::Brief);
+    let _unread = writer::messages().finish(BRIEF);
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn refused(error: std::io::Error) -> Failure {
-    let failure = Failure::new(
-        ExitCode::System,
-        format!("the system refused what dlock needs to watch a command: {error}"),
-    );
+fn refused(error: std::io::Error) -> anyhow::Error {
+    let failure =
+        ExitCode::System.error(format!("the system refused what dlock needs to watch a command: {error}"));
     match limits::emulation() {
         Some(_) => failure.hint("use a dlock that was built for the architecture of this host"),
         None => failure,
     }
 }
 
-/// What cannot be written is found before the lock is asked for.
-fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
+/// Checks the files to write, before dlock asks for the lock.
+fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
     let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
     for (what, path) in files {
         if let Some(path) = path {
@@ -89,7 +87,7 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
             }
             file::check_writable(path).map_err(|error| {
                 let path = path.display();
-                Failure::new(ExitCode::CannotCreate, format!("cannot write the {what} to {path}: {error}"))
+                ExitCode::CannotCreate.error(format!("cannot write the {what} to {path}: {error}"))
             })?;
         }
     }
@@ -97,8 +95,8 @@ fn check_writable(settings: &RunSettings) -> Result<(), Failure> {
 }
 
 impl<'a> Run<'a> {
-    /// A run with these settings, of a command.
-    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> Result<Self, Failure> {
+    /// Returns a run with these settings, of a command.
+    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
         unsupported::refuse(settings, &*address)?;
         let plan = Plan {
@@ -128,8 +126,8 @@ impl<'a> Run<'a> {
         self.address.backend()
     }
 
-    /// Has `front` fork a keeper, and watches that to its end.
-    pub(super) fn supervise(&mut self, front: &mut Front) -> Result<ExitStatus, Failure> {
+    /// Lets `front` fork a keeper, and watches the keeper until its end.
+    pub(super) fn supervise(&mut self, front: &mut Front) -> anyhow::Result<ExitStatus> {
         let mut replaced = false;
         loop {
             let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
@@ -144,19 +142,17 @@ impl<'a> Run<'a> {
                 FrontEnd::KeeperFailed(failure) if self.may_wait_again(&failure) => {
                     front.clean_up(CLEANING, |id| self.evict(id));
                     if self.plan.supersede {
-                        self.discard_files_of(failure.pid);
                         let ending = Ending::place_lost(self.settings, WAITER_STOPPED);
                         return Ok(self.conclude(&ending, None, false));
                     }
-                    // The new keeper says so: this process is to fork again, and may have no thread that writes.
+                    // The new keeper prints that: this process forks again, and must not have a thread that writes.
                     replaced = true;
                 }
                 FrontEnd::KeeperFailed(failure) => {
-                    // What is not known to be gone is still under the lock, as long as its lease lasts.
+                    // A tree that may still run stays under the lock until the lease expires.
                     if failure.tree.is_gone() {
                         front.clean_up(CLEANING, |id| self.evict(id));
                     }
-                    self.discard_files_of(failure.pid);
                     if let Some(signal) = failure.ended_by {
                         return Ok(ExitStatus::Signaled(signal));
                     }
@@ -168,15 +164,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a keeper that is gone may have left of writing the report and the metrics.
-    fn discard_files_of(&self, keeper: i32) {
-        let Ok(pid) = u32::try_from(keeper) else { return };
-        for path in [&self.settings.report, &self.settings.metrics_file].into_iter().flatten() {
-            file::discard(path, pid);
-        }
-    }
-
-    /// Whether a keeper that was stopped in the queue is replaced by a new one, at the end of the queue.
+    /// Returns whether a new keeper replaces one that was stopped in the queue. It enters at the end of the queue.
     fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
         failure.why == WhyFailed::Stalled
             && failure.command == CommandFate::NotStarted
@@ -185,7 +173,7 @@ impl<'a> Run<'a> {
             && clock::now() < self.plan.give_up_at()
     }
 
-    /// Takes the claim of a keeper that is gone out of the queue. What cannot be reached ends with its ttl.
+    /// Removes the claim of a keeper that is gone. At an unreachable service it ends with its TTL.
     fn evict(&self, number: u128) {
         let Ok(runtime) = connect::runtime() else { return };
         let backend = self.backend();
@@ -194,7 +182,7 @@ impl<'a> Run<'a> {
         let deadline = clock::now() + CLEANING;
         connect::run_on(runtime, async {
             for name in &self.settings.names {
-                // A claim goes as a whole, but it may stand on some of the names only.
+                // A claim is removed as a whole, but it may be on only some of the names.
                 if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
                     return;
                 }
@@ -202,7 +190,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// The keeper's whole life; it does not return to the front's code.
+    /// Runs the keeper. Does not return to the front's code.
     fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
         if replaces_another {
             let lock = names(&self.settings.names);
@@ -213,17 +201,17 @@ impl<'a> Run<'a> {
         backend.preconnect();
         match connect::runtime() {
             Ok(runtime) => connect::run_on(runtime, self.keep_in_runtime(setup, backend)),
-            Err(error) => self.printer.print(&refused(error).message),
+            Err(error) => self.printer.print(&Failure::from(&refused(error)).message),
         }
         last_words();
-        // Not by way of the runtime's and libc's clean-up: there is nothing to save, and somebody waits.
+        // Without the clean-up of the runtime and of libc: there is nothing to save, and the front waits.
         sys::exit_now(ExitCode::System.number())
     }
 
     async fn keep_in_runtime(&self, setup: KeeperSetup<'_>, backend: Arc<dyn Backend>) {
         let keeper = match Keeper::settle(setup) {
             Ok(keeper) => keeper,
-            Err(error) => return self.printer.print(&refused(error).message),
+            Err(error) => return self.printer.print(&Failure::from(&refused(error)).message),
         };
         let outcome = match self.hold(&keeper, backend).await {
             Ok(Some(ended)) => match ended.verdict {
@@ -249,13 +237,13 @@ impl<'a> Run<'a> {
                 },
             },
             Ok(None) => return,
-            Err(failure) => self.conclude(&Ending::failure(&failure), None, false),
+            Err(error) => self.conclude(&Ending::failure(&error), None, false),
         };
         keeper.tell(ToFront::Done(outcome), &[]);
         sys::exit_now(0)
     }
 
-    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> Result<Option<HoldEnd>, Failure> {
+    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<Option<HoldEnd>> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
             && let Some(hidden) = keeper.ender().hidden()
@@ -280,7 +268,7 @@ impl<'a> Run<'a> {
         };
         let waits = self.plan.wait != Wait::Once;
         let lock = names(&settings.names);
-        let service = self.service();
+        let service = connect::service(&*self.address);
         let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
         let mut progress = ProgressPrinter::new(
             self.printer,
@@ -299,7 +287,7 @@ impl<'a> Run<'a> {
         Ok(Some(ended))
     }
 
-    /// Who holds: the process that users see and may signal.
+    /// Returns the holder: the process that users see and may signal.
     fn holder(&self, front: i32) -> Holder {
         let (pid, verb) = match &self.adoption {
             None => (front, Verb::Run),
@@ -310,16 +298,7 @@ impl<'a> Run<'a> {
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
-    /// Where the lock is, for people.
-    fn service(&self) -> ServicePlace {
-        ServicePlace {
-            backend: self.address.service().name,
-            place: self.address.place(),
-            remark: String::new(),
-        }
-    }
-
-    /// What to say of a name that users of another program mean for something else: it excludes nobody there.
+    /// Returns the message about a name that is a path in other programs: it does not exclude them.
     fn path_as_name(&self, name: &LockName) -> Option<Message> {
         let (directory, file) = self.address.path_meant(name)?;
         Some(Message::PathAsName {
@@ -329,28 +308,22 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// How it ended, in words that name the service where somebody else has the lock.
-    fn ending(&self, ended: &HoldEnd) -> Ending {
-        let mut ending = Ending::of(self.settings, &*self.address, ended);
-        ending.message = ending.message.map(|message| message.at(self.service()));
-        ending
-    }
-
-    /// As [`Run::conclude`]; where the run begins again, what to tell the front.
+    /// Concludes the run. Returns the message for the front instead, if the run begins again.
     fn conclude_or_begin_again(&self, ended: &HoldEnd) -> Result<ExitStatus, ToFront> {
-        let outcome = self.conclude(&self.ending(ended), Some(ended), ended.held.is_some());
+        let ending = Ending::of(self.settings, &*self.address, ended);
+        let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
         let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
         self.printer.print(&Message::StandsAgain {
             lock: names(&self.settings.names),
-            held: ended.held,
-            pause,
+            held_ms: ended.held.map(Ms),
+            pause_ms: Ms(pause),
         });
         last_words();
         Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
     }
 
-    /// Says how it ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: that of a
-    /// candidate that stood again in vain is still the report of its last term.
+    /// Prints how the run ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: after a
+    /// campaign in vain, the report of the last term stays.
     fn conclude(&self, ending: &Ending, ended: Option<&HoldEnd>, held: bool) -> ExitStatus {
         if let Some(message) = &ending.message {
             self.printer.print(message);
@@ -371,7 +344,7 @@ impl<'a> Run<'a> {
         ending.outcome
     }
 
-    /// How a run that went well ended.
+    /// Returns the message about a run that went well.
     fn finished(&self, ended: &HoldEnd) -> Option<Message> {
         let (Verdict::Ran(outcome), Some(held)) = (&ended.verdict, ended.held) else { return None };
         let outcome = match outcome {
@@ -380,7 +353,7 @@ impl<'a> Run<'a> {
         };
         let lock = names(&self.settings.names);
         let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));
-        Some(Message::Finished { lock, held, outcome, released })
+        Some(Message::Finished { lock, held_ms: Ms(held), outcome, released })
     }
 
     fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {

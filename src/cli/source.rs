@@ -1,12 +1,15 @@
-//! Where a value came from.
+//! Values of options and their sources.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// The command line: the option's name without dashes.
+    /// The command line, with the option's name without dashes.
     Flag(&'static str),
     /// An environment variable.
     Environment(String),
@@ -18,10 +21,10 @@ pub enum Source {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The profile that the key stands in, if in one.
+        /// The profile that has the key.
         profile: Option<String>,
     },
-    /// Nobody said anything.
+    /// None: the value is a default.
     Default,
 }
 
@@ -39,45 +42,61 @@ impl fmt::Display for Source {
     }
 }
 
-/// A text and where it came from.
+/// A text and its source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourcedText {
     /// The text.
     pub text: String,
-    /// Where it came from.
+    /// The source.
     pub source: Source,
 }
 
-/// A value that was found, and where.
+/// The value of an option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {
-    /// The option's name, without dashes.
-    pub option: &'static str,
-    /// Its value; several for options that may be repeated.
-    pub texts: Vec<String>,
-    /// Where it came from.
+    /// The value, without the line ends after it; several for an option that may be repeated.
+    pub texts: Vec<OsString>,
+    /// The source.
     pub source: Source,
 }
 
-/// What was found for each option that was asked for, for error messages and for whoever explains a
-/// configuration.
+/// Options of which only one counts: the one in the upper layer, or the first one if both are in one layer.
+const RIVALS: [[&str; 2]; 2] = [["password", "password-file"], ["quiet", "verbose"]];
+
+/// The value of each option in its uppermost layer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sources(Vec<Resolved>);
+pub struct Sources(BTreeMap<&'static str, Resolved>);
 
 impl Sources {
-    /// Remembers the value of `option` and where it came from.
-    pub fn remember(&mut self, option: &'static str, texts: Vec<String>, source: Source) {
-        self.0.retain(|known| known.option != option);
-        self.0.push(Resolved { option, texts, source });
+    /// Sets the value of `option` in a layer above all that are set. Of two rivals in one layer the first must be set last.
+    pub fn set(&mut self, option: &'static str, texts: Vec<OsString>, source: Source) {
+        let texts: Vec<OsString> = texts.into_iter().map(|text| without_line_ends(&text)).collect();
+        // An option that is switched off contradicts nothing.
+        if texts != ["false"] {
+            let rivals = RIVALS.into_iter().filter(|pair| pair.contains(&option)).flatten();
+            rivals.for_each(|rival| drop(self.0.remove(rival)));
+        }
+        self.0.insert(option, Resolved { texts, source });
     }
 
-    /// What was found for `option`.
+    /// Adds a layer above.
+    pub fn cover(&mut self, upper: Self) {
+        upper.0.into_iter().for_each(|(option, Resolved { texts, source })| self.set(option, texts, source));
+    }
+
+    /// Returns the value of `option`.
     pub fn find(&self, option: &str) -> Option<&Resolved> {
-        self.0.iter().find(|known| known.option == option)
+        self.0.get(option)
     }
 
-    /// The source of `option`.
+    /// Returns the source of `option`.
     pub fn of(&self, option: &str) -> &Source {
         self.find(option).map_or(&Source::Default, |known| &known.source)
     }
+}
+
+fn without_line_ends(text: &OsStr) -> OsString {
+    let bytes = text.as_bytes();
+    let end = bytes.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+    OsStr::from_bytes(&bytes[..end]).to_owned()
 }

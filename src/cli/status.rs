@@ -2,23 +2,23 @@
 
 use super::connect;
 use super::exit_code::ExitCode;
-use super::out::{self, Out, OutputEnd};
+use super::out::{self, Out};
 use super::settings::StatusSettings;
 use crate::backend::Backend;
 use crate::lock::{Error, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, ServicePlace, json, status};
+use crate::supervise::exit_status::ExitStatus;
 
-/// Shows the queues of the named locks, one after another, or of all. Returns the exit status.
-pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> Result<u8, OutputEnd> {
-    let mut taken = false;
+/// Shows the queues of the named locks, one after another, or of all locks.
+pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::block_on(async {
         let backend = connect::open(&settings.viewing.connection)?;
         let locks = look(&*backend, settings).await?;
-        taken = locks.iter().any(|lock| !lock.is_empty());
-        show(&locks, &out::service(&*backend), settings, out, *printer)
-    })?;
-    Ok(if settings.exit_code && taken { ExitCode::Busy.number() } else { 0 })
+        show(&locks, &out::service(&*backend), settings, out, *printer)?;
+        let is_busy = settings.exit_code && locks.iter().any(|lock| !lock.is_empty());
+        Ok(ExitStatus::Exited(if is_busy { ExitCode::Busy.number() } else { 0 }))
+    })
 }
 
 async fn look(backend: &dyn Backend, settings: &StatusSettings) -> Result<Vec<LockStatus>, Error> {
@@ -38,7 +38,7 @@ fn show(
     settings: &StatusSettings,
     out: &mut dyn Out,
     printer: Printer,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let detail = if settings.wide { Detail::Wide } else { Detail::Usual };
     for (n, lock) in locks.iter().enumerate() {
         if settings.viewing.json {
@@ -57,6 +57,7 @@ fn show(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit_code::ReaderGone;
     use crate::cli::testing::{Page, Queues, queue, viewing};
 
     fn settings(names: &[&str], json: bool) -> StatusSettings {
@@ -64,7 +65,7 @@ mod tests {
         StatusSettings { names, wide: false, exit_code: false, viewing: viewing(json) }
     }
 
-    async fn shown(backend: &Queues, settings: &StatusSettings, page: &mut Page) -> Result<(), OutputEnd> {
+    async fn shown(backend: &Queues, settings: &StatusSettings, page: &mut Page) -> anyhow::Result<()> {
         let locks = look(backend, settings).await?;
         show(&locks, &out::service(backend), settings, page, Printer::default())
     }
@@ -100,6 +101,6 @@ mod tests {
     async fn a_reader_that_has_gone_ends_it_quietly() {
         let mut page = Page { gone: true, ..Page::default() };
         let ended = shown(&Queues::new(vec![]), &settings(&["a"], true), &mut page).await;
-        assert!(matches!(ended, Err(OutputEnd::ReaderGone)));
+        assert!(ended.is_err_and(|error| error.is::<ReaderGone>()));
     }
 }

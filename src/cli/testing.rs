@@ -1,23 +1,22 @@
-//! Queues that do not change, for tests of the commands that read them.
+//! Fixed queues, for tests of the commands that show them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::out::{Out, OutputEnd};
+use super::exit_code::ReaderGone;
+use super::out::Out;
 use super::settings::{Connection, Viewing};
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{
     ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
 };
-use crate::output::sanitise::Ellipsis;
 use crate::output::status::Layout;
-use crate::output::{LogFormat, Verbosity};
 
 type Observed = Vec<Result<LockStatus>>;
 
-/// A backend with given queues.
+/// A backend with fixed queues.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "the queues are what it is about")]
 pub(crate) struct Queues {
@@ -39,7 +38,7 @@ impl Queues {
         }
     }
 
-    /// Sets the statuses that observers return, one list for each.
+    /// Sets the observations, one list for each observer.
     pub(crate) fn will_observe(&self, mut observations: Vec<Observed>) {
         observations.reverse();
         *self.observations.lock().expect("not poisoned") = observations;
@@ -53,7 +52,7 @@ impl Queues {
         self.published.lock().expect("not poisoned").clone()
     }
 
-    /// Makes all claims missing from now on, though they are still shown.
+    /// From now on all claims are gone, although the queues still show them.
     pub(crate) fn all_left(&self) {
         *self.left.lock().expect("not poisoned") = true;
     }
@@ -138,7 +137,7 @@ impl Backend for Queues {
 pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
     let entry = |n: u8| {
         let mut id = [0; 16];
-        // The first eight digits are alike, so that they are ambiguous.
+        // The first eight digits are the same, so that they are ambiguous.
         id[4] = n;
         Entry {
             claim: Some(ClaimId::from_bytes(id)),
@@ -159,8 +158,7 @@ pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
 }
 
 pub(crate) fn viewing(json: bool) -> Viewing {
-    let connection = Connection::default();
-    Viewing { json, connection, verbosity: Verbosity::Normal, log_format: LogFormat::Human }
+    Viewing { json, connection: Connection::default() }
 }
 
 pub(crate) fn by() -> Holder {
@@ -173,7 +171,7 @@ pub(crate) fn by() -> Holder {
     }
 }
 
-/// Collects the text for standard output.
+/// Collects the standard output.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) text: String,
@@ -181,9 +179,9 @@ pub(crate) struct Page {
 }
 
 impl Out for Page {
-    fn write(&mut self, text: &str) -> std::result::Result<(), OutputEnd> {
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
         if self.gone {
-            return Err(OutputEnd::ReaderGone);
+            return Err(ReaderGone.into());
         }
         self.text.push_str(text);
         Ok(())
@@ -191,6 +189,6 @@ impl Out for Page {
 
     fn layout(&self) -> Layout {
         let now = SystemTime::UNIX_EPOCH;
-        Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now }
+        Layout { width: None, colour: false, now }
     }
 }

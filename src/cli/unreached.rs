@@ -1,4 +1,4 @@
-//! What is said where a service could not be reached or used.
+//! Messages about a service that could not be reached or used.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::lock::{Error, ErrorKind};
 use crate::net::cause;
 use crate::output::{Message, sanitise};
 
-/// How long a wait without an end goes on where nobody has ever answered.
+/// The wait for the first answer of a service, where the wait for the lock has no end.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
 
-/// That a wait for the service's first answer is over; nothing of one that asked once.
+/// Returns the remark on the end of a wait for the first answer. A run that asks once has none.
 pub(super) fn gave_up(wait: Wait) -> Option<String> {
     match wait {
         Wait::Once => None,
@@ -20,15 +20,15 @@ pub(super) fn gave_up(wait: Wait) -> Option<String> {
     }
 }
 
-/// `error`, with what to look at behind it. Whoever waited is told of the end of that, and of `place`, which `dlock doctor` can look
-/// at, if nothing was reached there.
+/// Returns the message about `error` with advice: the end of the wait, and `dlock doctor` with `place`, if nothing was reached
+/// there.
 pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str>) -> Message {
     let is_away = error.kind == ErrorKind::Unavailable;
     let question = error.reason.question().filter(|_| is_away);
     let reason = if is_away { error.reason.what() } else { error.reason.clone() };
     let headline = cause::headline(error.backend(), &reason).filter(|_| is_away);
     let doctor = place.filter(|_| headline.is_some()).map(|place| {
-        // An address of several servers is long.
+        // The address of several servers is long.
         if place.contains([',', ' ', '\'', '"']) {
             "\"dlock doctor\" tells more".to_owned()
         } else {

@@ -1,16 +1,16 @@
-//! What is asked for that the service cannot do: told before it is asked for anything.
+//! Refuses options that the service does not support, before dlock uses it.
 
-use super::exit_code::Failure;
+use super::exit_code::ExitCode;
 use super::settings::RunSettings;
 use crate::backend::Capabilities;
 use crate::backend::service::Address;
 use crate::lock::Mode;
 
-/// An option, whether it was given, what it takes, and whether a service has that.
+/// An option, whether it was given, the reason to refuse it, and whether a service supports it.
 type Wish = (&'static str, bool, &'static str, fn(&Capabilities) -> bool);
 
-/// Refuses what the service at `address` cannot do.
-pub(super) fn refuse(settings: &RunSettings, address: &dyn Address) -> Result<(), Failure> {
+/// Refuses options that the service at `address` does not support.
+pub(super) fn refuse(settings: &RunSettings, address: &dyn Address) -> anyhow::Result<()> {
     let wishes: [Wish; 3] = [
         ("--shared", settings.mode == Mode::Shared, "has no shared locks", |can| can.shared),
         ("--supersede", settings.supersede, "keeps no queue of those who wait", |can| can.queue),
@@ -22,6 +22,6 @@ pub(super) fn refuse(settings: &RunSettings, address: &dyn Address) -> Result<()
     let can = address.open().capabilities();
     let lacking = wishes.iter().find(|(_, given, _, has)| *given && !has(&can));
     lacking.map_or(Ok(()), |(option, _, why, _)| {
-        Err(Failure::usage(format!("{option}: {} {why}", address.place())))
+        Err(ExitCode::Usage.error(format!("{option}: {} {why}", address.place())))
     })
 }

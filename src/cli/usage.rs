@@ -2,11 +2,11 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::exit_code::Failure;
+use super::exit_code::{ExitCode, Hinted as _};
 use super::page::SUBCOMMANDS;
 
-/// What clap found wrong on the command line of `program` (`dlock run`).
-pub fn failure(error: &clap::Error, program: &str) -> Failure {
+/// Returns the error that clap found on the command line of `program` (`dlock run`).
+pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
     let argument = text(error, ContextKind::InvalidArg);
     // `--ttl <DURATION>` is shown as `--ttl`, `<NAME>...` as NAME.
     let option = argument.split(' ').next().unwrap_or_default().trim_matches(['<', '>', '.', '[', ']']);
@@ -16,27 +16,29 @@ pub fn failure(error: &clap::Error, program: &str) -> Failure {
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             let nearest = text(error, ContextKind::SuggestedArg);
             let hint = if nearest.is_empty() { see } else { format!("did you mean {nearest}? {see}") };
-            Failure::usage(format!("unknown option {option}")).hint(hint)
+            ExitCode::Usage.error(format!("unknown option {option}")).hint(hint)
         }
-        ErrorKind::UnknownArgument => Failure::usage(format!("unexpected argument {argument}")).hint(see),
-        ErrorKind::MissingRequiredArgument => Failure::usage(format!("{option} is missing")).hint(see),
+        ErrorKind::UnknownArgument => {
+            ExitCode::Usage.error(format!("unexpected argument {argument}")).hint(see)
+        }
+        ErrorKind::MissingRequiredArgument => ExitCode::Usage.error(format!("{option} is missing")).hint(see),
         ErrorKind::InvalidValue if value.is_empty() => {
             let hint = format!("write {option}=VALUE if the value starts with a dash; {see}");
-            Failure::usage(format!("{option} needs a value")).hint(hint)
+            ExitCode::Usage.error(format!("{option} needs a value")).hint(hint)
         }
         ErrorKind::InvalidValue => {
             let known = text(error, ContextKind::ValidValue);
-            Failure::usage(format!("{option}: {value:?} is not one of {known}")).hint(see)
+            ExitCode::Usage.error(format!("{option}: {value:?} is not one of {known}")).hint(see)
         }
         ErrorKind::TooManyValues => {
-            Failure::usage(format!("{option} takes no value, but {value:?} was given")).hint(see)
+            ExitCode::Usage.error(format!("{option} takes no value, but {value:?} was given")).hint(see)
         }
-        ErrorKind::InvalidUtf8 => Failure::usage("an argument is not valid UTF-8").hint(see),
+        ErrorKind::InvalidUtf8 => ExitCode::Usage.error("an argument is not valid UTF-8").hint(see),
         ErrorKind::InvalidSubcommand => unknown_command(&text(error, ContextKind::InvalidSubcommand)),
         _ => {
             let rendered = error.to_string();
             let line = rendered.lines().next().unwrap_or_default();
-            Failure::usage(line.trim_start_matches("error: ")).hint(see)
+            ExitCode::Usage.error(line.trim_start_matches("error: ")).hint(see)
         }
     }
 }
@@ -49,22 +51,23 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// A first argument that is no subcommand.
-pub fn unknown_command(word: &str) -> Failure {
+/// Returns the error of a first argument that is not a subcommand.
+pub fn unknown_command(word: &str) -> anyhow::Error {
     if word.starts_with('-') {
-        return Failure::usage(format!("unknown option {word}"))
+        return ExitCode::Usage
+            .error(format!("unknown option {word}"))
             .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
     }
     let hint = match nearest(word, SUBCOMMANDS.iter().map(|(name, _)| *name)) {
         Some(name) => format!("did you mean dlock {name}? see dlock --help"),
         None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
     };
-    Failure::usage(format!("unknown command {word}")).hint(hint)
+    ExitCode::Usage.error(format!("unknown command {word}")).hint(hint)
 }
 
-/// The candidate most like `word`, if one is like it at all.
+/// Returns the candidate most similar to `word`, if one is similar enough.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Of short words a single slip is a large part.
+    // In a short word one slip is a large part.
     let slip = |c: &str| c.len() > 2 && strsim::damerau_levenshtein(word, c) == 1;
     let scored = candidates.map(|c| (if slip(c) { 0.9 } else { strsim::jaro_winkler(word, c) }, c));
     scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, c)| c)

@@ -1,7 +1,8 @@
-//! The hints for users who write the options of other tools.
+//! Messages about usual mistakes.
 
 use std::ffi::OsString;
 
+use crate::cli::exit_code::Failure;
 use crate::cli::parse;
 
 fn os(line: &str) -> Vec<OsString> {
@@ -10,8 +11,8 @@ fn os(line: &str) -> Vec<OsString> {
 
 /// Returns the hint of a command line that does not parse.
 fn hint(line: &str) -> String {
-    let failure = parse::parse(os(line)).expect_err(line);
-    assert_eq!(failure.code, 64);
+    let failure = Failure::from(&parse::parse(os(line)).expect_err(line));
+    assert_eq!(failure.code.number(), 64);
     failure.message.hint().unwrap_or_default().to_owned()
 }
 

@@ -1,4 +1,4 @@
-//! Typed values, judged alike wherever they come from.
+//! Typed values, with the same rules for all their sources.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,46 +14,40 @@ use super::source::{Source, SourcedText};
 use crate::backend::options::ZkLayout;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
-use crate::net::address::without_line_end;
 use crate::output::{LogFormat, sanitise};
 use crate::supervise::signals::Signal;
 
 /// The longest label, in bytes.
 const LABEL_BYTES: usize = 200;
 
-/// `text` as Unicode. It may be a secret, so that an error names its source alone.
-pub fn utf8(text: &OsStr, source: &Source) -> Result<String> {
-    let text = text.to_str().map(str::to_owned);
-    text.ok_or_else(|| anyhow!("{source} is not valid UTF-8"))
-}
-
-/// The value of `option` in `text`, without the line ends behind it. One in the middle is refused, but in a password.
-pub fn line(option: &str, text: &str, source: &Source) -> Result<String> {
-    let line = without_line_end(text);
+/// Returns the value of `option` as Unicode. It may be a secret, so an error names the source alone. Only a password may have
+/// several lines.
+pub fn line(option: &str, text: &OsStr, source: &Source) -> Result<String> {
+    let line = text.to_str().ok_or_else(|| anyhow!("{source} is not valid UTF-8"))?;
     if line.contains(['\r', '\n']) && option != "password" {
         return Err(anyhow!("{source} has a line break in it").hint("write it in one line"));
     }
     Ok(line.to_owned())
 }
 
-/// A length of time.
+/// Returns a length of time.
 pub fn length(found: &SourcedText) -> Result<Duration> {
     duration::parse(&found.text).context(found.source.clone())
 }
 
-/// A length of a lease.
+/// Returns a TTL.
 pub fn ttl(found: &SourcedText) -> Result<Duration> {
     let ttl = length(found)?;
     LeaseTimes::new(ttl, Duration::ZERO).context(found.source.clone())?;
     Ok(ttl)
 }
 
-/// A lock's name, from the option or argument `place`.
+/// Returns a lock's name, from the option or argument `place`.
 pub fn name(text: &OsStr, place: &str) -> Result<LockName> {
     LockName::new(name_text(text, place)?).with_context(|| place.to_owned())
 }
 
-/// What names of locks begin with, from the argument `place`. White space may follow there.
+/// Returns the beginning of lock names, from the argument `place`. It may end in whitespace.
 pub fn beginning(text: &OsStr, place: &str) -> Result<String> {
     let text = name_text(text, place)?;
     name(OsStr::new(text.trim_end()), place).map(|_| text.to_owned())
@@ -63,7 +57,7 @@ fn name_text<'a>(text: &'a OsStr, place: &str) -> Result<&'a str> {
     text.to_str().ok_or_else(|| anyhow!("{place}: the name {} is not valid UTF-8", sanitise::os(text)))
 }
 
-/// The name of the only lock of a command, from its argument or from `--name`.
+/// Returns the name of the only lock of a command, from its argument or from `--name`.
 pub fn one_name(args: &NameArgs) -> Result<LockName> {
     match (&args.name, &args.named) {
         (Some(text), None) => name(text, "NAME"),
@@ -73,12 +67,12 @@ pub fn one_name(args: &NameArgs) -> Result<LockName> {
     }
 }
 
-/// A label.
+/// Returns a label.
 pub fn label(found: SourcedText) -> Result<String> {
     shown_text(found.text, &found.source, "a label")
 }
 
-/// A text for others to see, from `place`; `what` it is.
+/// Returns a text that other users see, from `place`; `what` names it.
 pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<String> {
     if text.len() > LABEL_BYTES {
         let bytes = text.len();
@@ -94,7 +88,7 @@ pub fn shown_text(text: String, place: impl fmt::Display, what: &str) -> Result<
     }
 }
 
-/// The format of messages.
+/// Returns the format of messages.
 pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
     match found.text.as_str() {
         "human" => Ok(LogFormat::Human),
@@ -103,7 +97,7 @@ pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
     }
 }
 
-/// How ZooKeeper nodes are named.
+/// Returns the layout of ZooKeeper nodes.
 pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
     match found.text.as_str() {
         "curator" => Ok(ZkLayout::Curator),
@@ -112,14 +106,14 @@ pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
     }
 }
 
-/// A number of slots.
+/// Returns a number of slots.
 pub fn slots(text: &OsStr) -> Result<NonZeroU32> {
     text.to_str()
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| anyhow!("--slots: {:?} is not a number of slots; write 1 or more", sanitise::os(text)))
 }
 
-/// An exit status.
+/// Returns an exit status.
 pub fn exit_status(text: &OsStr) -> Result<u8> {
     text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
         let text = sanitise::os(text);
@@ -127,7 +121,7 @@ pub fn exit_status(text: &OsStr) -> Result<u8> {
     })
 }
 
-/// A signal to send, by name or number.
+/// Returns a signal, by name or number.
 pub fn signal(text: &OsStr) -> Result<Signal> {
     text.to_str().and_then(Signal::named).ok_or_else(|| {
         let text = sanitise::os(text);
@@ -135,7 +129,7 @@ pub fn signal(text: &OsStr) -> Result<Signal> {
     })
 }
 
-/// A path of a file to write, absolute: the process that writes it has left the directory by then.
+/// Returns the absolute path of a file to write. The process that writes it changes its directory before.
 pub fn file(text: &OsStr, option: &str) -> Result<PathBuf> {
     if text.is_empty() {
         bail!("--{option}: the file's name is empty");

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use rustix::pipe::PIPE_BUF;
-
 use super::connect;
-use super::out::{self, Out, OutputEnd};
+use super::out::{self, Out};
 use super::settings::WatchSettings;
 use crate::backend::{Backend, Observer};
 use crate::lock::{Error, LockName, LockStatus};
@@ -13,13 +11,11 @@ use crate::output::status::Detail;
 use crate::output::{Message, Printer, ServicePlace, json, status};
 use crate::supervise::exit_status::ExitStatus;
 
-/// The time between two attempts to reach a service that was lost.
+/// The time between two attempts to reach a lost service.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The time between two looks whether somebody reads again.
-const UNREAD: Duration = Duration::from_millis(50);
 
-/// Shows the queue of a lock now and after each change, until a signal asks for the end.
-pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Result<ExitStatus, OutputEnd> {
+/// Shows the queue of a lock now and after each change, until a signal arrives.
+pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
         let backend = connect::open(&settings.viewing.connection)?;
         let service = out::service(&*backend);
@@ -28,19 +24,19 @@ pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> Re
     })
 }
 
-/// Writes what `shown` makes of the queue of `name` now and after each change, until that fails or what went wrong will not pass. An
-/// outage is said once and waited out.
+/// Writes the text that `shown` makes of the queue of `name`, now and after each change, until a permanent error. Reports an
+/// outage once, and waits until it is over.
 pub(super) async fn follow(
     backend: &dyn Backend,
     name: &LockName,
     printer: &Printer,
     out: &mut dyn Out,
     shown: &mut dyn FnMut(&LockStatus, &dyn Out) -> String,
-) -> Result<(), OutputEnd> {
+) -> anyhow::Result<()> {
     let (mut observer, first) = begin(backend, name).await?;
     let mut last = first;
     let text = shown(&last, out);
-    write(out, &text).await?;
+    out.stream(text).await?;
     loop {
         let next = match observer.next().await {
             Ok(next) => next,
@@ -56,7 +52,7 @@ pub(super) async fn follow(
         };
         if next != last {
             let text = shown(&next, out);
-            write(out, &text).await?;
+            out.stream(text).await?;
             last = next;
         }
     }
@@ -64,7 +60,7 @@ pub(super) async fn follow(
 
 pub(super) type Begun = (Box<dyn Observer>, LockStatus);
 
-/// Observers go on trying without a word, so a service that cannot be used is found by a look before.
+/// Starts an observer. An observer retries silently, so a request before it finds a service that cannot be used.
 pub(super) async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> {
     connect::ask(|deadline| backend.inspect(name, deadline)).await?;
     let observed = |_| async {
@@ -98,24 +94,10 @@ fn shown(queue: &LockStatus, service: &ServicePlace, settings: &WatchSettings, o
     status::stamped(&stamp, queue, service, Detail::Usual, &layout)
 }
 
-/// Writes `text` in pieces that a pipe with room takes whole: while nobody reads, a signal must be heard.
-async fn write(out: &mut dyn Out, text: &str) -> Result<(), OutputEnd> {
-    let mut rest = text;
-    while !rest.is_empty() {
-        while !out.has_room() {
-            tokio::time::sleep(UNREAD).await;
-        }
-        let end = (0..=rest.len().min(PIPE_BUF)).rfind(|end| rest.is_char_boundary(*end));
-        let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
-        out.write(piece)?;
-        rest = after;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit_code::{ExitCode, Failure};
     use crate::cli::testing::{Page, Queues, queue, viewing};
     use crate::output::Verbosity;
 
@@ -123,7 +105,7 @@ mod tests {
     async fn each_change_is_shown_once_and_an_outage_is_survived() {
         let backend = Queues::new(vec![queue("a", 1, 0)]);
         let gone = || Error::unavailable("gone");
-        // Two observations: the first breaks off, the second ends with what nobody can repair.
+        // Two observations: the first breaks off, the second ends with a permanent error.
         backend.will_observe(vec![
             vec![Ok(queue("a", 1, 0)), Ok(queue("a", 1, 0)), Ok(queue("a", 1, 1)), Err(gone())],
             vec![Err(gone())],
@@ -135,7 +117,7 @@ mod tests {
         let service = out::service(&backend);
         let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, &settings, out);
         let ended = follow(&backend, &settings.name, &quiet, &mut page, &mut shown).await;
-        assert!(matches!(ended, Err(OutputEnd::Failed(failure)) if failure.code == 69));
+        assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
         let counts: Vec<_> = page
             .text
             .lines()

@@ -1,10 +1,10 @@
-//! How a claim is handed to a script: what `acquire` prints.
+//! The output of `acquire`: a claim for a script.
 
 use std::fmt::Write as _;
 
 use super::json;
 
-/// In which form.
+/// The format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Format {
     /// `export NAME='…'` lines, which sh, bash, zsh and fish read alike.
@@ -17,7 +17,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of that name.
+    /// Returns the format of this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "sh" => Some(Self::Sh),
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// What makes the text of a claim, given the variables that tell of it.
+    /// Returns the function that makes the text of a claim from its variables.
     pub fn writer(self) -> fn(&[(&'static str, String)]) -> String {
         match self {
             Self::Sh => exports,
@@ -36,7 +36,7 @@ impl Format {
         }
     }
 
-    /// What makes a script stop with `status` that evaluates it; nothing where nobody evaluates it.
+    /// Returns a command that stops a script which evaluates it with `status`; nothing for formats that scripts do not evaluate.
     pub fn failure(self, status: u8) -> String {
         match self {
             Self::Sh => format!("sh -c 'exit {status}'\n"),
@@ -47,10 +47,10 @@ impl Format {
 
 const INFALLIBLE: &str = "writing to a String cannot fail";
 
-/// What not every claim has.
+/// The variable that not every claim has.
 const OPTIONAL: &str = "DLOCK_SLOT";
 
-/// `variables`, and empty what this claim has not: the script may still have it of another one.
+/// Returns `variables`, with an empty value for the missing one: the script may have it from another claim.
 fn with_all<'a>(variables: &'a [(&'static str, String)]) -> impl Iterator<Item = (&'static str, &'a str)> {
     let lacks = !variables.iter().any(|(name, _)| *name == OPTIONAL);
     variables.iter().map(|(name, value)| (*name, value.as_str())).chain(lacks.then_some((OPTIONAL, "")))
@@ -64,8 +64,8 @@ fn exports(variables: &[(&'static str, String)]) -> String {
     text
 }
 
-/// `text` as one word of a shell. Within quotation marks fish takes a backslash for itself and the others do not, so
-/// those stand outside.
+/// Returns `text` as one word of a shell. Within quotation marks a backslash escapes in fish and not in other shells, so
+/// backslashes are outside.
 fn quoted(text: &str) -> String {
     let mut word = String::from("'");
     for c in text.chars() {

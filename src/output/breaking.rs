@@ -1,41 +1,39 @@
-//! What `break` asks and says, on the terminal and on standard output.
+//! The texts of `break`.
 
-use super::{Party, wrap};
+use super::Party;
 
-/// The question before `count` claims on `lock` are ended, or removed by force, on a terminal of `width` columns.
-pub fn question(count: usize, force: bool, lock: &str, width: Option<usize>) -> String {
-    let text = match (count, force) {
-        (1, false) => format!("End this claim and its command, and let the next one have {lock}? [y/N]"),
-        (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N]"),
+/// Returns the question before dlock ends `count` claims on `lock`, or removes them by force.
+pub fn question(count: usize, force: bool, lock: &str) -> String {
+    match (count, force) {
+        (1, false) => format!("End this claim and its command, and let the next one have {lock}? [y/N] "),
+        (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N] "),
         (1, true) => format!(
-            "Remove this claim from {lock} at once? Its command goes on for a while beside the next one. [y/N]"
+            "Remove this claim from {lock} at once? Its command goes on for a while beside the next one. [y/N] "
         ),
         (n, true) => format!(
-            "Remove these {n} claims from {lock} at once? Their commands go on for a while beside the next one. [y/N]"
+            "Remove these {n} claims from {lock} at once? Their commands go on for a while beside the next one. [y/N] "
         ),
-    };
-    // The answer stands behind it.
-    wrap::lines(&text, width.map(|width| width.saturating_sub(" y".len()))).join("\n") + " "
+    }
 }
 
-/// Which way a claim went.
+/// How `break` ended a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Its owner was asked to end it.
+    /// It asked the owner to leave.
     Asked,
-    /// It was removed.
+    /// It removed the entry of a holder.
     Removed,
-    /// It was another program's, and was removed.
+    /// It removed the entry of another program.
     RemovedForeign,
-    /// It waited, and its entry was removed.
+    /// It removed the entry of a waiter.
     RemovedWaiter,
-    /// It was nobody's process's, and was removed.
+    /// It removed a lease without a process.
     RemovedDetached,
 }
 
-/// What became of the claim of `party` on `lock`: a line.
+/// Returns the line about the claim of `party` on `lock`.
 pub fn done(how: How, party: &Party, lock: &str) -> String {
-    // "asked ... for 2m16s to leave" would read as asking for so long.
+    // "asked ... for 2m16s to leave" would read as if the asking took so long.
     let party = Party { since: None, ..party.clone() };
     match how {
         How::Asked => format!("asked {party} to leave {lock}\n"),
@@ -60,22 +58,14 @@ mod tests {
 
     #[test]
     fn many_claims_are_counted() {
-        assert_eq!(question(4, false, "x", None), "End these 4 claims on x and their commands? [y/N] ");
-        assert!(question(1, false, "x", None).starts_with("End this claim and its command,"));
-        assert!(question(2, true, "x", None).starts_with("Remove these 2 claims from x at once?"));
-    }
-
-    #[test]
-    fn a_narrow_terminal_breaks_no_word() {
-        assert_eq!(
-            question(3, false, "deploy", Some(40)),
-            "End these 3 claims on deploy and their\ncommands? [y/N] "
-        );
+        assert_eq!(question(4, false, "x"), "End these 4 claims on x and their commands? [y/N] ");
+        assert!(question(1, false, "x").starts_with("End this claim and its command,"));
+        assert!(question(2, true, "x").starts_with("Remove these 2 claims from x at once?"));
     }
 
     #[test]
     fn how_long_it_held_is_not_how_long_it_was_asked() {
-        let since = Some(Duration::from_secs(136));
+        let since = Some(Duration::from_secs(136).into());
         let party = Party { user: Some("root".into()), host: Some("vm".into()), since, ..Party::default() };
         assert_eq!(done(How::Asked, &party, "x"), "asked root@vm to leave x\n");
     }

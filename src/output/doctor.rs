@@ -1,4 +1,4 @@
-//! What `doctor` found, for people and for programs.
+//! The findings of `doctor`, for people and for programs.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::table::{Column, Table};
 use super::{json, sanitise, wrap};
 use crate::lock::{Examination, Risk, Weight};
 
-/// One option, as it was resolved.
+/// A resolved option.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Setting {
     /// Its name, without dashes.
     pub option: &'static str,
-    /// Its value; what is secret is only said to be there.
+    /// The value; a secret is only mentioned.
     pub value: String,
-    /// Where it came from.
+    /// The source.
     pub source: String,
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Debug)]
 pub struct Findings {
     /// The backend's name.
@@ -29,7 +29,7 @@ pub struct Findings {
     pub files: Vec<String>,
     /// The options that have a value.
     pub settings: Vec<Setting>,
-    /// What the service said, or why it said nothing.
+    /// The answer of the service, or the reason why it gave none.
     pub examination: Result<Examination, String>,
 }
 
@@ -40,7 +40,7 @@ const COLUMNS: [Column; 3] = [
 ];
 
 impl Findings {
-    /// For people.
+    /// Returns the text for people.
     pub fn text(&self, layout: &Layout) -> String {
         let title = |words: &str| {
             if layout.colour { format!("\x1b[1m{words}\x1b[0m\n") } else { format!("{words}\n") }
@@ -74,7 +74,7 @@ impl Findings {
         out
     }
 
-    /// For programs: one object and a newline.
+    /// Returns one JSON object and a newline.
     pub fn json(&self) -> String {
         let found = self.examination.as_ref().ok();
         let object = Object {
@@ -84,11 +84,15 @@ impl Findings {
             server: found.map(|f| f.server.as_str()),
             reached: found.map(|f| f.reached.as_str()),
             round_trip_ms: found.map(|f| rounded(f.round_trip)),
-            risks: found.map(|f| f.risks.iter().map(RiskObject::of).collect()),
+            risks: found.map(|f| f.risks.iter().map(risk_object).collect()),
             error: self.examination.as_ref().err().map(String::as_str),
         };
         json::line(&object)
     }
+}
+
+fn risk_object(risk: &Risk) -> RiskObject<'_> {
+    RiskObject { weight: word(risk.weight), what: &risk.what, remedy: risk.remedy.as_deref() }
 }
 
 fn word(weight: Weight) -> &'static str {
@@ -98,7 +102,7 @@ fn word(weight: Weight) -> &'static str {
     }
 }
 
-/// What it comes to.
+/// Returns the verdict.
 fn verdict(risks: &[Risk]) -> String {
     let warnings = risks.iter().filter(|risk| risk.weight == Weight::Warning).count();
     match warnings {
@@ -108,7 +112,7 @@ fn verdict(risks: &[Risk]) -> String {
     }
 }
 
-/// One risk, wrapped between words if there is a width to keep.
+/// Returns one risk, wrapped between words on a terminal.
 fn line_of(risk: &Risk, layout: &Layout) -> String {
     let kind = word(risk.weight);
     let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
@@ -122,7 +126,7 @@ fn line_of(risk: &Risk, layout: &Layout) -> String {
     format!("  {kind}: {}\n", lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
-/// Milliseconds, to the microsecond.
+/// Returns milliseconds with three decimals.
 fn rounded(length: Duration) -> f64 {
     (length.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
@@ -150,16 +154,9 @@ struct RiskObject<'a> {
     remedy: Option<&'a str>,
 }
 
-impl<'a> RiskObject<'a> {
-    fn of(risk: &'a Risk) -> Self {
-        Self { weight: word(risk.weight), what: &risk.what, remedy: risk.remedy.as_deref() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::sanitise::Ellipsis;
     use std::time::SystemTime;
 
     fn findings() -> Findings {
@@ -185,7 +182,7 @@ mod tests {
     #[test]
     fn people_read_tables_with_warnings_first() {
         let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now };
+        let layout = Layout { width: None, colour: false, now };
         assert_eq!(
             findings().text(&layout),
             concat!(
@@ -207,7 +204,7 @@ mod tests {
     #[test]
     fn sentences_are_wrapped_between_words() {
         let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
+        let layout = Layout { width: Some(40), colour: false, now };
         let risk = Risk::warning("the server may drop any key it likes", "set maxmemory-policy noeviction");
         assert_eq!(
             line_of(&risk, &layout),
@@ -218,7 +215,7 @@ mod tests {
     #[test]
     fn all_of_it_fits_a_narrow_terminal() {
         let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: Some(40), colour: false, ellipsis: Ellipsis::Unicode, now };
+        let layout = Layout { width: Some(40), colour: false, now };
         let text = findings().text(&layout);
         assert!(text.contains("  etcd 3.4.23 at http://h:2379, round\n  trip 0.42ms\n"), "{text}");
         assert!(text.ends_with("1 warning: fix it, or locks can be lost\n"), "{text}");

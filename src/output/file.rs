@@ -1,6 +1,7 @@
-//! Writes the report and the metrics: a regular or new file by rename, anything else in place.
+//! Writes the report and the metrics: a regular or new file by rename, any other file in place.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -10,40 +11,39 @@ use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::writer::{self, Limit};
+use super::writer;
 
-/// How long whoever reads standard output may take to read a report: less than the front gives the keeper to end.
+/// How long standard output may take nothing of a report: less than the front gives the keeper to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a path leads to.
+/// The kind of file at a path.
 enum Target {
-    /// A regular file or none yet: replaced by rename, so that a reader sees the old one or the new one.
-    Regular(PathBuf),
-    /// An open descriptor, a pipe or a device: written to.
-    Stream(PathBuf),
+    /// A regular file or none yet. It is replaced by rename, so that a reader sees the old file or the new one.
+    Regular,
+    /// An open descriptor, a pipe or a device. It is written to.
+    Stream,
 }
 
 fn target(path: &Path) -> io::Result<Target> {
-    if is_descriptor(path) {
-        // Also if it is a regular file: a shell's redirection must not lose its file.
-        return Ok(Target::Stream(path.to_owned()));
+    if descriptor(path).is_some() {
+        // Also a regular file: the redirection of a shell must not lose its file.
+        return Ok(Target::Stream);
     }
-    let real = path.to_owned();
     match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() => Ok(Target::Regular(real)),
+        Ok(meta) if meta.is_file() => Ok(Target::Regular),
         Ok(meta) if meta.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        // It may be another user's, who would choose what is replaced.
+        // Another user may have made the link, and would choose the file that dlock replaces.
         Ok(meta) if meta.is_symlink() => Err(io::Error::other("it is a symbolic link; name the file itself")),
         Ok(meta) if meta.file_type().is_socket() => Err(io::Error::other("it is a socket")),
-        Ok(_) => Ok(Target::Stream(real)),
+        Ok(_) => Ok(Target::Stream),
         Err(error) if error.kind() == ErrorKind::NotFound && path.file_name().is_some() => {
-            Ok(Target::Regular(real))
+            Ok(Target::Regular)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Whether nothing in `folder` may be replaced at `path` by this user: it belongs to another in a sticky folder of another's.
+/// Returns whether the sticky bit of `folder` keeps this user from replacing the file at `path`.
 fn is_kept(path: &Path, folder: &Metadata) -> bool {
     let own = geteuid();
     let is_another = |meta: &Metadata| meta.uid() != own.as_raw();
@@ -54,13 +54,6 @@ fn is_kept(path: &Path, folder: &Metadata) -> bool {
         && fs::symlink_metadata(path).is_ok_and(|m| is_another(&m))
 }
 
-fn is_descriptor(path: &Path) -> bool {
-    path == Path::new("/dev/stdout")
-        || path == Path::new("/dev/stderr")
-        || path.starts_with("/dev/fd")
-        || (path.starts_with("/proc") && path.parent().is_some_and(|p| p.ends_with("fd")))
-}
-
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -68,7 +61,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// The own descriptor that `path` means, if it means one.
+/// Returns the number of this process's descriptor, if `path` means one.
 pub fn descriptor(path: &Path) -> Option<i32> {
     match path.to_str()? {
         "/dev/stdin" => Some(0),
@@ -81,48 +74,48 @@ pub fn descriptor(path: &Path) -> Option<i32> {
     }
 }
 
-/// Whether [`write()`] will probably succeed; changes nothing. Asked before the lock is.
+/// Checks that [`write()`] will probably succeed, before dlock asks for the lock. Changes nothing.
 ///
-/// The error is the system's, for example `PermissionDenied` or `NotFound` of the directory.
+/// Errors: those of the system, for example `PermissionDenied` or `NotFound` of the directory.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     match target(path)? {
-        Target::Regular(real) => {
-            let directory = parent(&real);
+        Target::Regular => {
+            let directory = parent(path);
             let folder = fs::metadata(directory)?;
             if !folder.is_dir() {
                 return Err(ErrorKind::NotADirectory.into());
             }
             rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
-            if is_kept(&real, &folder) {
+            if is_kept(path, &folder) {
                 return Err(Errno::PERM.into());
             }
         }
-        Target::Stream(real) if real == Path::new("/dev/stdout") || real == Path::new("/dev/stderr") => {}
-        Target::Stream(real) => rustix::fs::access(real, Access::WRITE_OK)?,
+        Target::Stream if path == Path::new("/dev/stdout") || path == Path::new("/dev/stderr") => {}
+        Target::Stream => rustix::fs::access(path, Access::WRITE_OK)?,
     }
     Ok(())
 }
 
-/// Writes `text` to `path`. A new file gets `mode` less the umask if `exact` is false, and exactly `mode` if it
-/// is true; a file that is there keeps its own unless `exact`.
+/// Writes `text` to `path`. If `exact` is true the file has `mode`. Else a new file has `mode` less the umask, and an old file keeps
+/// its own mode.
 ///
-/// Never waits long: a pipe without a reader is an error (`ENXIO`), a full one too; who reads the own standard output
-/// has `PATIENCE`. Standard error takes it in turn, as it does messages.
+/// Never blocks for long. Errors: also `ENXIO` for a pipe without a reader, `EAGAIN` for a full one, and `TimedOut` for a standard
+/// output that takes nothing for `PATIENCE`. Standard error takes the text after the messages before it.
 pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
     match target(path)? {
-        Target::Regular(real) => replace(&real, text, mode, exact),
-        Target::Stream(real) if real == Path::new("/dev/stdout") => {
+        Target::Regular => replace(path, text, mode, exact),
+        Target::Stream if path == Path::new("/dev/stdout") => {
             writer::output().last(text.to_owned());
-            writer::output().finish(Limit::After(PATIENCE))
+            writer::output().finish(PATIENCE)
         }
-        Target::Stream(real) if real == Path::new("/dev/stderr") => {
+        Target::Stream if path == Path::new("/dev/stderr") => {
             writer::messages().last(text.to_owned());
             Ok(())
         }
-        Target::Stream(real) => {
+        Target::Stream => {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::APPEND;
             let flags = i32::try_from(flags.bits()).unwrap_or(0);
-            let mut stream = OpenOptions::new().write(true).custom_flags(flags).open(real)?;
+            let mut stream = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
             stream.write_all(text.as_bytes())
         }
     }
@@ -140,37 +133,19 @@ fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
         fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _second = fs::remove_file(&temporary);
     }
     written
 }
 
-/// The name beside `path` under which the process `pid` writes first. Short, whatever the length of the target's name;
-/// hidden, so that a collector does not read it.
-fn temporary(path: &Path, pid: u32, number: u32) -> PathBuf {
-    parent(path).join(format!(".dlock-{pid}-{number}.tmp"))
-}
-
-/// Removes what the process `pid`, which is gone, may have left of writing to `path`.
-pub fn discard(path: &Path, pid: u32) {
-    if let Ok(Target::Regular(real)) = target(path) {
-        // Almost always there is none.
-        let _ = fs::remove_file(temporary(&real, pid, 0));
-    }
-}
-
+/// Creates a hidden file in the directory of `path`, so that a collector does not read it. The name is short, and other users
+/// cannot guess it.
 fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
-    let mut number = 0;
-    loop {
-        let temporary = temporary(path, std::process::id(), number);
-        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary) {
-            Ok(file) => return Ok((temporary, file)),
-            // Left by an earlier process of the same pid.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
-            Err(error) => return Err(error),
-        }
-    }
+    let temporary =
+        parent(path).join(format!(".dlock-{:016x}.tmp", RandomState::new().build_hasher().finish()));
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    Ok((temporary, file))
 }
 
 #[cfg(test)]

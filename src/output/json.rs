@@ -4,8 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::message::whole_milliseconds;
-use super::sanitise;
+use super::{Ms, sanitise};
 use crate::lock::{Entry, LockStatus};
 
 #[derive(Serialize)]
@@ -34,7 +33,7 @@ struct EntryObject<'a> {
     command: Option<&'a str>,
     label: Option<&'a str>,
     since: Option<String>,
-    ttl_ms: Option<u64>,
+    ttl_ms: Option<Ms>,
     ahead: Option<u32>,
     foreign: bool,
 }
@@ -52,7 +51,7 @@ impl<'a> EntryObject<'a> {
             command: entry.command.as_deref(),
             label: entry.label.as_deref(),
             since: entry.since.map(time),
-            ttl_ms: entry.ttl.map(whole_milliseconds),
+            ttl_ms: entry.ttl.map(Ms),
             ahead: entry.ahead,
             foreign: entry.foreign,
         }
@@ -70,22 +69,22 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// RFC 3339 in UTC with milliseconds.
+/// Returns RFC 3339 in UTC with milliseconds.
 pub(crate) fn time(when: SystemTime) -> String {
-    // The formatter knows no time before 1970 and none after 9999; an entry can claim both.
+    // The formatter supports the years 1970 to 9999; an entry may have any.
     let span = when.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_millis());
     let span = u64::try_from(span).unwrap_or(u64::MAX).min(253_402_300_799_999);
     humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(span))
         .to_string()
 }
 
-/// An object of texts and numbers as one line.
+/// Returns an object of texts and numbers as one line.
 pub(super) fn line<T: Serialize>(object: &T) -> String {
     let text = serde_json::to_string(object).expect("structs of texts and numbers always serialise");
     sanitise::json(&text) + "\n"
 }
 
-/// `{"lock","backend","holders":[…],"waiters":[…]}` and a newline.
+/// Returns `{"lock","backend","holders":[…],"waiters":[…]}` and a newline.
 pub fn status(status: &LockStatus, backend: &str) -> String {
     line(&Lock::new(status, backend))
 }
@@ -97,7 +96,7 @@ struct Leader<'a> {
     value: &'a str,
 }
 
-/// The leader's entry with its `"value"`, or `null`, and a newline.
+/// Returns the leader's entry with its `"value"`, or `null`, and a newline.
 pub fn leader(leader: Option<&Entry>) -> String {
     line(&leader.map(|entry| Leader {
         entry: EntryObject::new(entry),
@@ -105,7 +104,7 @@ pub fn leader(leader: Option<&Entry>) -> String {
     }))
 }
 
-/// `{"locks":[…]}` of the same objects and a newline.
+/// Returns `{"locks":[…]}` of the same objects and a newline.
 pub fn list(locks: &[LockStatus], backend: &str) -> String {
     line(&Locks { locks: locks.iter().map(|lock| Lock::new(lock, backend)).collect() })
 }

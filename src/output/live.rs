@@ -1,120 +1,76 @@
 //! The live line of a waiting dlock on a terminal.
 
-use std::io::{self, Write};
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::sanitise::{self, Ellipsis};
-use super::{Party, writer};
+use super::Party;
+use super::sanitise::{self, cut};
 use crate::lock::{Entry, Mode, Moment};
 
-/// The terminal that standard error is; each write is a drawing of its own, and takes the place of one that was not made
-/// yet.
-#[derive(Clone, Copy, Debug)]
-pub struct Screen;
-
-impl Write for Screen {
-    fn write(&mut self, drawing: &[u8]) -> io::Result<usize> {
-        writer::messages().draw(String::from_utf8_lossy(drawing).into_owned());
-        Ok(drawing.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// How long a wait lasts before it is shown.
-pub const AFTER: Duration = Duration::from_millis(500);
+/// How long a wait lasts before the line is drawn.
+const AFTER: Duration = Duration::from_millis(500);
 /// The time between two drawings.
-pub const EVERY: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_secs(1);
 
-/// The least of a holder that is worth showing, in columns.
-const LEAST_HOLDER: usize = 16;
+/// The least columns for the name of a holder.
+const LEAST_HOLDER: usize = 8;
 
-/// `connecting to redis://h:6379/0 · connection refused · 00:03`: nobody has answered yet, and why, if that is known. The reason gives
-/// way first, then the place; parts are left out as a whole.
-pub fn connecting_line(
-    service: &str,
-    reason: Option<&str>,
-    waited: Duration,
-    (width, ellipsis): (usize, Ellipsis),
-) -> String {
-    let gap = gap(ellipsis);
-    let tail = format!("{gap}{}", watch(waited));
-    let head = format!("connecting to {}", sanitise::text(service));
-    let room = width.saturating_sub(tail.width());
-    let reason = reason.map_or_else(String::new, |reason| format!("{gap}{}", sanitise::text(reason)));
-    let text = if (head.width() + reason.width()) <= room { head + &reason } else { head };
-    ellipsis.cut(&format!("{}{tail}", ellipsis.cut(&text, room)), width)
+/// Returns `connecting to redis://h:6379/0 · connection refused · 00:03`, in at most `width` columns.
+fn connecting_line(service: &str, reason: Option<&str>, waited: Duration, width: usize) -> String {
+    let reason = reason.map_or_else(String::new, |reason| format!(" · {}", sanitise::text(reason)));
+    timed(&format!("connecting to {}{reason}", sanitise::text(service)), waited, width)
 }
 
-/// What stands between two parts of the line.
-fn gap(ellipsis: Ellipsis) -> &'static str {
-    match ellipsis {
-        Ellipsis::Unicode => " · ",
-        Ellipsis::Ascii => ", ",
-    }
-}
-
-/// `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, at most `width`
-/// columns wide.
-///
-/// The holder gives way first, part by part, then the place, then the name: how long it has waited always shows. Where
-/// only ASCII does, commas stand between the parts.
-pub fn waiting_line(
+/// Returns `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, in at most `width`
+/// columns. A label replaces the command and the time where all three have no room.
+fn waiting_line(
     lock: &str,
     ahead: Option<u32>,
     holder: Option<&Entry>,
     now: SystemTime,
     waited: Duration,
-    (width, ellipsis): (usize, Ellipsis),
+    width: usize,
 ) -> String {
-    let gap = gap(ellipsis);
-    let mut head = format!("waiting for {}", sanitise::text(lock));
-    let tail = format!("{gap}{}", watch(waited));
-    let room = |head: &str| width.saturating_sub(head.width() + tail.width());
-    let place = ahead.map_or_else(String::new, |ahead| format!("{gap}{}", place(ahead, holder)));
-    if place.width() <= room(&head) {
-        head.push_str(&place);
+    let mut line = format!("waiting for {}", sanitise::text(lock));
+    if let Some(ahead) = ahead {
+        line += " · ";
+        line += &place(ahead, holder);
     }
-    if let Some(holder) = holder
-        && room(&head) >= gap.width() + LEAST_HOLDER
-    {
-        let lead = format!("{gap}held by ");
-        let shown = held_by(Party::of(holder, now), room(&head).saturating_sub(lead.width()));
-        head.push_str(&ellipsis.cut(&format!("{lead}{shown}"), room(&head)));
+    let room = width.saturating_sub(line.width() + " · ".width() + "held by ".width() + " · 00:41".width());
+    if let Some(holder) = holder.filter(|_| room >= LEAST_HOLDER) {
+        let mut party = Party::of(holder, now);
+        if party.label.is_some() && party.to_string().width() > room {
+            (party.command, party.since) = (None, None);
+        }
+        line += " · held by ";
+        line += &party.to_string();
     }
-    let head = ellipsis.cut(&head, width.saturating_sub(tail.width()));
-    ellipsis.cut(&format!("{head}{tail}"), width)
+    timed(&line, waited, width)
 }
 
-/// As much of `party` as fits, in whole parts, the most telling ones: where others are meant to read a label it stays
-/// longer than the command. What does not fit even so is for the caller to cut.
-fn held_by(party: Party, room: usize) -> String {
-    let whole = party.to_string();
-    let label = party.label.is_some();
-    let timeless = Party { since: None, ..party };
-    let labelled = Party { command: None, ..timeless.clone() };
-    let bare = Party { label: None, ..labelled.clone() };
-    let shorter = [Some(timeless), label.then_some(labelled), Some(bare)];
-    let mut shorter = shorter.into_iter().flatten().map(|party| party.to_string());
-    if whole.width() <= room { whole } else { shorter.find(|text| text.width() <= room).unwrap_or(whole) }
+/// Returns `text`, cut so that the time behind it fits into `width` columns.
+fn timed(text: &str, waited: Duration, width: usize) -> String {
+    let seconds = waited.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let hours = if hours > 0 { format!("{hours}:") } else { String::new() };
+    let time = format!(" · {hours}{minutes:02}:{seconds:02}");
+    cut(&format!("{}{time}", cut(text, width.saturating_sub(time.width()))), width)
 }
 
-/// `2nd in queue`: the place of a claim behind `ahead` others, of which `holder` is one: the holder is not in the queue any more.
+/// Returns the place of a claim behind `ahead` others: `2nd in queue`. A holder is ahead, but not in the queue.
 pub(crate) fn place(ahead: u32, holder: Option<&Entry>) -> String {
     let one_holder = holder.is_none_or(|holder| holder.mode.is_none_or(|mode| mode == Mode::Exclusive));
     match ahead {
         0 | 1 => "next in queue".to_owned(),
         _ if one_holder => format!("{} in queue", ordinal(ahead)),
-        // Some of them hold together, and how many do is not known.
+        // The number of those that hold together is not known.
         _ => format!("{ahead} ahead"),
     }
 }
 
-/// `1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`.
+/// Returns `1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`.
 fn ordinal(n: u32) -> String {
     let ending = match (n % 100, n % 10) {
         (11..=13, _) => "th",
@@ -126,113 +82,83 @@ fn ordinal(n: u32) -> String {
     format!("{n}{ending}")
 }
 
-/// `00:41`, `1:02:03`.
-fn watch(length: Duration) -> String {
-    let s = length.as_secs();
-    if s < 3600 {
-        format!("{:02}:{:02}", s / 60, s % 60)
-    } else {
-        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
-    }
-}
-
-/// Draws the line in place, once a second, and takes it away again.
-///
-/// `foreground` says whether dlock may write to the terminal now: in the background nothing is drawn and
-/// nothing erased, since the shell's prompt is on that line.
-#[derive(Debug)]
-pub struct Live<W, F> {
-    out: W,
-    foreground: F,
+/// The line: what it shows, and when. The caller writes the drawings to the terminal.
+pub struct Live {
+    /// Returns whether dlock may draw now. In the background the shell's prompt is on that line.
+    is_foreground: Box<dyn Fn() -> bool>,
     lock: String,
     started: Moment,
     next: Moment,
     shown: bool,
     ahead: Option<u32>,
     holder: Option<Entry>,
-    /// Nobody has answered yet.
-    silent: Option<Silent>,
-    ellipsis: Ellipsis,
+    /// The service that has not answered yet, and the reason, if it is known.
+    silent: Option<(String, Option<String>)>,
 }
 
-/// A service that has not answered yet.
-#[derive(Debug)]
-struct Silent {
-    service: String,
-    reason: Option<String>,
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("lock", &self.lock).field("shown", &self.shown).finish_non_exhaustive()
+    }
 }
 
-impl<W: Write, F: Fn() -> bool> Live<W, F> {
-    /// A line for a wait for `lock` (see [`super::message::names`]) that began at `started`; not drawn yet.
-    pub fn new(out: W, foreground: F, lock: String, started: Moment, ellipsis: Ellipsis) -> Self {
-        Self {
-            out,
-            foreground,
-            lock,
-            started,
-            next: started + AFTER,
-            shown: false,
-            ahead: None,
-            holder: None,
-            silent: None,
-            ellipsis,
-        }
+impl Live {
+    /// Returns a line for a wait for `lock` (see [`super::message::names`]) that began at `started`. `silent` is the service, if it has to
+    /// answer first.
+    pub fn new(
+        is_foreground: Box<dyn Fn() -> bool>,
+        lock: String,
+        started: Moment,
+        silent: Option<String>,
+    ) -> Self {
+        let silent = silent.map(|service| (service, None));
+        let next = started + AFTER;
+        Self { is_foreground, lock, started, next, shown: false, ahead: None, holder: None, silent }
     }
 
-    /// The same line, of which the service has not answered yet.
-    #[must_use]
-    pub fn connecting(mut self, service: String) -> Self {
-        self.silent = Some(Silent { service, reason: None });
-        self
-    }
-
-    /// The service still has not answered, for `reason`; drawn next time.
+    /// Notes that the service still has not answered, for `reason`.
     pub fn unanswered(&mut self, reason: Option<String>) {
         if let Some(silent) = &mut self.silent {
-            silent.reason = reason;
+            silent.1 = reason;
         }
     }
 
-    /// Takes over what is newly known; drawn next time.
+    /// Notes the place in the queue and the holder.
     pub fn update(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
         self.silent = None;
         self.ahead = ahead;
         self.holder = holder.cloned();
     }
 
-    /// When to call [`Live::draw`] next.
+    /// Returns when to call [`Live::draw`] next.
     pub fn next(&self) -> Moment {
         self.next
     }
 
-    /// Draws the line if it is due and dlock is in the foreground. A terminal that is gone is not a failure.
-    pub fn draw(&mut self, now: Moment, wall: SystemTime, width: usize) {
+    /// Returns a drawing if it is due and dlock is in the foreground.
+    pub fn draw(&mut self, now: Moment, wall: SystemTime, width: usize) -> Option<String> {
         if now < self.next {
-            return;
+            return None;
         }
         self.next = now + EVERY;
-        if !(self.foreground)() {
-            self.shown = false;
-            return;
+        self.shown = (self.is_foreground)();
+        if !self.shown {
+            return None;
         }
         let waited = now.since(self.started);
-        // A terminal wraps at the last column, and Ctrl-C shows as two.
-        let room = (width.saturating_sub(3), self.ellipsis);
+        // A terminal wraps at the last column, and Ctrl-C takes two columns.
+        let width = width.saturating_sub(3);
         let line = match &self.silent {
-            Some(Silent { service, reason }) => connecting_line(service, reason.as_deref(), waited, room),
-            None => waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, room),
+            Some((service, reason)) => connecting_line(service, reason.as_deref(), waited, width),
+            None => waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, width),
         };
-        // One write: to the start of the line, the text, and whatever was longer before is cleared.
-        let _gone = self.out.write_all(format!("\r{line}\x1b[K").as_bytes()).and_then(|()| self.out.flush());
-        self.shown = true;
+        Some(format!("\r{line}\x1b[K"))
     }
 
-    /// Takes the line away, before anything else is written to the terminal and when the wait ends.
-    pub fn erase(&mut self) {
-        if self.shown && (self.foreground)() {
-            let _gone = self.out.write_all(b"\r\x1b[K").and_then(|()| self.out.flush());
-        }
-        self.shown = false;
+    /// Returns a drawing that removes the line, if it is shown: before other output, and at the end of the wait.
+    pub fn erase(&mut self) -> Option<String> {
+        let shown = std::mem::replace(&mut self.shown, false);
+        (shown && (self.is_foreground)()).then(|| "\r\x1b[K".to_owned())
     }
 }
 
@@ -255,48 +181,35 @@ mod tests {
         }
     }
 
-    fn line(width: usize, ellipsis: Ellipsis) -> String {
-        let waited = Duration::from_secs(41);
-        waiting_line("deploy", Some(2), Some(&holder()), wall(), waited, (width, ellipsis))
+    fn line(width: usize, holder: &Entry) -> String {
+        waiting_line("deploy", Some(2), Some(holder), wall(), Duration::from_secs(41), width)
     }
 
     #[test]
     fn the_line_as_documented_and_cut() {
-        let line = |width| line(width, Ellipsis::Unicode);
+        let line = |width| line(width, &holder());
         let full =
             "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41";
         assert_eq!(line(200), full);
-        assert_eq!(line(61), "waiting for deploy · 2nd in queue · held by ci@host7… · 00:41");
+        assert_eq!(
+            line(80),
+            "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy… · 00:41"
+        );
         assert_eq!(line(60), "waiting for deploy · 2nd in queue · held by ci@host… · 00:41");
-        assert_eq!(line(45), "waiting for deploy · 2nd in queue · 00:41");
-        assert_eq!(line(37), "waiting for deploy · 00:41");
+        assert_eq!(line(59), "waiting for deploy · 2nd in queue · 00:41");
+        assert_eq!(line(37), "waiting for deploy · 2nd in … · 00:41");
         assert_eq!(line(20), "waiting for… · 00:41");
-        let room = (99, Ellipsis::Unicode);
-        let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), room);
+        let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), 99);
         assert_eq!(bare, "waiting for a\\nb · 1:02:03");
     }
 
     #[test]
-    fn a_label_stays_longer_than_the_command() {
-        let holder = Entry { label: Some("release 1.4".into()), ..holder() };
-        let line = |width| {
-            let room = (width, Ellipsis::Unicode);
-            waiting_line("deploy", Some(1), Some(&holder), wall(), Duration::from_secs(41), room)
-        };
-        let begin = "waiting for deploy · next in queue · held by ci@host7 pid 4121";
-        assert_eq!(line(109), format!("{begin} (./deploy.sh, \"release 1.4\") for 3m12s · 00:41"));
-        assert_eq!(line(108), format!("{begin} (./deploy.sh, \"release 1.4\") · 00:41"));
-        assert_eq!(line(98), format!("{begin} (\"release 1.4\") · 00:41"));
-        assert_eq!(line(86), format!("{begin} (\"release 1.4\") · 00:41"));
-        assert_eq!(line(85), format!("{begin} · 00:41"));
-    }
-
-    #[test]
-    fn a_terminal_without_unicode_gets_none() {
-        let full =
-            "waiting for deploy, 2nd in queue, held by ci@host7 pid 4121 (./deploy.sh) for 3m12s, 00:41";
-        assert_eq!(line(200, Ellipsis::Ascii), full);
-        assert!((1..100).all(|width| line(width, Ellipsis::Ascii).is_ascii()));
+    fn label_stays_longer_than_the_command() {
+        let labelled = Entry { label: Some("release 1.4".into()), ..holder() };
+        let begin = "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121";
+        assert_eq!(line(108, &labelled), format!("{begin} (./deploy.sh, \"release 1.4\") for 3m12s · 00:41"));
+        assert_eq!(line(107, &labelled), format!("{begin} (\"release 1.4\") · 00:41"));
+        assert_eq!(line(80, &labelled), format!("{begin} (\"release… · 00:41"));
     }
 
     #[test]
@@ -315,70 +228,56 @@ mod tests {
         assert_eq!(texts, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
     }
 
-    #[test]
-    fn drawn_after_half_a_second_each_second_and_erased() {
-        let start = Moment::from_nanos(0);
-        let at = |ms| start + Duration::from_millis(ms);
-        let mut screen = Vec::new();
-        let mut live = Live::new(&mut screen, || true, "x".into(), start, Ellipsis::Unicode);
-        live.draw(at(499), wall(), 80);
-        live.erase();
-        live.draw(at(500), wall(), 80);
-        live.draw(at(1499), wall(), 80);
-        assert_eq!(live.next(), at(1500));
-        live.update(Some(0), None);
-        live.draw(at(1500), wall(), 80);
-        live.erase();
-        live.erase();
-        let text = String::from_utf8(screen).expect("text");
-        assert_eq!(
-            text,
-            "\rwaiting for x · 00:00\x1b[K\rwaiting for x · next in queue · 00:01\x1b[K\r\x1b[K"
-        );
+    fn live(silent: Option<String>) -> Live {
+        Live::new(Box::new(|| true), "x".into(), Moment::from_nanos(0), silent)
+    }
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_nanos(0) + Duration::from_millis(ms)
     }
 
     #[test]
-    fn a_service_that_has_not_answered_is_named_with_the_reason() {
-        let shown = |width, ellipsis| {
-            let reason = Some("connection refused");
-            connecting_line("redis://h:6379/0", reason, Duration::from_secs(3), (width, ellipsis))
-        };
-        let whole = "connecting to redis://h:6379/0 · connection refused · 00:03";
-        assert_eq!(shown(77, Ellipsis::Unicode), whole);
-        assert_eq!(shown(77, Ellipsis::Ascii), "connecting to redis://h:6379/0, connection refused, 00:03");
-        assert_eq!(shown(40, Ellipsis::Unicode), "connecting to redis://h:6379/0 · 00:03");
-        assert_eq!(shown(30, Ellipsis::Unicode), "connecting to redis:/… · 00:03");
+    fn drawn_after_half_a_second_each_second_and_erased() {
+        let mut live = live(None);
+        assert_eq!(live.draw(at(499), wall(), 80), None);
+        assert_eq!(live.erase(), None);
+        assert_eq!(live.draw(at(500), wall(), 80).as_deref(), Some("\rwaiting for x · 00:00\x1b[K"));
+        assert_eq!(live.draw(at(1499), wall(), 80), None);
+        assert_eq!(live.next(), at(1500));
+        live.update(Some(0), None);
+        let drawn = live.draw(at(1500), wall(), 80);
+        assert_eq!(drawn.as_deref(), Some("\rwaiting for x · next in queue · 00:01\x1b[K"));
+        assert_eq!((live.erase().as_deref(), live.erase()), (Some("\r\x1b[K"), None));
+    }
 
-        let start = Moment::from_nanos(0);
-        let mut screen = Vec::new();
-        let mut live = Live::new(&mut screen, || true, "x".into(), start, Ellipsis::Unicode)
-            .connecting("redis://h".into());
-        live.draw(start + AFTER, wall(), 80);
+    #[test]
+    fn silent_service_is_named_with_the_reason() {
+        let shown = |width| {
+            connecting_line("redis://h:6379/0", Some("connection refused"), Duration::from_secs(3), width)
+        };
+        assert_eq!(shown(77), "connecting to redis://h:6379/0 · connection refused · 00:03");
+        assert_eq!(shown(40), "connecting to redis://h:6379/0 … · 00:03");
+        assert_eq!(shown(30), "connecting to redis:/… · 00:03");
+        let mut live = live(Some("redis://h".into()));
+        let drawn = |live: &mut Live, ms| live.draw(at(ms), wall(), 80).expect("due");
+        assert_eq!(drawn(&mut live, 500), "\rconnecting to redis://h · 00:00\x1b[K");
         live.unanswered(Some("connection refused".into()));
-        live.draw(start + AFTER + EVERY, wall(), 80);
+        assert_eq!(drawn(&mut live, 1500), "\rconnecting to redis://h · connection refused · 00:01\x1b[K");
         live.update(Some(0), None);
         live.unanswered(Some("connection refused".into()));
-        live.draw(start + AFTER + EVERY * 2, wall(), 80);
-        let text = String::from_utf8(screen).expect("text");
-        assert_eq!(
-            text,
-            "\rconnecting to redis://h · 00:00\x1b[K\rconnecting to redis://h · connection refused · 00:01\x1b[K\
-             \rwaiting for x · next in queue · 00:02\x1b[K"
-        );
+        assert_eq!(drawn(&mut live, 2500), "\rwaiting for x · next in queue · 00:02\x1b[K");
     }
 
     #[test]
     fn the_background_is_silent() {
-        let mut screen = Vec::new();
-        let front = std::cell::Cell::new(true);
-        let mut live =
-            Live::new(&mut screen, || front.get(), "x".into(), Moment::from_nanos(0), Ellipsis::Unicode);
-        live.draw(Moment::from_nanos(0) + AFTER, wall(), 80);
+        let front = std::rc::Rc::new(std::cell::Cell::new(true));
+        let seen = std::rc::Rc::clone(&front);
+        let mut live = Live::new(Box::new(move || seen.get()), "x".into(), Moment::from_nanos(0), None);
+        assert!(live.draw(at(500), wall(), 80).is_some());
         front.set(false);
-        live.erase();
-        live.draw(Moment::from_nanos(0) + AFTER + EVERY, wall(), 80);
+        assert_eq!(live.erase(), None);
+        assert_eq!(live.draw(at(1500), wall(), 80), None);
         front.set(true);
-        live.erase();
-        assert_eq!(String::from_utf8(screen).expect("text"), "\rwaiting for x · 00:00\x1b[K");
+        assert_eq!(live.erase(), None);
     }
 }

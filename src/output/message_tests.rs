@@ -1,6 +1,7 @@
 //! Each message as users read it.
 
 use super::*;
+use std::time::Duration;
 
 fn party() -> Party {
     Party {
@@ -8,13 +9,13 @@ fn party() -> Party {
         host: Some("host7".into()),
         pid: Some(4121),
         command: Some("./deploy.sh".into()),
-        since: Some(Duration::from_secs(192)),
+        since: Some(s(192)),
         ..Party::default()
     }
 }
 
-fn s(n: u64) -> Duration {
-    Duration::from_secs(n)
+fn s(n: u64) -> Ms {
+    Ms(Duration::from_secs(n))
 }
 
 fn lock() -> String {
@@ -36,11 +37,15 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (M::LinesDropped { count: 1 }, Level::Warning, "1 message dropped: standard error was blocked"),
         (M::LinesDropped { count: 7 }, Level::Warning, "7 messages dropped: standard error was blocked"),
         (
-            M::Waiting { lock: lock(), holder: Some(party()), ahead: Some(2) },
+            M::Waiting { lock: lock(), service: service(""), holder: Some(party()), ahead: Some(2) },
             Level::Info,
-            "waiting for deploy: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s, 2 ahead",
+            "waiting for deploy (file /l): held by ci@host7 pid 4121 (./deploy.sh) for 3m12s, 2 ahead",
         ),
-        (M::Waiting { lock: lock(), holder: None, ahead: None }, Level::Info, "waiting for deploy"),
+        (
+            M::Waiting { lock: lock(), service: service(""), holder: None, ahead: None },
+            Level::Info,
+            "waiting for deploy (file /l)",
+        ),
         (
             M::Replaced { lock: lock(), by: Party { since: None, ..party() } },
             Level::Error,
@@ -62,12 +67,12 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "deploy was released early, after the command exited: the lease-keeper was killed or stopped",
         ),
         (
-            M::StandsAgain { lock: lock(), held: Some(s(3)), pause: s(2) },
+            M::StandsAgain { lock: lock(), held_ms: Some(s(3)), pause_ms: s(2) },
             Level::Info,
             "leadership of deploy ended after 3s; campaigning again for deploy in 2s",
         ),
         (
-            M::StandsAgain { lock: lock(), held: None, pause: Duration::ZERO },
+            M::StandsAgain { lock: lock(), held_ms: None, pause_ms: s(0) },
             Level::Info,
             "campaigning again for deploy",
         ),
@@ -77,30 +82,30 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "lost the place in the queue for deploy (suspended); rejoined at the end",
         ),
         (
-            M::Acquired { lock: lock(), waited: s(63), token: "7".into() },
+            M::Acquired { lock: lock(), service: service(""), waited_ms: s(63), token: "7".into() },
             Level::Verbose,
-            "acquired deploy after 1m03s, token 7",
+            "acquired deploy (file /l) after 1m03s, token 7",
         ),
         (
-            M::ShorterTtl { lock: lock(), asked: s(300), granted: s(60), backend: "zk" },
+            M::ShorterTtl { lock: lock(), asked_ms: s(300), granted_ms: s(60), backend: "zk" },
             Level::Info,
             "the ttl of deploy is 1m00s, not 5m00s: zk grants no more",
         ),
         (M::Started { lock: lock(), pid: 7 }, Level::Verbose, "started the command under deploy, pid 7"),
         (
-            M::Finished { lock: lock(), held: s(3), outcome: "exited 0".into(), released: true },
+            M::Finished { lock: lock(), held_ms: s(3), outcome: "exited 0".into(), released: true },
             Level::Verbose,
             "the command exited 0 after 3s under deploy; the lock was released",
         ),
         (
-            M::Busy { lock: lock(), holder: Some(party()) },
+            M::Busy { lock: lock(), service: service(""), holder: Some(party()) },
             Level::Busy,
-            "deploy is busy: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",
+            "deploy is busy (file /l): held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",
         ),
         (
-            M::WaitRanOut { lock: lock(), waited: s(10), holder: Some(party()) },
+            M::WaitRanOut { lock: lock(), service: service(""), waited_ms: s(10), holder: Some(party()) },
             Level::Busy,
-            "gave up waiting for deploy after 10s: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",
+            "gave up waiting for deploy (file /l) after 10s: held by ci@host7 pid 4121 (./deploy.sh) for 3m12s",
         ),
         (
             M::Superseded { lock: lock(), by: Party { since: None, ..party() } },
@@ -129,12 +134,12 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "the claim on deploy was broken by ci@host7 pid 4121 (./deploy.sh); the command was not started",
         ),
         (
-            M::Doubtful { lock: lock(), reason: why(), left: s(12), command_ended: false },
+            M::Doubtful { lock: lock(), reason: why(), left_ms: s(12), command_ended: false },
             Level::Warning,
             "cannot renew deploy: reason; the command will be stopped in 12s unless a renewal succeeds",
         ),
         (
-            M::Doubtful { lock: lock(), reason: why(), left: s(12), command_ended: true },
+            M::Doubtful { lock: lock(), reason: why(), left_ms: s(12), command_ended: true },
             Level::Warning,
             "cannot renew deploy: reason; the lock will be lost in 12s unless a renewal succeeds",
         ),
@@ -154,22 +159,22 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "keys can be evicted; set a policy",
         ),
         (
-            M::MaxRun { lock: lock(), limit: s(3600) },
+            M::MaxRun { lock: lock(), limit_ms: s(3600) },
             Level::Error,
             "the command held deploy for 1h00m (--max-run) and was stopped",
         ),
         (
-            M::ReleaseFailed { lock: lock(), reason: why(), ends_within: Some(s(30)) },
+            M::ReleaseFailed { lock: lock(), reason: why(), ends_within_ms: Some(s(30)) },
             Level::Warning,
             "cannot release deploy: reason; it ends by itself within 30s",
         ),
         (
-            M::LeaveFailed { lock: lock(), reason: why(), ends_within: Some(s(30)) },
+            M::LeaveFailed { lock: lock(), reason: why(), ends_within_ms: Some(s(30)) },
             Level::Warning,
             "cannot leave the queue for deploy: reason; the place in it ends by itself within 30s",
         ),
         (
-            M::WithdrawalFailed { lock: lock(), reason: why(), ends_within: Some(s(31)) },
+            M::WithdrawalFailed { lock: lock(), reason: why(), ends_within_ms: Some(s(31)) },
             Level::Warning,
             "cannot withdraw the request for deploy: reason; if it was granted, it ends by itself within 31s",
         ),
@@ -213,7 +218,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "only the command's process group can be killed, not all its descendants: reason",
         ),
         (
-            M::Skipped { lock: lock(), ago: s(600), once_per: s(3600) },
+            M::Skipped { lock: lock(), ago_ms: s(600), once_per_ms: s(3600) },
             Level::Verbose,
             "skipped deploy: a run that acquired it 10m00s ago succeeded (--once-per 1h00m)",
         ),
@@ -254,25 +259,7 @@ fn sentences_and_levels() {
 }
 
 #[test]
-fn the_service_is_named_to_people_and_changes_nothing_for_programs() {
-    let (waited, holder) = (Duration::from_millis(1500), Some(party()));
-    let by = "held by ci@host7 pid 4121 (./deploy.sh) for 3m12s";
-    for (message, sentence) in [
-        (
-            Message::Waiting { lock: lock(), holder: holder.clone(), ahead: Some(1) },
-            format!("waiting for deploy (file /l): {by}"),
-        ),
-        (Message::Busy { lock: lock(), holder: None }, "deploy is busy (file /l)".to_owned()),
-        (
-            Message::WaitRanOut { lock: lock(), waited, holder },
-            format!("gave up waiting for deploy (file /l) after 1.5s: {by}"),
-        ),
-        (Message::failed("why"), "why".to_owned()),
-    ] {
-        let at = message.clone().at(service(""));
-        assert_eq!((at.to_string(), at.level()), (sentence, message.level()));
-        assert_eq!(serde_json::to_value(&at).ok(), serde_json::to_value(&message).ok());
-    }
+fn list_of_a_prefix_names_it() {
     let listed = Message::NoLocks { prefix: "db/".into(), service: service("") };
     assert_eq!(listed.to_string(), "no lock is held or waited for whose name starts with db/ (file /l)");
 }

@@ -8,44 +8,33 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::report::Outcome;
-use super::{Report, file};
+use super::{Ms, Report, file};
 
-/// What makes a run a success: it ran and its command's status was 0, or `--once-per` found it done.
+/// Returns whether the run is a success: its command exited 0, or `--once-per` skipped it.
 fn succeeded(report: &Report) -> bool {
     matches!(report.outcome, Outcome::Ran | Outcome::Skipped) && report.exit_code == Some(0)
 }
 
-/// The text, at the time `now`. `last_success` is the time of the last success before this run, so that a
-/// failure does not make it disappear; see [`last_success`].
+/// Returns the text, at the time `now`. `last_success` is the time of the last success before this run: a failure keeps it.
 pub fn text(report: &Report, now: SystemTime, last_success: Option<f64>) -> String {
-    let names: Vec<_> = report.locks.iter().map(|name| label(name.as_str())).collect();
-    let labels = format!(
-        "lock=\"{}\",backend=\"{}\"",
-        names.join(","),
-        label(report.backend.as_deref().unwrap_or(""))
-    );
+    let names: Vec<_> = report.lock.iter().flatten().map(|name| label(name)).collect();
+    let labels = format!("lock=\"{}\",backend=\"{}\"", names.join(","), label(&report.backend));
     let mut out = String::new();
     metric(&mut out, "dlock_run_outcome", "How the last run went: 1 for its outcome, 0 for the others.");
-    for outcome in Outcome::ALL {
-        let value = u8::from(outcome == report.outcome);
-        line(&mut out, &format!("dlock_run_outcome{{{labels},outcome=\"{outcome}\"}} {value}"));
+    for (outcome, name) in Outcome::ALL {
+        let value = u8::from(*outcome == report.outcome);
+        line(&mut out, &format!("dlock_run_outcome{{{labels},outcome=\"{name}\"}} {value}"));
     }
     let mut gauge = |name: &str, help: &str, value: f64| {
         metric(&mut out, name, help);
         line(&mut out, &format!("{name}{{{labels}}} {value}"));
     };
-    gauge("dlock_wait_seconds", "How long the last run waited for the lock.", seconds(report.waited));
-    gauge(
-        "dlock_held_seconds",
-        "How long the last run held the lock.",
-        seconds(report.held.unwrap_or_default()),
-    );
+    gauge("dlock_wait_seconds", "How long the last run waited for the lock.", seconds(report.waited_ms.0));
+    let length = report.held_ms.map_or(Duration::ZERO, |length| length.0);
+    gauge("dlock_held_seconds", "How long the last run held the lock.", seconds(length));
     if let Some(code) = report.exit_code {
-        gauge(
-            "dlock_exit_code",
-            "The exit status of the last run; absent if a signal ended it.",
-            f64::from(code),
-        );
+        let help = "The exit status of the last run; absent if a signal ended it.";
+        gauge("dlock_exit_code", help, f64::from(code));
     }
     let time = seconds(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
     gauge("dlock_last_run_timestamp_seconds", "When the last run ended.", time);
@@ -55,15 +44,15 @@ pub fn text(report: &Report, now: SystemTime, last_success: Option<f64>) -> Stri
     out
 }
 
-/// The time of the last success in an earlier `text`.
+/// Returns the time of the last success in an earlier `text`.
 pub fn last_success(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("dlock_last_success_timestamp_seconds{"))?;
     line.rsplit(' ').next()?.parse().ok().filter(|time: &f64| time.is_finite())
 }
 
-/// Writes the text to `path` atomically, readable by everybody, since the collector is another user.
+/// Writes the text to `path` atomically. All users can read it, because the collector is another user.
 pub fn write(report: &Report, path: &Path, now: SystemTime) -> io::Result<()> {
-    // Only a regular file has an earlier text; reading a pipe could wait for ever.
+    // Only a regular file has an earlier text. Reading a pipe could block.
     let earlier = match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() => std::fs::read_to_string(path).ok(),
         _ => None,
@@ -71,9 +60,9 @@ pub fn write(report: &Report, path: &Path, now: SystemTime) -> io::Result<()> {
     file::write(path, &text(report, now, earlier.as_deref().and_then(last_success)), 0o644, true)
 }
 
+/// Returns seconds with at most three decimals.
 fn seconds(length: Duration) -> f64 {
-    // Milliseconds are enough, and keep the text short.
-    Duration::from_millis(super::message::whole_milliseconds(length)).as_secs_f64()
+    Duration::from_millis(Ms(length).whole()).as_secs_f64()
 }
 
 fn metric(out: &mut String, name: &str, help: &str) {
@@ -85,7 +74,7 @@ fn line(out: &mut String, text: &str) {
     writeln!(out, "{text}").expect("writing to a String cannot fail");
 }
 
-/// A label's value with backslash, quote and line feed escaped.
+/// Returns a label's value with backslash, quote and line feed escaped.
 fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

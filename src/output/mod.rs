@@ -1,8 +1,8 @@
-//! Everything that people or their programs read from dlock.
+//! The output of dlock, for people and programs.
 //!
-//! Every sentence is a variant of [`Message`]; [`Printer`] makes lines of them, and [`writer`] is the one place that
-//! writes those, to standard error. Data goes through the renderers: [`status`] for people, [`json`] for programs, [`report`] and
-//! [`metrics`] into files. Texts that came from others pass [`sanitise`] on the way.
+//! Every sentence is a variant of [`Message`]. [`Printer`] makes lines of messages, and [`writer`] is the one place that writes
+//! them, to standard error. Data goes through renderers: [`status`] for people, [`json`] for programs, [`report`] and [`metrics`]
+//! into files. Texts of other users pass [`sanitise`] first.
 
 pub mod assignments;
 pub mod breaking;
@@ -12,6 +12,7 @@ pub mod json;
 pub mod live;
 pub mod message;
 pub mod metrics;
+mod ms;
 pub mod party;
 pub mod printer;
 pub mod report;
@@ -25,6 +26,7 @@ pub mod writer;
 
 pub use live::Live;
 pub use message::{Level, Message};
+pub use ms::Ms;
 pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};

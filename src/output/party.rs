@@ -1,15 +1,15 @@
-//! Who holds, waits or asked, as a sentence names them.
+//! Holders, waiters and other clients, as a message names them.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::sanitise;
+use super::{Ms, sanitise};
 use crate::lock::duration::rough;
 use crate::lock::{Entry, Holder};
 
-/// Somebody named in a message: `ci@host7 pid 4121 (./deploy.sh, "v1.2") for 3m12s`, the label in quotation marks.
+/// A client in a message: `ci@host7 pid 4121 (./deploy.sh, "v1.2") for 3m12s`, the label in quotation marks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Party {
     /// The claim, in hexadecimal.
@@ -24,17 +24,17 @@ pub struct Party {
     pub command: Option<String>,
     /// The text given with `--label`.
     pub label: Option<String>,
-    /// What a client other than dlock made the entry as: `key lock:x`.
+    /// The place of an entry that another program made: `key lock:x`.
     pub key: Option<String>,
-    /// For how long it has held or waited.
-    #[serde(rename = "for_ms", serialize_with = "super::message::milliseconds_or_null")]
-    pub since: Option<Duration>,
-    /// Whether a client other than dlock made the entry.
+    /// How long it has held or waited.
+    #[serde(rename = "for_ms")]
+    pub since: Option<Ms>,
+    /// Whether another program made the entry.
     pub foreign: bool,
 }
 
 impl Party {
-    /// The owner of `entry`, at the time `now`.
+    /// Returns the owner of `entry`, at the time `now`.
     pub fn of(entry: &Entry, now: SystemTime) -> Self {
         Self {
             claim: entry.claim.map(|id| id.to_string()),
@@ -44,8 +44,8 @@ impl Party {
             command: entry.command.clone().filter(|c| !c.is_empty()),
             label: entry.label.clone(),
             key: entry.key.clone(),
-            // A clock that was set back would make it negative; then nothing is said.
-            since: entry.since.and_then(|since| now.duration_since(since).ok()),
+            // After a clock was set back the length would be negative: it is left out.
+            since: entry.since.and_then(|since| now.duration_since(since).ok()).map(Ms),
             foreign: entry.foreign,
         }
     }
@@ -54,21 +54,18 @@ impl Party {
 impl From<&Holder> for Party {
     fn from(holder: &Holder) -> Self {
         Self {
-            claim: None,
             user: Some(holder.user.clone()),
             host: Some(holder.host.clone()),
             pid: Some(holder.pid),
             command: Some(holder.command.clone()).filter(|c| !c.is_empty()),
             label: holder.label.clone(),
-            key: None,
-            since: None,
-            foreign: false,
+            ..Self::default()
         }
     }
 }
 
 impl fmt::Display for Party {
-    /// Sanitised.
+    /// Writes the sanitised text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.user, &self.host) {
             (Some(user), Some(host)) => {
@@ -85,14 +82,14 @@ impl fmt::Display for Party {
         }
         let command = self.command.as_deref().map(sanitise::text);
         let label = self.label.as_deref().map(|label| format!("\"{}\"", sanitise::text(label)));
-        // A process that can be named tells more.
+        // A pid tells more than a key.
         let key = self.key.as_deref().filter(|_| self.pid.is_none()).map(sanitise::text);
         let known: Vec<String> = [command, label, key].into_iter().flatten().collect();
         if !known.is_empty() {
             write!(f, " ({})", known.join(", "))?;
         }
         match self.since {
-            Some(since) => write!(f, " for {}", rough(since)),
+            Some(since) => write!(f, " for {}", rough(since.0)),
             None => Ok(()),
         }
     }
@@ -101,6 +98,7 @@ impl fmt::Display for Party {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn says_what_is_known() {

@@ -6,38 +6,38 @@ use serde::Serialize;
 
 use super::{Level, Message, sanitise, writer};
 
-/// How much is said.
+/// How much is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verbosity {
     /// Failures other than a busy lock.
     Quiet,
-    /// Failures, and that it waits.
+    /// Failures, and waits.
     #[default]
     Normal,
-    /// Also how it goes.
+    /// Also progress.
     Verbose,
 }
 
-/// For whom messages are written.
+/// The format of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
     /// Sentences.
     #[default]
     Human,
-    /// One JSON object a line: `time`, `level`, `event`, `message` and the event's own fields.
+    /// One JSON object a line: `time`, `level`, `event`, `message` and the fields of the event.
     Json,
 }
 
 /// Writes messages to standard error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Printer {
-    /// How much is said.
+    /// How much is printed.
     pub verbosity: Verbosity,
-    /// For whom.
+    /// The format.
     pub log_format: LogFormat,
-    /// Whether the word before a sentence is coloured.
+    /// Whether `dlock:` is coloured.
     pub colour: bool,
-    /// Whether a busy lock is no failure (`-E 0`) and said only with `--verbose`.
+    /// Whether a busy lock is not a failure (`-E 0`), and printed only with `--verbose`.
     pub busy_is_success: bool,
 }
 
@@ -52,13 +52,13 @@ struct Line<'a> {
 }
 
 impl Printer {
-    /// A printer that uses colour if standard error is a terminal and `NO_COLOR` is not set.
+    /// Returns a printer. It uses colour if standard error is a terminal and `NO_COLOR` is not set.
     pub fn new(verbosity: Verbosity, log_format: LogFormat) -> Self {
         let colour = colour_wanted() && writer::is_terminal();
         Self { verbosity, log_format, colour, busy_is_success: false }
     }
 
-    /// Whether `message` is said.
+    /// Returns whether `message` is printed.
     pub fn shows(&self, message: &Message) -> bool {
         match (message.level(), self.verbosity) {
             (Level::Busy, Verbosity::Normal) => !self.busy_is_success,
@@ -69,11 +69,11 @@ impl Printer {
         }
     }
 
-    /// Says `message`, unless it is to be hidden, with one write, so that lines of several processes do not mix. It is
-    /// written behind this call's back: see [`writer`], and [`writer::Writer::finish`] for the end of the process.
+    /// Prints `message`, unless it is hidden, with one write, so that lines of several processes do not mix. Another thread
+    /// writes it: see [`writer`], and [`writer::Writer::finish`] for the end of the process.
     ///
-    /// A standard error that is closed or full is not a failure: there is nobody to tell. SIGPIPE must be
-    /// ignored, as it is in every Rust program unless it asks otherwise.
+    /// A closed or full standard error is not a failure. SIGPIPE must be ignored, as in every Rust program unless it asks
+    /// otherwise.
     pub fn print(&self, message: &Message) {
         if self.shows(message) {
             let urgent = matches!(message.level(), Level::Error | Level::Busy);
@@ -83,7 +83,7 @@ impl Printer {
         }
     }
 
-    /// The line for `message`, ending in a newline; for people with the hint behind it.
+    /// Returns the line for `message` and a newline. For people it ends with the advice.
     pub fn render(&self, message: &Message, now: SystemTime) -> String {
         match self.log_format {
             LogFormat::Human => self.human(message),
@@ -120,7 +120,7 @@ fn json(message: &Message, now: SystemTime) -> String {
     text
 }
 
-/// Whether colour is wanted where there is a terminal: `NO_COLOR` is unset or empty, and `TERM` not `dumb`.
+/// Returns whether a terminal gets colours: `NO_COLOR` is unset or empty, and `TERM` is not `dumb`.
 pub fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|v| v != "dumb")
@@ -129,7 +129,12 @@ pub fn colour_wanted() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{Ms, ServicePlace};
     use std::time::Duration;
+
+    fn service() -> ServicePlace {
+        ServicePlace { backend: "file", place: "/l".into(), remark: String::new() }
+    }
 
     fn printer(verbosity: Verbosity) -> Printer {
         Printer { verbosity, ..Printer::default() }
@@ -137,10 +142,14 @@ mod tests {
 
     #[test]
     fn what_is_hidden_by_whom() {
-        let busy = Message::Busy { lock: "x".into(), holder: None };
-        let waiting = Message::Waiting { lock: "x".into(), holder: None, ahead: None };
+        let busy = Message::Busy { lock: "x".into(), service: service(), holder: None };
+        let waiting = Message::Waiting { lock: "x".into(), service: service(), holder: None, ahead: None };
         let lost = Message::Lost { lock: "x".into(), reason: "r".into(), command_ran: true };
-        let skipped = Message::Skipped { lock: "x".into(), ago: Duration::ZERO, once_per: Duration::ZERO };
+        let skipped = Message::Skipped {
+            lock: "x".into(),
+            ago_ms: Ms(Duration::ZERO),
+            once_per_ms: Ms(Duration::ZERO),
+        };
         let shown = |p: Printer| [&busy, &waiting, &lost, &skipped].map(|m| p.shows(m));
         assert_eq!(shown(printer(Verbosity::Quiet)), [false, false, true, false]);
         assert_eq!(shown(printer(Verbosity::Normal)), [true, true, true, false]);
@@ -165,13 +174,17 @@ mod tests {
 
     #[test]
     fn a_line_for_programs() {
-        let message =
-            Message::WaitRanOut { lock: "a\u{202e}".into(), waited: Duration::from_secs(2), holder: None };
+        let message = Message::WaitRanOut {
+            lock: "a\u{202e}".into(),
+            service: service(),
+            waited_ms: Ms(Duration::from_secs(2)),
+            holder: None,
+        };
         let printer = Printer { log_format: LogFormat::Json, ..Printer::default() };
         assert_eq!(
             printer.render(&message, SystemTime::UNIX_EPOCH),
             "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"busy\",\"event\":\"wait-ran-out\",\
-             \"message\":\"gave up waiting for a\\u202e after 2s\",\"holder\":null,\"lock\":\"a\\u202e\",\
+             \"message\":\"gave up waiting for a\\u202e (file /l) after 2s\",\"holder\":null,\"lock\":\"a\\u202e\",\
              \"waited_ms\":2000}\n"
         );
     }

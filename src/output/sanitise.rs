@@ -1,13 +1,13 @@
-//! Makes other people's text harmless.
+//! Makes the texts of other users harmless.
 //!
-//! Names, labels, hosts and commands are written by whoever took the lock. On a terminal a control character
-//! could clear the screen and a bidirectional override could show a text that is not there.
+//! Other users choose names, labels, hosts and commands. On a terminal a control character could clear the screen, and a
+//! bidirectional override could show a text that is not there.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
-/// Whether `c` could move the cursor, reorder what surrounds it or hide itself.
+/// Returns whether `c` could move the cursor, reorder what surrounds it or hide itself.
 fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -16,7 +16,7 @@ fn is_hostile(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// `text` on one line, with control characters and what reorders or hides text written as escapes.
+/// Returns `text` on one line. Control characters and characters that reorder or hide text are written as escapes.
 pub fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -29,7 +29,7 @@ pub fn text(text: &str) -> String {
     out
 }
 
-/// A text of the system as Unicode, with each byte that is none written as `\xHH`; not yet [`text`].
+/// Returns a text of the system as Unicode. Bytes that are not UTF-8 are written as `\xHH`. The result still needs [`text`].
 pub fn os(text: &OsStr) -> String {
     let mut out = String::new();
     for chunk in text.as_bytes().utf8_chunks() {
@@ -41,7 +41,7 @@ pub fn os(text: &OsStr) -> String {
     out
 }
 
-/// Escapes in finished JSON what JSON itself leaves alone but a terminal would obey; the meaning is the same.
+/// Escapes the characters in finished JSON that JSON permits and a terminal would obey. The meaning is the same.
 pub fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -56,7 +56,7 @@ pub fn json(text: &str) -> String {
     out
 }
 
-/// `text` without the numbers that the standard library puts behind the system's errors, ` (os error 13)`.
+/// Returns `text` without the numbers that the standard library adds to the system's errors: ` (os error 13)`.
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -77,47 +77,18 @@ pub fn plain(text: &str) -> String {
 
 const NUMBER: &str = " (os error ";
 
-/// What stands where a text was cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Ellipsis {
-    /// One character, `…`.
-    #[default]
-    Unicode,
-    /// Three dots, for terminals that show nothing else than ASCII.
-    Ascii,
-}
-
-impl Ellipsis {
-    /// That of the locale which `variable` reads from the environment.
-    pub fn of_locale(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|v| !v.is_empty());
-        let name = said.map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-        if name.contains("utf-8") || name.contains("utf8") { Self::Unicode } else { Self::Ascii }
+/// Cuts `text` to at most `width` columns. A cut text ends in `…`.
+pub fn cut(text: &str, width: usize) -> String {
+    use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+    if text.width() <= width {
+        return text.to_owned();
     }
-
-    /// Cuts `text` to at most `width` columns, with the ellipsis at its end where something is missing.
-    pub fn cut(self, text: &str, width: usize) -> String {
-        use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-        if text.width() <= width {
-            return text.to_owned();
-        }
-        let mark = match self {
-            Self::Unicode => "…",
-            Self::Ascii => "...",
-        };
-        let room = width.saturating_sub(mark.width());
-        let mut out = String::new();
-        let mut used = 0;
-        for c in text.chars() {
-            used += c.width().unwrap_or(0);
-            if used > room {
-                break;
-            }
-            out.push(c);
-        }
-        out.extend(mark.chars().take(width));
-        out
-    }
+    let mut used = usize::from(width > 0);
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= width
+    };
+    text.chars().take_while(fits).chain((width > 0).then_some('…')).collect()
 }
 
 #[cfg(test)]
@@ -160,31 +131,11 @@ mod tests {
 
     #[test]
     fn cutting_counts_columns() {
-        let cut = |text, width| Ellipsis::Unicode.cut(text, width);
         assert_eq!(cut("deploy", 6), "deploy");
         assert_eq!(cut("deploy", 5), "depl…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(cut("abc", 0), "");
-        assert_eq!(Ellipsis::Ascii.cut("deploy", 5), "de...");
-        assert_eq!(Ellipsis::Ascii.cut("deploy", 2), "..");
-    }
-
-    #[test]
-    fn the_locale_says_what_a_terminal_shows() {
-        let locale = |all: &str, ctype: &str, lang: &str| {
-            let of = |name: &str| match name {
-                "LC_ALL" => all.to_owned(),
-                "LC_CTYPE" => ctype.to_owned(),
-                _ => lang.to_owned(),
-            };
-            Ellipsis::of_locale(|name| Some(of(name).into()))
-        };
-        assert_eq!(locale("", "", "de_DE.UTF-8"), Ellipsis::Unicode);
-        assert_eq!(locale("", "C.utf8", "C"), Ellipsis::Unicode);
-        assert_eq!(locale("C", "C.UTF-8", "C.UTF-8"), Ellipsis::Ascii);
-        assert_eq!(locale("", "", "de_DE"), Ellipsis::Ascii);
-        assert_eq!(Ellipsis::of_locale(|_| None), Ellipsis::Ascii);
     }
 
     proptest! {

@@ -1,16 +1,13 @@
-//! Parts of sentences.
+//! Parts of messages that have several forms.
 
-use std::time::Duration;
+use super::{Ms, Party};
 
-use super::Party;
-use crate::lock::duration::short;
-
-/// What became of a command under a lost lock.
+/// Returns the fate of a command whose lock was lost.
 pub(super) fn fate(ran: bool) -> &'static str {
     if ran { "the command was stopped" } else { "the command was not started" }
 }
 
-/// What became of a command whose keeper failed.
+/// Returns the fate of a command whose keeper failed.
 pub(super) fn ended(surely_ran: bool) -> &'static str {
     if surely_ran {
         "the command was stopped"
@@ -19,7 +16,7 @@ pub(super) fn ended(surely_ran: bool) -> &'static str {
     }
 }
 
-/// Of a hold that was to outlast its command.
+/// Returns the sentence about a hold that was to outlast its command.
 pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) -> String {
     let why = match (by, reason) {
         (Some(by), _) => format!("broken by {by}"),
@@ -29,7 +26,8 @@ pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) ->
     format!("{lock} was released early, after the command exited: {why}")
 }
 
-/// Of processes that cannot be ended; `pids` are the first of them, `None` if it cannot be told which there are.
+/// Returns the sentence about processes that dlock cannot kill. `pids` are the first of them, or `None` if dlock cannot find out which
+/// there are.
 pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, lacks_kill: bool) -> String {
     let what = match pids {
         Some(pids) => {
@@ -49,12 +47,12 @@ pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, la
     format!("{what}: {fate}{right}")
 }
 
-/// `: held by ci@host7`, if a holder is known.
+/// Returns `: held by ci@host7`, or nothing if no holder is known.
 pub(super) fn held_by(holder: Option<&Party>) -> String {
     holder.map(|holder| format!(": held by {holder}")).unwrap_or_default()
 }
 
-/// When a claim with `ttl` ends.
-pub(super) fn ends(ttl: Option<Duration>) -> String {
-    ttl.map_or_else(|| "with this process".to_owned(), |ttl| format!("by itself within {}", short(ttl)))
+/// Returns when a claim with `ttl` ends.
+pub(super) fn ends(ttl: Option<Ms>) -> String {
+    ttl.map_or_else(|| "with this process".to_owned(), |ttl| format!("by itself within {ttl}"))
 }

@@ -1,29 +1,37 @@
-//! Which service, in a sentence.
+//! The service, as a message names it.
+
+use std::fmt;
 
 use super::sanitise;
 
-/// The service whose locks a sentence is about.
+/// The service that a message is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServicePlace {
     /// The backend's name.
     pub backend: &'static str,
-    /// Where it is, without secrets.
+    /// The address, without secrets.
     pub place: String,
-    /// A remark on that place, in words that follow it; empty if there is none.
+    /// A remark that follows the address, or nothing.
     pub remark: String,
 }
 
 impl ServicePlace {
-    /// `file /var/lib/dlock`, `redis://h:6379/0`: sanitised.
-    pub fn name(&self) -> String {
-        let place = sanitise::text(&self.place);
-        // Most addresses say it themselves.
-        if place.starts_with(self.backend) { place } else { format!("{} {place}", self.backend) }
-    }
-
-    /// The name with the remark: where a status was read.
+    /// Returns the name with the remark, for messages about a status.
     pub fn looked(&self) -> String {
-        format!("{}{}", self.name(), sanitise::text(&self.remark))
+        format!("{self}{}", sanitise::text(&self.remark))
+    }
+}
+
+impl fmt::Display for ServicePlace {
+    /// Writes the sanitised name: `file /var/lib/dlock`, `redis://h:6379/0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = sanitise::text(&self.place);
+        // Most addresses begin with the backend's name.
+        if place.starts_with(self.backend) {
+            f.write_str(&place)
+        } else {
+            write!(f, "{} {place}", self.backend)
+        }
     }
 }
 
@@ -38,8 +46,8 @@ mod tests {
             place: place.into(),
             remark: remark.into(),
         };
-        assert_eq!(service("file", "/var/l\u{202e}k", "").name(), "file /var/l\\u{202e}k");
-        assert_eq!(service("redis", "redis://h:6379/0", "").name(), "redis://h:6379/0");
+        assert_eq!(service("file", "/var/l\u{202e}k", "").to_string(), "file /var/l\\u{202e}k");
+        assert_eq!(service("redis", "redis://h:6379/0", "").to_string(), "redis://h:6379/0");
         assert_eq!(service("etcd", "http://h:2379", "").looked(), "etcd http://h:2379");
         assert_eq!(
             service("file", "/l", ", where nobody has locked yet").looked(),

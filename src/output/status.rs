@@ -1,39 +1,34 @@
-//! Locks and their lines, for people.
+//! The state of locks, for people.
 
 use std::time::SystemTime;
 
-use unicode_width::UnicodeWidthStr as _;
-
-use super::sanitise::{self, Ellipsis};
+use super::sanitise;
 use super::service::ServicePlace;
 use super::table::{Column, Table};
-use super::wrap;
 use crate::lock::duration::{rough, short};
 use crate::lock::{ClaimId, Entry, LockStatus};
 
-/// How the text is laid out.
+/// How a text for people looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// The terminal's width, if it is one.
+    /// The width of the terminal, if the output is one.
     pub width: Option<usize>,
-    /// Whether colour is used.
+    /// Whether the text has colours.
     pub colour: bool,
-    /// What stands where a text is cut.
-    pub ellipsis: Ellipsis,
-    /// The time to count from.
+    /// The present time.
     pub now: SystemTime,
 }
 
-/// How much is shown of each claim.
+/// How much of each claim is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// What fits a terminal, with the digits of the claim that `break` needs.
+    /// Columns that fit a terminal, with the digits of the claim that `break` needs.
     Usual,
-    /// All, cut nowhere.
+    /// All columns, and nothing is cut.
     Wide,
 }
 
-/// The digits of a claim that tell it from others, and that `break` takes.
+/// The number of digits of a claim, as many as `break` needs.
 const DIGITS: usize = 8;
 
 const fn column(title: &'static str, right: bool, flexible: bool, rank: u8) -> Column {
@@ -54,12 +49,12 @@ const COLUMNS: [Column; 11] = [
     column("TOKEN", true, false, 0),
 ];
 
-/// One lock: a title, and its queue as a table.
+/// Returns the title of one lock, and its queue as a table.
 pub fn lock(status: &LockStatus, service: &ServicePlace, detail: Detail, layout: &Layout) -> String {
     stamped("", status, service, detail, layout)
 }
 
-/// As [`lock`], with `stamp` before the title.
+/// Returns the text of [`lock`] with `stamp` before the title.
 pub fn stamped(
     stamp: &str,
     status: &LockStatus,
@@ -67,9 +62,11 @@ pub fn stamped(
     detail: Detail,
     layout: &Layout,
 ) -> String {
-    let title = |state: &str, place: &str| title(stamp, status.name.as_str(), state, place, layout);
+    let name = sanitise::text(status.name.as_str());
+    let name = if layout.colour { format!("\x1b[1m{name}\x1b[0m") } else { name };
+    let title = |state: &str| format!("{stamp}{name}: {state} ({})\n", service.looked());
     if status.is_empty() {
-        return title("free", &service.looked());
+        return title("free");
     }
     let waiting = match status.waiters.len() {
         0 => String::new(),
@@ -83,33 +80,10 @@ pub fn stamped(
     let mut table = Table::new(COLUMNS.to_vec());
     add(&mut table, status, layout.now, false, detail);
     let rows = if detail == Detail::Wide { Layout { width: None, ..*layout } } else { *layout };
-    title(&format!("{holding}{waiting}"), &service.looked()) + &text(&table, &rows, "  ")
+    title(&format!("{holding}{waiting}")) + &text(&table, &rows, "  ")
 }
 
-/// `deploy: held, 2 waiting (file /var/lib/dlock)` and a newline, with `stamp` before it. A terminal would break it anywhere:
-/// what does not fit a line goes to the next one as a whole, or between words.
-fn title(stamp: &str, name: &str, state: &str, place: &str, layout: &Layout) -> String {
-    let name = sanitise::text(name);
-    let mut used = stamp.width() + name.width() + ":".len();
-    let bold = if layout.colour { format!("\x1b[1m{name}\x1b[0m") } else { name };
-    let mut out = format!("{stamp}{bold}:");
-    let room = layout.width.unwrap_or(usize::MAX);
-    for part in [state.to_owned(), format!("({place})")] {
-        let fits = used + 1 + part.width() <= room;
-        let lines =
-            if fits { vec![part] } else { wrap::lines(&part, Some(room.saturating_sub(INDENT.len()))) };
-        used = if fits { used + 1 } else { INDENT.len() } + lines.last().map_or(0, |line| line.width());
-        out.push_str(if fits { " " } else { NEXT });
-        out.push_str(&lines.join(NEXT));
-    }
-    out + "\n"
-}
-
-/// What stands before the further lines of a title, and before the rows of a table under one.
-const INDENT: &str = "  ";
-const NEXT: &str = "\n  ";
-
-/// Many locks as one table; nothing if there are none.
+/// Returns all locks as one table, or nothing if all are free.
 pub fn list(locks: &[LockStatus], layout: &Layout) -> String {
     if locks.iter().all(LockStatus::is_empty) {
         return String::new();
@@ -166,12 +140,12 @@ fn cells(name: String, state: String, entry: &Entry, now: SystemTime, detail: De
     ]
 }
 
-/// A table, indented.
+/// Returns a table, indented.
 pub(super) fn text(table: &Table, layout: &Layout, indent: &str) -> String {
-    let lines = table.lines(layout.width.map(|w| w.saturating_sub(indent.len())), layout.ellipsis);
+    let lines = table.lines(layout.width.map(|w| w.saturating_sub(indent.len())));
     let mut out = String::new();
     for (n, line) in lines.iter().enumerate() {
-        // Dim titles; the rest stays in the terminal's own colours, readable on any background.
+        // Only the headings are dimmed: the terminal's own colours are readable on any background.
         let (on, off) = if layout.colour && n == 0 { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         out.extend([indent, on, line.as_str(), off, "\n"]);
     }
@@ -186,7 +160,7 @@ mod tests {
 
     fn layout() -> Layout {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        Layout { width: None, colour: false, ellipsis: Ellipsis::Unicode, now }
+        Layout { width: None, colour: false, now }
     }
 
     fn entry(pid: u32, ago: u64) -> Entry {
@@ -296,36 +270,6 @@ mod tests {
         assert!(
             text.contains("ci@host7") && text.contains("3m12s ago") && text.contains("label l…"),
             "{text}"
-        );
-    }
-
-    #[test]
-    fn a_title_breaks_between_its_parts() {
-        let title = |name: &str, stamp: &str, place: &str, width| {
-            let service = ServicePlace { backend: "file", place: place.into(), remark: String::new() };
-            let layout = Layout { width: Some(width), ..layout() };
-            let text = stamped(stamp, &status(name), &service, Detail::Usual, &layout);
-            text[..text.find("  CLAIM").expect("a table")].to_owned()
-        };
-        assert_eq!(
-            title("deploy", "", "/tmp/pm/locks", 80),
-            "deploy: held, 2 waiting (file /tmp/pm/locks)\n"
-        );
-        assert_eq!(
-            title("deploy", "", "/tmp/pm/locks", 40),
-            "deploy: held, 2 waiting\n  (file /tmp/pm/locks)\n"
-        );
-        let long = "backup-of-the-customer-database";
-        let whole = format!("{long}:\n  held, 2 waiting (file /l)\n");
-        assert_eq!(title(long, "", "/l", 40), whole);
-        let stamp = "2026-11-23 10:22:01  ";
-        let whole = "2026-11-23 10:22:01  deploy:\n  held, 2 waiting (file /tmp/pm/locks)\n";
-        assert_eq!(title("deploy", stamp, "/tmp/pm/locks", 40), whole);
-        let free = LockStatus { holders: vec![], waiters: vec![], ..status("deploy") };
-        let narrow = Layout { width: Some(40), ..layout() };
-        assert_eq!(
-            lock(&free, &service(", where nobody has locked yet"), Detail::Usual, &narrow),
-            "deploy: free\n  (file /l, where nobody has locked yet)\n"
         );
     }
 

@@ -2,23 +2,22 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::sanitise::{self, Ellipsis};
+use super::sanitise::{self, cut};
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// What stands above it.
+    /// The heading.
     pub title: &'static str,
-    /// Whether its numbers stand at the right.
+    /// Whether the cells are aligned to the right.
     pub right: bool,
-    /// Whether its texts may be cut when the terminal is narrow.
+    /// Whether cells may be cut when the terminal is narrow.
     pub flexible: bool,
-    /// Which column gives way before the others when the terminal is narrow: that of the highest rank is cut first, and
-    /// at last left out. Those of rank 0 are never left out.
+    /// The column of the highest rank is cut first, and left out first. Columns of rank 0 are never left out.
     pub rank: u8,
 }
 
-/// Rows of sanitised cells under titled columns.
+/// Rows of sanitised cells under headings.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -27,41 +26,41 @@ pub struct Table {
 
 /// The least width of a flexible column.
 const LEAST: usize = 8;
-/// The same where nothing is left that could be left out.
+/// The least width after all other columns were left out.
 const LEAST_OF_ALL: usize = 4;
 const GAP: usize = 2;
 
 impl Table {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, rows: Vec::new() }
     }
 
-    /// Adds a row with one cell for each column. Cells are other people's text: they are sanitised here.
+    /// Adds a row with one cell for each column, and sanitises the cells.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut row: Vec<String> = cells.into_iter().map(|cell| sanitise::text(&cell)).collect();
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
     }
 
-    /// The lines, titles first, without columns in which every cell is empty; fitted to `width` columns if given.
-    pub fn lines(&self, width: Option<usize>, ellipsis: Ellipsis) -> Vec<String> {
+    /// Returns the lines, headings first, in at most `width` columns. Columns without a text are left out.
+    pub fn lines(&self, width: Option<usize>) -> Vec<String> {
         let mut used: Vec<usize> =
             (0..self.columns.len()).filter(|i| self.rows.iter().any(|row| !row[*i].is_empty())).collect();
         let widths = self.fit(&mut used, width);
         let titles = used.iter().map(|i| self.columns[*i].title).collect::<Vec<_>>();
-        let mut lines = vec![self.line(&used, &widths, &titles, ellipsis)];
+        let mut lines = vec![self.line(&used, &widths, &titles)];
         for row in &self.rows {
             let cells = used.iter().map(|i| row[*i].as_str()).collect::<Vec<_>>();
-            lines.push(self.line(&used, &widths, &cells, ellipsis));
+            lines.push(self.line(&used, &widths, &cells));
         }
         match width {
-            Some(width) => lines.iter().map(|line| ellipsis.cut(line, width)).collect(),
+            Some(width) => lines.iter().map(|line| cut(line, width)).collect(),
             None => lines,
         }
     }
 
-    /// The widths of the columns `used`, of which those that find no room at all are taken out.
+    /// Returns the widths of the columns `used`, and removes those that have no room.
     fn fit(&self, used: &mut Vec<usize>, limit: Option<usize>) -> Vec<usize> {
         loop {
             let widths = self.widths(used, limit, LEAST);
@@ -86,7 +85,7 @@ impl Table {
         while total(&widths) > limit {
             let flexible =
                 (0..widths.len()).filter(|n| self.columns[used[*n]].flexible && widths[*n] > least);
-            // Of several of one rank the widest gives way first, so that short texts stay whole.
+            // The widest of one rank is cut first, so that short texts stay whole.
             match flexible.max_by_key(|n| (self.columns[used[*n]].rank, widths[*n])) {
                 Some(weakest) => widths[weakest] -= 1,
                 None => return widths,
@@ -95,10 +94,10 @@ impl Table {
         widths
     }
 
-    fn line(&self, used: &[usize], widths: &[usize], cells: &[&str], ellipsis: Ellipsis) -> String {
+    fn line(&self, used: &[usize], widths: &[usize], cells: &[&str]) -> String {
         let mut line = String::new();
         for ((i, width), cell) in used.iter().zip(widths).zip(cells) {
-            let cell = ellipsis.cut(cell, *width);
+            let cell = cut(cell, *width);
             let padding = " ".repeat(width.saturating_sub(cell.width()));
             if self.columns[*i].right {
                 line.push_str(&padding);
@@ -114,7 +113,7 @@ impl Table {
     }
 }
 
-/// How wide columns of these widths are beside one another.
+/// Returns the width of the whole line.
 fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
@@ -122,8 +121,6 @@ fn total(widths: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const FULL: Ellipsis = Ellipsis::Unicode;
 
     fn table() -> Table {
         let column = |title, right, flexible| Column { title, right, flexible, rank: 0 };
@@ -140,7 +137,7 @@ mod tests {
     #[test]
     fn aligns_by_columns_on_screen_and_drops_empty_ones() {
         assert_eq!(
-            table().lines(None, FULL),
+            table().lines(None),
             [
                 "WHO                          PID",
                 "日本                           7",
@@ -152,11 +149,10 @@ mod tests {
     #[test]
     fn gives_way_on_a_narrow_terminal_and_is_cut_at_last() {
         assert_eq!(
-            table().lines(Some(20), FULL),
+            table().lines(Some(20)),
             ["WHO              PID", "日本               7", "someone with…  12345"]
         );
-        assert_eq!(table().lines(Some(20), Ellipsis::Ascii)[2], "someone wi...  12345");
-        assert_eq!(table().lines(Some(10), FULL), ["WHO     P…", "日本     …", "som…  123…"]);
+        assert_eq!(table().lines(Some(10)), ["WHO     P…", "日本     …", "som…  123…"]);
     }
 
     #[test]
@@ -170,7 +166,7 @@ mod tests {
         ]);
         let cells = ["12345678", "somebody else", "a long command", "a longer text yet"];
         table.row(cells.map(str::to_owned));
-        let rows = |width| table.lines(Some(width), FULL).swap_remove(1);
+        let rows = |width| table.lines(Some(width)).swap_remove(1);
         assert_eq!(rows(58), "12345678  somebody else  a long command  a longer text yet");
         assert_eq!(rows(50), "12345678  somebody else  a long command  a longer…");
         assert_eq!(rows(45), "12345678  somebody else  a long co…  a longe…");

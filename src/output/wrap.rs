@@ -1,11 +1,11 @@
-//! Breaking sentences between words.
+//! Breaks sentences between words.
 
 use unicode_width::UnicodeWidthStr as _;
 
 /// The least room for a sentence, however narrow the terminal.
 const LEAST: usize = 20;
 
-/// The lines of `text`, at most `width` columns each where no word alone is wider; all of it where there is no width to keep.
+/// Returns the lines of `text` in at most `width` columns, where no single word is wider.
 pub(super) fn lines(text: &str, width: Option<usize>) -> Vec<String> {
     let room = width.map_or(usize::MAX, |width| width.max(LEAST));
     let mut lines = vec![String::new()];

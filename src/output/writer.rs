@@ -1,11 +1,10 @@
-//! The one place that writes to standard error, and a report to standard output: never on the calling thread.
+//! The one place that writes to standard error, and reports to standard output: always on a thread of its own.
 //!
-//! Whoever reads a stream may stop reading: Ctrl-S, a full pipe, a full socket. A write then waits, and must not be
-//! made not to: the open file description is the command's, too. So what is said is queued, a thread writes it in
-//! order, and ends when there is nothing left; a process that says nothing never has one. No more than `ROOM` is
-//! kept; what is dropped beyond that is counted, and the count stands where it was dropped.
+//! A reader may stop reading: Ctrl-S, a full pipe, a full socket. Then a write blocks. dlock must not make the stream
+//! non-blocking, because the command shares its open file description. So texts are queued, and one thread writes them in order
+//! and ends when the queue is empty. The queue is bounded: further lines are dropped and counted.
 //!
-//! A process that has such a thread must not fork: the front says nothing before its last keeper is gone.
+//! A process that has such a thread must not fork: the front prints nothing before its last keeper is gone.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,50 +17,32 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// How many bytes wait at most. What fails, and what is said last, may take as much again.
+/// The most bytes that wait. Failures may use as much again.
 const ROOM: usize = 16 << 10;
-/// How long nothing of it may be taken before nobody is thought to read.
-const STALL: Duration = Duration::from_millis(100);
-/// How long a reader who is merely slow is waited for.
-const SLOW: Duration = Duration::from_secs(1);
-/// How long a busy machine may take to give the writing thread its turn.
-const STARVED: Duration = Duration::from_secs(5);
-/// The writing thread's stack: it frees a text, writes one, and seldom makes one.
+/// The stack of the thread.
 const STACK: usize = 128 << 10;
 
-/// When to give up waiting for what is said to be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limit {
-    /// When nobody seems to read, and soon: where a lock or a command may depend on this process.
-    Brief,
-    /// After so long.
-    After(Duration),
-    /// Not before it is written, as any program.
-    Never,
-}
-
-/// The line for so many that were dropped.
-type Count = Box<dyn Fn(u64) -> String + Send>;
-
-enum Text {
-    Line(String),
-    /// What shows only how it is now: the next one takes its place, and it goes first.
-    Drawing(String),
-    Dropped(u64, Count),
-}
+/// How long a stream may take nothing before dlock gives up, where a lock or a command may depend on this process.
+pub const BRIEF: Duration = Duration::from_millis(100);
+/// The patience of any other program.
+pub const NEVER: Duration = Duration::MAX;
+/// The longest wait for a reader that is only slow.
+const SLOW: Duration = Duration::from_secs(5);
 
 /// Writes to one stream.
 pub struct Writer {
     stream: BorrowedFd<'static>,
-    queue: Mutex<Backlog>,
+    queue: Mutex<Queue>,
     moved: Condvar,
 }
 
-struct Backlog {
-    entries: VecDeque<Text>,
-    /// There is a thread, and the queue is empty only if it has written everything.
+struct Queue {
+    texts: VecDeque<String>,
+    /// The number of dropped lines, and the line that reports it. It is written in their place.
+    dropped: (u64, Option<String>),
+    /// Whether the thread exists.
     writing: bool,
-    /// When the thread last began a text or got rid of a part of it.
+    /// When the thread last began a text or wrote a part of it.
     moved_at: Option<Instant>,
     failed: Option<Errno>,
 }
@@ -69,22 +50,22 @@ struct Backlog {
 static STDERR: Writer = Writer::to(rustix::stdio::stderr());
 static STDOUT: Writer = Writer::to(rustix::stdio::stdout());
 
-/// Standard error, for messages.
+/// Returns the writer to standard error, for messages.
 pub fn messages() -> &'static Writer {
     &STDERR
 }
 
-/// Standard output, for a report.
+/// Returns the writer to standard output, for a report.
 pub fn output() -> &'static Writer {
     &STDOUT
 }
 
-/// Whether standard error is a terminal.
+/// Returns whether standard error is a terminal.
 pub fn is_terminal() -> bool {
     rustix::termios::isatty(rustix::stdio::stderr())
 }
 
-/// The columns of the terminal that standard error is; `None` if it is none or does not say.
+/// Returns the columns of the terminal that standard error is, if they are known.
 pub fn columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
@@ -92,107 +73,91 @@ pub fn columns() -> Option<usize> {
 
 impl Writer {
     const fn to(stream: BorrowedFd<'static>) -> Self {
-        let queue = Backlog { entries: VecDeque::new(), writing: false, moved_at: None, failed: None };
+        let texts = VecDeque::new();
+        let queue = Queue { texts, dropped: (0, None), writing: false, moved_at: None, failed: None };
         Self { stream, queue: Mutex::new(queue), moved: Condvar::new() }
     }
 
-    /// Queues a line, which is written with one call as long as the kernel takes all of it. If there is no room it is
-    /// dropped, and `count` makes the line that says so. `urgent` lines have twice the room.
-    pub fn line(&'static self, text: String, urgent: bool, count: impl Fn(u64) -> String + Send + 'static) {
+    /// Queues a line. Without room it drops the line, and `count` makes the line that reports how many were dropped. `urgent`
+    /// lines have twice the room.
+    pub fn line(&'static self, text: String, urgent: bool, count: impl FnOnce(u64) -> String) {
         let mut queue = self.lock();
         let room = if urgent { ROOM * 2 } else { ROOM };
-        if queue.has_room(text.len(), room) {
-            queue.entries.push_back(Text::Line(text));
-        } else if let Some(Text::Dropped(dropped, _)) = queue.entries.back_mut() {
-            *dropped += 1;
+        let waiting: usize = queue.texts.iter().map(String::len).sum();
+        if waiting > 0 && waiting + text.len() > room {
+            let dropped = queue.dropped.0 + 1;
+            queue.dropped = (dropped, Some(count(dropped)));
         } else {
-            queue.entries.push_back(Text::Dropped(1, Box::new(count)));
+            let dropped = std::mem::take(&mut queue.dropped).1;
+            queue.texts.extend(dropped);
+            queue.texts.push_back(text);
         }
         self.start(&mut queue);
     }
 
-    /// Queues a text that is written however much waits: once, before the process ends.
+    /// Queues a text, whatever waits: once, before the process ends.
     pub fn last(&'static self, text: String) {
         let mut queue = self.lock();
-        queue.entries.push_back(Text::Line(text));
+        queue.texts.push_back(text);
         self.start(&mut queue);
     }
 
-    /// Queues what replaces the last drawing; dropped without a count if there is no room.
-    pub fn draw(&'static self, text: String) {
+    /// Queues a drawing of the present state, unless the stream has not taken the texts before it.
+    pub fn draw(&'static self, drawing: String) {
         let mut queue = self.lock();
-        if let Some(Text::Drawing(old)) = queue.entries.back_mut() {
-            *old = text;
-        } else if queue.has_room(text.len(), ROOM) {
-            queue.entries.push_back(Text::Drawing(text));
+        if !queue.is_busy() {
+            queue.texts.push_back(drawing);
+            self.start(&mut queue);
         }
-        self.start(&mut queue);
     }
 
-    /// Lets what is queued be written before something else writes to the stream. If nobody reads, it gives up at
-    /// once, and drawings that are still queued are not made any more.
-    pub fn settle(&'static self) {
-        let mut queue = self.lock();
-        while let Some(left) = queue.moved_at.filter(|_| queue.is_busy()).map(until_stalled)
-            && !left.is_zero()
-        {
-            queue = self.wait(queue, left);
-        }
-        queue.entries.retain(|entry| !matches!(entry, Text::Drawing(_)));
-    }
-
-    /// Waits until everything is written, or nobody seems to read. To be called before the process ends.
+    /// Waits until everything is written. Gives up after the stream took nothing for `patience`. Must be called before the process
+    /// ends.
     ///
-    /// Errors: `TimedOut` if something is left, else the first one of the stream.
-    pub fn finish(&'static self, limit: Limit) -> io::Result<()> {
+    /// Errors: `TimedOut` if texts are left, else the first error of the stream.
+    pub fn finish(&'static self, patience: Duration) -> io::Result<()> {
         let begun = Instant::now();
         let mut queue = self.lock();
         while queue.is_busy() {
-            let left = match limit {
-                Limit::Brief => self.worth_waiting(&queue, begun),
-                Limit::After(length) => length.saturating_sub(begun.elapsed()),
-                Limit::Never => Duration::MAX,
-            };
-            if left.is_zero() {
+            let idle = queue.moved_at.map_or(begun, |at| at.max(begun)).elapsed();
+            // A stream with room waits for the thread, not for a reader.
+            let is_stuck = idle >= patience && !has_room(self.stream);
+            if is_stuck || begun.elapsed() >= patience.max(SLOW) {
                 return Err(ErrorKind::TimedOut.into());
             }
             self.start(&mut queue);
-            if !queue.writing {
+            if queue.writing {
+                let wait = patience.saturating_sub(idle).clamp(Duration::from_millis(1), SLOW);
+                queue = self.moved.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
+            } else if has_room(self.stream) {
+                // The system refuses the thread, so this one writes.
                 drop(queue);
-                return self.write_here(begun + left.min(SLOW));
+                self.write_queue();
+                queue = self.lock();
+            } else {
+                return Err(ErrorKind::TimedOut.into());
             }
-            queue = self.wait(queue, left);
         }
         queue.failed.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// How long to wait next for what has been queued since `begun`. A stream that has room is no reader's fault: the
-    /// thread has not had its turn.
-    fn worth_waiting(&self, queue: &Backlog, begun: Instant) -> Duration {
-        let moved = queue.moved_at.map_or(begun, |at| at.max(begun));
-        let left = until_stalled(moved).min(SLOW.saturating_sub(begun.elapsed()));
-        if left.is_zero() && begun.elapsed() < STARVED && has_room(self.stream) { STALL } else { left }
-    }
-
-    /// Has a thread write what is queued, if none does. Without one it stays queued.
-    fn start(&'static self, queue: &mut Backlog) {
-        if queue.writing || queue.entries.is_empty() {
-            return;
+    /// Starts the thread, unless it exists. Where the system refuses it, the texts stay queued.
+    fn start(&'static self, queue: &mut Queue) {
+        if !queue.writing && queue.is_busy() {
+            queue.moved_at = Some(Instant::now());
+            let thread = thread::Builder::new().stack_size(STACK);
+            queue.writing = thread.spawn(move || self.write_queue()).is_ok();
         }
-        queue.moved_at = Some(Instant::now());
-        let thread = thread::Builder::new().stack_size(STACK);
-        queue.writing = thread.spawn(move || self.write_queue()).is_ok();
     }
 
     fn write_queue(&self) {
         let mut queue = self.lock();
-        while let Some(entry) = queue.entries.pop_front() {
+        while let Some(text) = queue.texts.pop_front().or_else(|| std::mem::take(&mut queue.dropped).1) {
             queue.moved_at = Some(Instant::now());
             drop(queue);
-            let text = entry.text();
             let mut rest = text.as_bytes();
             let mut failed = None;
-            while !rest.is_empty() {
+            while !rest.is_empty() && failed.is_none() {
                 match rustix::io::write(self.stream, rest) {
                     Ok(written) => {
                         rest = &rest[written..];
@@ -200,13 +165,9 @@ impl Writer {
                         self.moved.notify_all();
                     }
                     Err(Errno::INTR) => {}
-                    // Somebody else has made it so that it does not wait.
+                    // Another process made the stream non-blocking.
                     Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&self.stream, PollFlags::OUT)], None)),
-                    // There is nobody to tell.
-                    Err(error) => {
-                        failed = Some(error);
-                        break;
-                    }
+                    Err(error) => failed = Some(error),
                 }
             }
             queue = self.lock();
@@ -216,37 +177,8 @@ impl Writer {
         self.moved.notify_all();
     }
 
-    /// Writes what is queued where the system has no thread to spare, in pieces that a stream takes whole if it takes
-    /// anything. Only at the end of a process: should others write to it at the same moment, this waits for its reader.
-    fn write_here(&self, deadline: Instant) -> io::Result<()> {
-        let entries = std::mem::take(&mut self.lock().entries);
-        let text: String = entries.into_iter().map(Text::text).collect();
-        for piece in text.as_bytes().chunks(rustix::pipe::PIPE_BUF) {
-            let mut rest = piece;
-            while !rest.is_empty() {
-                let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()));
-                let mut stream = [PollFd::new(&self.stream, PollFlags::OUT)];
-                match poll(&mut stream, left.ok().as_ref()) {
-                    Ok(0) => return Err(ErrorKind::TimedOut.into()),
-                    Ok(_) => match rustix::io::write(self.stream, rest) {
-                        Ok(written) => rest = &rest[written..],
-                        Err(Errno::INTR | Errno::AGAIN) => {}
-                        Err(error) => return Err(error.into()),
-                    },
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Backlog> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, queue: MutexGuard<'a, Backlog>, limit: Duration) -> MutexGuard<'a, Backlog> {
-        self.moved.wait_timeout(queue, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -256,43 +188,16 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Backlog {
+impl Queue {
     fn is_busy(&self) -> bool {
-        self.writing || !self.entries.is_empty()
-    }
-
-    /// Whether a text of this length may wait beside the others; one that waits alone may have any.
-    fn has_room(&self, length: usize, room: usize) -> bool {
-        let waiting: usize = self.entries.iter().map(Text::length).sum();
-        waiting == 0 || waiting + length <= room
+        self.writing || !self.texts.is_empty() || self.dropped.0 > 0
     }
 }
 
-impl Text {
-    fn length(&self) -> usize {
-        match self {
-            Self::Line(text) | Self::Drawing(text) => text.len(),
-            Self::Dropped(..) => 0,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::Line(text) | Self::Drawing(text) => text,
-            Self::Dropped(dropped, count) => count(dropped),
-        }
-    }
-}
-
-/// Whether `stream` takes a few words now, without waiting for whoever reads.
+/// Returns whether `stream` takes a few words without blocking.
 pub fn has_room(stream: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::new(&stream, PollFlags::OUT)], Some(&now)), Ok(1))
-}
-
-/// How long a thread that last moved something then may still be thought to do so.
-fn until_stalled(moved_at: Instant) -> Duration {
-    STALL.saturating_sub(moved_at.elapsed())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Streams that are read, read slowly, not read, and that fail.
+//! Streams with a reader, with a slow one, without one, and streams that fail.
 
 use super::*;
 use std::fs::File;
@@ -27,23 +27,23 @@ fn count(dropped: u64) -> String {
     format!("dropped {dropped}\n")
 }
 
-/// Writes a numbered line of 100 bytes.
+/// Prints a numbered line of 100 bytes.
 fn say(writer: &'static Writer, number: usize) {
     writer.line(format!("{number:<99}\n"), false, count);
 }
 
-/// Makes the writing thread wait for the reader of a pipe that has no room any more.
+/// Blocks the thread on a full pipe.
 fn fill(writer: &'static Writer) {
     writer.line("x".repeat(4096), false, count);
     until_empty(writer);
     writer.line("line\n".into(), false, count);
-    while !writer.lock().entries.is_empty() {
+    while !writer.lock().texts.is_empty() {
         thread::yield_now();
     }
 }
 
 fn until_empty(writer: &'static Writer) {
-    writer.finish(Limit::After(Duration::from_secs(20))).expect("written");
+    writer.finish(Duration::from_secs(20)).expect("written");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_merely_slow_reader_gets_all_lines_in_order() {
         });
         (0..100).for_each(|number| say(writer, number));
         writer.last("end\n".into());
-        writer.finish(Limit::Brief).expect("somebody reads");
+        writer.finish(BRIEF).expect("all is read");
         let text = slow.join().expect("a reader");
         let numbers: Vec<&str> = text.lines().map(str::trim_end).collect();
         let wanted: Vec<String> = (0..100).map(|n| n.to_string()).chain(["end".into()]).collect();
@@ -78,7 +78,7 @@ fn what_is_dropped_is_counted_where_it_was() {
     let begun = Instant::now();
     (0..1000).for_each(|number| say(writer, number));
     writer.line("failed\n".into(), true, count);
-    assert_eq!(writer.finish(Limit::Brief).expect_err("nobody reads").kind(), ErrorKind::TimedOut);
+    assert_eq!(writer.finish(BRIEF).expect_err("nothing is read").kind(), ErrorKind::TimedOut);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let mut text = String::new();
     let mut bytes = [0; 4096];
@@ -103,33 +103,27 @@ fn what_is_dropped_is_counted_where_it_was() {
 }
 
 #[test]
-fn a_drawing_replaces_the_one_before_and_is_not_made_late() {
+fn drawing_behind_a_blocked_one_is_left_out() {
     let (mut reader, writer) = writer_to(pipe());
     fill(writer);
     for n in 0..10_000 {
         writer.draw(format!("{n}"));
     }
-    assert_eq!(writer.lock().entries.len(), 1);
+    assert!(writer.lock().texts.is_empty());
     writer.line("after\n".into(), false, count);
-    writer.draw("erased".into());
-    writer.settle();
+    let begun = Instant::now();
+    writer.finish(BRIEF).expect_err("nothing is read");
+    assert!(begun.elapsed() < BRIEF * 5, "{:?}", begun.elapsed());
     let mut text = vec![0; 4096];
     reader.read_exact(&mut text).expect("readable");
     until_empty(writer);
     let mut text = [0; 100];
     let count = reader.read(&mut text).expect("readable");
     assert_eq!(&text[..count], b"line\nafter\n");
-}
-
-#[test]
-fn settling_waits_for_nobody_who_does_not_read() {
-    let (_reader, writer) = writer_to(pipe());
-    writer.settle();
-    writer.line("x".repeat(5000), false, count);
-    thread::sleep(STALL * 2);
-    let begun = Instant::now();
-    writer.settle();
-    assert!(begun.elapsed() < STALL / 2, "{:?}", begun.elapsed());
+    writer.draw("drawn".into());
+    until_empty(writer);
+    let count = reader.read(&mut text).expect("readable");
+    assert_eq!(&text[..count], b"drawn");
 }
 
 #[test]
@@ -149,20 +143,17 @@ fn a_stream_that_takes_nothing_is_told_and_not_tried_for_ever() {
     let full = File::options().write(true).open("/dev/full").expect("a full device");
     let (_reader, writer) = writer_to((socket().0, full.into()));
     writer.last("lost".into());
-    let error = writer.finish(Limit::Never).expect_err("no space");
+    let error = writer.finish(NEVER).expect_err("no space");
     assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
-    writer.finish(Limit::Brief).expect("told once");
+    writer.finish(BRIEF).expect("told once");
 }
 
 #[test]
-fn without_a_thread_it_is_written_all_the_same_and_no_longer_waited_for() {
+fn without_a_thread_the_caller_writes() {
     let (mut reader, writer) = writer_to(pipe());
-    writer.lock().entries.push_back(Text::Line("here\n".into()));
-    writer.write_here(Instant::now() + SLOW).expect("written");
+    writer.lock().texts.push_back("here\n".into());
+    writer.write_queue();
     let mut text = [0; 5];
     reader.read_exact(&mut text).expect("readable");
     assert_eq!(&text, b"here\n");
-    writer.lock().entries.push_back(Text::Line("x".repeat(10_000)));
-    let error = writer.write_here(Instant::now() + STALL).expect_err("nobody reads");
-    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{CommonArgs, LockArgs};
 
-/// What stands below the help of `acquire`.
+/// The text below the help of `acquire`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   Hold the lock for the rest of a shell script:
@@ -18,7 +18,6 @@ Examples:
   Hold a lease over several steps of a CI job:
     dlock acquire --name deploy --detach --ttl 10m --format env >> \"$GITHUB_ENV\"";
 
-/// Acquire a lock for a running script, and print the claim
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Lock")]
 #[command(mut_arg("busy_exit_code", |arg| arg.help("The exit status when the lock was not acquired, 1 to 255 [default: 75]")))]
@@ -33,7 +32,7 @@ pub struct AcquireArgs {
     /// Print the claim as sh (export lines for eval), env (KEY=VALUE lines) or json [default: sh]
     #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = ["sh", "env", "json"], hide_possible_values = true)]
     pub format: Option<String>,
-    /// Which lock, and how.
+    /// The lock.
     #[command(flatten)]
     pub lock: LockArgs,
     /// Replace older waiters that also passed --supersede; they exit as busy
@@ -45,12 +44,11 @@ pub struct AcquireArgs {
     /// Show TEXT to others in status and messages
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, hide_short_help = true)]
     pub label: Option<OsString>,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Release a lock taken with acquire
 #[derive(Args, Debug)]
 pub struct ClaimArgs {
     /// The claim that acquire printed; the first digits are enough, at least eight [default: DLOCK_CLAIM]
@@ -59,15 +57,14 @@ pub struct ClaimArgs {
     /// A lock of the claim, or several of them [default: DLOCK_NAMES]
     #[arg(long, value_name = "NAME")]
     pub name: Vec<OsString>,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Renew a detached lease
 #[derive(Args, Debug)]
 pub struct RenewArgs {
-    /// Which lease.
+    /// The lease.
     #[command(flatten)]
     pub lease: ClaimArgs,
 }

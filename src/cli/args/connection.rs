@@ -1,4 +1,4 @@
-//! The options that every command takes: where the lock service is, and how much is said.
+//! The options of all subcommands: the lock service, and the messages.
 
 #![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
 
@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 
 use crate::backend::locator;
 
-/// Where the lock service is.
+// The lock service.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
@@ -69,7 +69,7 @@ fn backend_help() -> String {
     )
 }
 
-/// How much is said, and to whom.
+// How much is printed, and in which format.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Messages")]
 pub struct MessageArgs {
@@ -84,13 +84,13 @@ pub struct MessageArgs {
     pub log_format: Option<String>,
 }
 
-/// What every subcommand takes.
+// The options of all subcommands.
 #[derive(Args, Debug, Default)]
 pub struct CommonArgs {
-    /// Where the lock service is.
+    /// The lock service.
     #[command(flatten)]
     pub connection: ConnectionArgs,
-    /// How much is said.
+    /// The messages.
     #[command(flatten)]
     pub messages: MessageArgs,
 }

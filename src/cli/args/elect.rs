@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{CommonArgs, NameArgs, RunArgs};
 
-/// What stands below the help of `elect`.
+/// The text below the help of `elect`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   Serve on one host at a time, and let the others find it:
@@ -15,7 +15,6 @@ Examples:
   Change the value from inside the command:
     dlock proclaim draining";
 
-/// Run a command while elected the leader
 #[derive(Args, Debug)]
 #[command(mut_arg("shared", |arg| arg.hide(true)), mut_arg("exclusive", |arg| arg.hide(true)))]
 #[command(mut_arg("slots", |arg| arg.hide(true)), mut_arg("label", |arg| arg.hide(true)))]
@@ -28,28 +27,26 @@ pub struct ElectArgs {
     /// Campaign again after each term, until a signal ends dlock
     #[arg(help_heading = "Election", long)]
     pub forever: bool,
-    /// What it has in common with run.
+    /// The options of run.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Change the leader's value, from inside its command
 #[derive(Args, Debug)]
 pub struct ProclaimArgs {
     /// The new value of the leader
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: Option<OsString>,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Show the current leader and its value
 #[derive(Args, Debug)]
 #[command(mut_arg("name", |arg| arg.help("The election")))]
 #[command(mut_arg("named", |arg| arg.help("The election, as elect takes it; the same as NAME")))]
 pub struct LeaderArgs {
-    /// Which election.
+    /// The election.
     #[command(flatten)]
     pub election: NameArgs,
     /// Print a line for each change of the leader or its value, until interrupted
@@ -58,7 +55,7 @@ pub struct LeaderArgs {
     /// Print the leader's whole entry as a JSON object, null if there is no leader
     #[arg(long)]
     pub json: bool,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }

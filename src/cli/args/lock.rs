@@ -1,4 +1,4 @@
-//! The options that say which lock is wanted, and how.
+//! The options of the lock.
 
 #![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
 
@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-/// Which lock, how it is held, and for how long it is waited for.
+// The lock, its mode, and the wait.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Lock")]
 pub struct LockArgs {
@@ -40,7 +40,7 @@ pub struct LockArgs {
     pub grace: Option<OsString>,
 }
 
-/// The lock of a subcommand that looks at one or breaks claims on it.
+// The lock of a subcommand that shows one or breaks its claims.
 #[derive(Args, Debug)]
 pub struct NameArgs {
     /// The lock

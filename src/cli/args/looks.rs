@@ -1,4 +1,4 @@
-//! The options of the commands that look at locks and break them.
+//! The options of the commands that show locks and break claims.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::{CommonArgs, NameArgs};
 
-/// Show who holds and waits for locks, in order
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// The lock, or several [default: all that have holders or waiters]
@@ -24,12 +23,11 @@ pub struct StatusArgs {
     /// Exit 75 if one of the locks is held or waited for, 0 if all are free
     #[arg(long)]
     pub exit_code: bool,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// List the locks that have holders or waiters
 #[derive(Args, Debug)]
 pub struct ListArgs {
     /// Only locks whose names start with this
@@ -38,29 +36,27 @@ pub struct ListArgs {
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Show a lock's queue after each change, until interrupted
 #[derive(Args, Debug)]
 pub struct WatchArgs {
-    /// Which lock.
+    /// The lock.
     #[command(flatten)]
     pub lock: NameArgs,
     /// Print a JSON object after each change, one a line
     #[arg(long)]
     pub json: bool,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Stop a holder or remove a waiter
 #[derive(Args, Debug)]
 pub struct BreakArgs {
-    /// Which lock.
+    /// The lock.
     #[command(flatten)]
     pub lock: NameArgs,
     /// Remove the claim ID, as status shows it; the first digits are enough, at least eight [default: the only one there is]
@@ -75,12 +71,11 @@ pub struct BreakArgs {
     /// Remove the entry without waiting for its holder; two commands may overlap. Entries of other programs need it
     #[arg(long)]
     pub force: bool,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Show the effective configuration and check the lock service
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Print a JSON object
@@ -89,7 +84,7 @@ pub struct DoctorArgs {
     /// Print the SQL statements that create the tables, without connecting
     #[arg(long, conflicts_with = "json")]
     pub schema: bool,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 
 use super::{CommonArgs, LockArgs};
 
-/// What stands below the help.
+/// The text below the help.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   Skip this run if the previous one is still running, and let cron send no mail about it:
@@ -16,7 +16,6 @@ Examples:
   Run at most three at once, with shell syntax:
     dlock run --name render --slots 3 -c 'render < in.txt > out.png'";
 
-/// Run a command under a lock
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Lock")]
 #[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
@@ -24,7 +23,7 @@ pub struct RunArgs {
     /// The command and its arguments; options before it are dlock's, all after it its own
     #[arg(help_heading = "Command", value_name = "COMMAND", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub argv: Vec<OsString>,
-    /// Which lock, and how.
+    /// The lock.
     #[command(flatten)]
     pub lock: LockArgs,
     /// Send SIGNAL first, a name or a number, when dlock stops the command [default: TERM]
@@ -66,7 +65,7 @@ pub struct RunArgs {
     /// Write Prometheus metrics to FILE, for the node exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub metrics_file: Option<OsString>,
-    /// What every subcommand takes.
+    /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
 }

@@ -1,4 +1,4 @@
-//! What can follow the words of an unfinished command line, as clap's completion engine reads them.
+//! Candidates for the next word of an unfinished command line, from clap's completion engine.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -15,12 +15,12 @@ use crate::cli::layers::{Environment, Layers};
 use crate::cli::settings::ListSettings;
 use crate::clock;
 use crate::lock::{Entry, LockName};
-use crate::output::sanitise;
+use crate::output::{Printer, sanitise};
 
-/// How long a service may take to answer: a person waits for it.
+/// The time limit of a request: a user waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Candidates that stand for what the shell itself completes. No word of a command line has a tab.
+/// Marks of candidates that the shell completes. No word of a command line contains a tab.
 const COMMAND: &str = "\tcommand";
 const FILES: &str = "\tfiles";
 const DIRECTORIES: &str = "\tdirectories";
@@ -28,8 +28,8 @@ const DIRECTORIES: &str = "\tdirectories";
 /// A candidate and its meaning.
 type Candidate = (String, String);
 
-/// Returns the candidates for the end of `words`, those after `dlock`, in the form that the scripts read. Changes nothing anywhere; what
-/// cannot be found out is left out.
+/// Returns the candidates for the last of `words`, those after `dlock`, in the form that the scripts read. Changes nothing.
+/// Candidates that cannot be found out are left out.
 pub fn answer(words: &[String]) -> String {
     let mut line: Vec<OsString> =
         std::iter::once("dlock").chain(words.iter().map(String::as_str)).map(Into::into).collect();
@@ -66,7 +66,7 @@ pub fn answer(words: &[String]) -> String {
     }
 }
 
-/// Adds to `arg` the candidates for its values, on a command line that said `said` before.
+/// Adds to `arg` the candidates for its values; `said` are the arguments before it.
 fn with_values(arg: Arg, said: &ArgMatches) -> Arg {
     let said = said.clone();
     let values: Box<dyn Fn() -> Vec<Candidate> + Send + Sync> = match arg.get_id().as_str() {
@@ -97,7 +97,7 @@ fn plain<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Candidate> {
 }
 
 fn profiles(said: &ArgMatches) -> Option<Vec<Candidate>> {
-    let around = Environment::real();
+    let around = Environment::real(Printer::default());
     let connection = ConnectionArgs { profile: None, ..ConnectionArgs::from_arg_matches(said).ok()? };
     let layers = Layers::load(&connection, &around).ok()?;
     Some(plain(layers.profiles()))
@@ -108,7 +108,7 @@ fn ask<T>(said: &ArgMatches, question: impl AsyncFnOnce(&dyn Backend) -> Option<
     let common =
         CommonArgs { connection: ConnectionArgs::from_arg_matches(said).ok()?, ..CommonArgs::default() };
     let args = ListArgs { starting_with: None, json: false, common };
-    let settings = ListSettings::resolve(&args, &Environment::real()).ok()?;
+    let settings = ListSettings::resolve(&args, &Environment::real(Printer::default())).ok()?;
     let backend = connect::open(&settings.viewing.connection).ok()?;
     connect::run_on(connect::runtime().ok()?, question(&*backend))
 }

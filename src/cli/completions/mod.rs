@@ -14,7 +14,7 @@ mod answer;
 use super::shell::Shell;
 pub use answer::answer;
 
-/// The completions of the whole command line for `shell`.
+/// Returns the script for `shell`.
 pub fn script(shell: Shell) -> &'static str {
     match shell {
         Shell::Bash => include_str!("dlock.bash"),
@@ -23,7 +23,7 @@ pub fn script(shell: Shell) -> &'static str {
     }
 }
 
-/// The generated files below `completions/`: name and text.
+/// Returns the generated files of `completions/`: name and text.
 pub fn files() -> Vec<(String, String)> {
     [(Shell::Bash, "dlock.bash"), (Shell::Zsh, "_dlock"), (Shell::Fish, "dlock.fish")]
         .map(|(shell, name)| (name.to_owned(), script(shell).to_owned()))

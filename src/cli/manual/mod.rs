@@ -1,8 +1,7 @@
 //! The manual pages, and `dlock man`.
 //!
-//! The options of a page are those of [`super::args`], the rest is Markdown: of a subcommand in `text/`, of a lock service
-//! in its own folder; `roff.rs` says which part of Markdown that is. The pages about a topic are in `text/`, too; `tests/recipes` runs
-//! each recipe.
+//! The options of a page are those of [`super::args`]. The rest is Markdown: of a subcommand or a topic in `text/`, of a lock
+//! service in its own folder. `roff.rs` names the supported part of Markdown. `tests/recipes` runs each recipe.
 
 mod pager;
 mod roff;
@@ -14,17 +13,17 @@ use clap::{Args as _, Command};
 use clap_mangen::Man;
 
 use super::args::{self, ConnectionArgs};
-use super::exit_code::{ExitCode, Failure};
-use super::page::{Page, SUBCOMMANDS, Topic};
+use super::exit_code::ExitCode;
+use super::page::{Page, SUBCOMMANDS};
 use crate::backend::service::Service;
 pub use pager::show;
 use roff::INFALLIBLE;
 
-/// When the pages were last changed in what they say.
+/// The date of the last change of the pages.
 const DATE: &str = "2026-11-27";
 
 impl Page {
-    /// Its text in roff.
+    /// Returns the text in roff.
     pub fn roff(self) -> String {
         let mut out = String::new();
         let (title, section) = (self.title(), self.section());
@@ -35,7 +34,7 @@ impl Page {
         match self {
             Self::Main => subcommand_page(&mut out, &title, None),
             Self::Subcommand(subcommand) => subcommand_page(&mut out, &title, Some(subcommand)),
-            Self::Topic(topic) => whole_page(&mut out, &title, topic_text(topic)),
+            Self::Topic(topic) => whole_page(&mut out, &title, topic.text),
             Self::Service(service) => service_page(&mut out, &title, service),
         }
         out
@@ -46,7 +45,8 @@ fn name(out: &mut String, title: &str, about: &str) {
     write!(out, ".SH \"NAME\"\n{} \\- {}\n", roff::escape(title), roff::escape(about)).expect(INFALLIBLE);
 }
 
-/// The usage and the options are clap's; the description stands before the options, everything else behind them.
+/// Writes the page of a subcommand: usage and options by clap, the description before the options, and the other sections after
+/// them.
 fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
     let command = match subcommand {
         None => args::command().disable_help_subcommand(true),
@@ -80,15 +80,6 @@ fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
     roff::sections(out, end, &[]);
 }
 
-fn topic_text(topic: Topic) -> &'static str {
-    match topic {
-        Topic::Config => include_str!("text/config.md"),
-        Topic::Formats => include_str!("text/formats.md"),
-        Topic::Signals => include_str!("text/signals.md"),
-        Topic::Recipes => include_str!("text/recipes.md"),
-    }
-}
-
 fn text(subcommand: Option<&str>) -> &'static str {
     let found = SUBCOMMANDS.iter().find(|(name, _)| Some(*name) == subcommand);
     found.map_or(include_str!("text/dlock.md"), |(_, text)| text)
@@ -97,7 +88,7 @@ fn text(subcommand: Option<&str>) -> &'static str {
 /// The groups of connection options, as `clap_mangen` writes their headings.
 const CONNECTION: [&str; 4] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES"];
 
-/// All options in one section, each group of the help under a heading of its own: either those of connections, or the others.
+/// Writes all options in one section, each group of the help under its heading: either the connection options or the others.
 fn options(out: &mut String, command: Command, with_subcommands: bool, of_connections: bool) {
     let headings: Vec<String> = command
         .get_arguments()
@@ -111,7 +102,7 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, of_connec
     if with_subcommands {
         man.render_subcommands_section(&mut rendered).expect(INFALLIBLE);
     }
-    // Quotation marks are written as such; clap_mangen defines a string for them at the top of each part.
+    // clap_mangen defines a string for quotation marks at the top of each part; here they are written directly.
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
     let mut is_left_out = of_connections;
     for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
@@ -143,7 +134,7 @@ fn exit_statuses(out: &mut String) {
     out.push_str(".PP\nA command may use the same numbers; \\-\\-report tells them apart.\n");
 }
 
-/// The first line of the text is what the page is about.
+/// Writes a page. The first line of the text is its subject.
 fn whole_page(out: &mut String, title: &str, text: &str) {
     let (about, sections) = text.split_once('\n').unwrap_or((text, ""));
     name(out, title, about.trim_start_matches("# "));
@@ -155,19 +146,19 @@ fn service_page(out: &mut String, title: &str, service: &Service) {
     out.push_str(".SH \"SEE ALSO\"\ndlock(1), dlock\\-run(1), dlock\\-doctor(1)\n");
 }
 
-/// All pages: file name and text.
+/// Returns all pages: file name and text.
 pub fn files() -> Vec<(String, String)> {
     Page::all().map(|page| (page.file_name(), page.roff())).collect()
 }
 
-/// Writes all pages into `directory`, which is made if it is not there; pages of another section than that of the
-/// directory's name (`man1`) go into the one beside it.
-pub fn write_all(directory: &Path) -> Result<(), Failure> {
+/// Writes all pages into `directory`, and creates it. If its name has a section (`man1`), pages of another section go into the
+/// directory beside it.
+pub fn write_all(directory: &Path) -> anyhow::Result<()> {
     for page in Page::all() {
         let folder = folder_of(directory, page.section());
         let cannot = |error: &std::io::Error| {
             let reason = format!("cannot write into {}: {error}", folder.display());
-            Failure::new(ExitCode::CannotCreate, reason)
+            ExitCode::CannotCreate.error(reason)
         };
         std::fs::create_dir_all(&folder).map_err(|error| cannot(&error))?;
         std::fs::write(folder.join(page.file_name()), page.roff()).map_err(|error| cannot(&error))?;
@@ -175,7 +166,7 @@ pub fn write_all(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `directory` itself, unless its name says that it is for pages of another section.
+/// Returns the directory for pages of `section`.
 fn folder_of(directory: &Path, section: &str) -> std::path::PathBuf {
     let name = directory.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
     let of_one_section =
@@ -209,7 +200,9 @@ mod tests {
                     "PERMISSIONS",
                     "SEE ALSO",
                 ],
-                Page::Topic(Topic::Recipes) => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
+                Page::Topic(topic) if topic.name == "recipes" => {
+                    &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"]
+                }
                 Page::Topic(_) => &["NAME", "DESCRIPTION", "SEE ALSO"],
                 Page::Main | Page::Subcommand("completions" | "man") => {
                     &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
@@ -238,7 +231,7 @@ mod tests {
         for code in ExitCode::ALL {
             assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
         }
-        let page = Page::Topic(Topic::Config).roff();
+        let page = Page::named("config").expect("a page").roff();
         for key in crate::cli::config_file::KEYS {
             assert!(page.contains(&roff::escape(key)), "{key}");
         }

@@ -1,20 +1,20 @@
 //! Manual pages from Markdown.
 //!
-//! Of Markdown there is: headings (`## TITLE`), paragraphs, terms (`**TERM**` on a line of its own and on the next lines what it
-//! means), fenced lines to type, with or without a name behind the fence, and within a line `` `what is typed` `` and `*what stands for something*`. A comment alone on its
-//! line stands for a part that is made elsewhere.
+//! It understands headings (`## TITLE`), paragraphs, terms (`**TERM**` on a line, and the meaning on the next lines), fenced
+//! lines to type, with or without a name after the fence, and within a line `` `typed text` `` and `*placeholders*`. A comment on
+//! a line of its own stands for a generated part.
 
 use std::fmt::Write as _;
 
-/// Why writing cannot fail.
+/// The reason why writing cannot fail.
 pub(super) const INFALLIBLE: &str = "writing to a String cannot fail";
 
 /// Makes a part of a page.
 pub(super) type Part = (&'static str, fn(&mut String));
 
-/// The sections of `text`; `parts` are those that comments stand for.
+/// Writes the sections of `text`; `parts` are the generated ones.
 pub(super) fn sections(out: &mut String, text: &str, parts: &[Part]) {
-    // What follows a heading is a paragraph anyway.
+    // The text after a heading is a paragraph anyway.
     let mut fresh = false;
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -50,12 +50,12 @@ fn lines_to_type(out: &mut String, lines: &[&str], fresh: bool) {
     write!(out, ".RS 4\n.nf\n{}\n.fi\n.RE\n", escape(&lines.join("\n"))).expect(INFALLIBLE);
 }
 
-/// A term and what it means.
+/// Writes a term and its meaning.
 pub(super) fn term(out: &mut String, name: &str, text: &str) {
     write!(out, ".TP\n\\fB{}\\fR\n{}\n", escape(name), inline(text)).expect(INFALLIBLE);
 }
 
-/// A text with what is typed in bold, and what stands for something in italics.
+/// Returns a text with typed text in bold, and placeholders in italics.
 fn inline(text: &str) -> String {
     let mut out = String::new();
     for (n, part) in escape(text).split('`').enumerate() {
@@ -74,13 +74,13 @@ fn inline(text: &str) -> String {
     out
 }
 
-/// Text as roff: dashes that can be copied, and no line that is taken for a request.
+/// Returns text as roff, with dashes that can be copied, and without a line that looks like a request.
 pub(super) fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     text.lines().map(unasked).collect::<Vec<_>>().join("\n")
 }
 
-/// A line that is text, whatever it begins with.
+/// Returns a line that is text, whatever it begins with.
 fn unasked(line: &str) -> String {
     let request = line.starts_with('.') || line.starts_with('\'');
     if request { format!("\\&{line}") } else { line.to_owned() }

@@ -14,23 +14,23 @@ use crate::lock::LockName;
 use crate::output::assignments::Format;
 use crate::output::sanitise;
 
-/// For whom a lock is acquired.
+/// The user of an acquired lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beneficiary {
-    /// This process, which is there already.
+    /// This process, which exists already.
     Process(i32),
-    /// Nobody's process: for one ttl, unless it is renewed.
+    /// No process: a lease of one TTL, unless it is renewed.
     Nobody,
 }
 
 /// `dlock acquire`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AcquireSettings {
-    /// What it has in common with `run`; the command is what others are shown.
+    /// The settings of `run`; other clients see the command.
     pub run: RunSettings,
-    /// For whom.
+    /// The user of the lock.
     pub beneficiary: Beneficiary,
-    /// How the claim is printed.
+    /// The format of the claim.
     pub format: Format,
 }
 
@@ -39,19 +39,19 @@ pub struct AcquireSettings {
 pub struct ClaimSettings {
     /// The first digits of the claim, at least eight.
     pub claim: String,
-    /// Locks that it is on, at least one.
+    /// The locks of the claim, at least one.
     pub names: Vec<LockName>,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
 impl AcquireSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: AcquireArgs, around: &Environment) -> Result<Self> {
         let beneficiary = beneficiary(args.for_pid.as_deref(), args.detach)?;
         let format = args.format.as_deref().and_then(Format::named).unwrap_or_default();
         let run_args = RunArgs {
-            // What others are shown of it: its name, or how it was made.
+            // Other clients see the name of the process, or the command that acquired the lease.
             argv: vec![shown(beneficiary)],
             lock: args.lock,
             supersede: args.supersede,
@@ -88,7 +88,7 @@ fn beneficiary(pid: Option<&OsStr>, detach: bool) -> Result<Beneficiary> {
     }
 }
 
-/// The first word of the command line of the process, or that nobody's process has the lock.
+/// Returns the first word of the process's command line, or of this command for a lease without a process.
 fn shown(beneficiary: Beneficiary) -> OsString {
     use std::os::unix::ffi::OsStringExt as _;
     let Beneficiary::Process(pid) = beneficiary else { return "dlock acquire".into() };
@@ -98,8 +98,8 @@ fn shown(beneficiary: Beneficiary) -> OsString {
 }
 
 impl ClaimSettings {
-    /// Settles `args` with the environment and the configuration files; claim and names may come from the variables that
-    /// `acquire` printed.
+    /// Resolves `args` with the environment and the configuration files. Claim and names may be in the variables that `acquire`
+    /// printed.
     pub fn resolve(args: &ClaimArgs, around: &Environment) -> Result<Self> {
         let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
         let claim = if let Some(text) = &args.claim {
@@ -123,7 +123,7 @@ impl ClaimSettings {
     }
 }
 
-/// The format that `words` of `acquire` ask for, where they cannot all be understood.
+/// Returns the format that `words` of `acquire` contain, although they may have errors.
 pub fn early_format(words: &[OsString]) -> Format {
     let after = words.windows(2).filter(|pair| pair[0] == "--format").filter_map(|pair| pair[1].to_str());
     let joined = words.iter().filter_map(|word| word.to_str()?.strip_prefix("--format="));

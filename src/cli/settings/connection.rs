@@ -1,4 +1,4 @@
-//! Where the lock service is, and how messages look: what every subcommand is told.
+//! The settings that all subcommands have: the lock service, and the form of messages.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,25 +8,27 @@ use crate::backend::{Options, locator};
 use crate::cli::args::{ConnectionArgs, MessageArgs};
 use crate::cli::credentials::Reading;
 use crate::cli::exit_code::Hinted as _;
-use crate::cli::layers::Layers;
+use crate::cli::layers::{Environment, Layers};
 use crate::cli::source::{Source, Sources};
 use crate::cli::{credentials, values};
 use crate::net::credentials::Tls;
 use crate::net::passwords::{apart, has_password};
-use crate::output::{LogFormat, Verbosity};
+use crate::output::{LogFormat, Printer, Verbosity};
 
-/// Where the lock service is.
+/// The lock service.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Connection {
     /// The options.
     pub options: Options,
-    /// Where each value came from, also those of other options of the same command.
+    /// The sources of all values.
     pub sources: Sources,
 }
 
+/// Returns how much is printed in which format, and sets the printer of `around`.
 pub(in crate::cli) fn messages(
-    layers: &mut Layers<'_>,
+    layers: &mut Layers,
     args: &MessageArgs,
+    around: &Environment,
 ) -> Result<(Verbosity, LogFormat)> {
     let verbosity = match (args.quiet, args.verbose) {
         (true, true) => {
@@ -34,27 +36,18 @@ pub(in crate::cli) fn messages(
         }
         (true, false) => Verbosity::Quiet,
         (false, true) => Verbosity::Verbose,
-        (false, false) => in_files(layers),
+        (false, false) if layers.switch("quiet", false) => Verbosity::Quiet,
+        (false, false) if layers.switch("verbose", false) => Verbosity::Verbose,
+        (false, false) => Verbosity::Normal,
     };
     let log_format = layers.text("log-format", args.log_format.as_deref().map(OsStr::new))?;
-    Ok((verbosity, log_format.as_ref().map_or(Ok(LogFormat::Human), values::log_format)?))
+    let log_format = log_format.as_ref().map_or(Ok(LogFormat::Human), values::log_format)?;
+    around.printer.set(Printer::new(verbosity, log_format));
+    Ok((verbosity, log_format))
 }
 
-fn in_files(layers: &mut Layers<'_>) -> Verbosity {
-    // What is not switched on contradicts nothing.
-    if layers.is_on("quiet") && layers.is_on("verbose") {
-        layers.settle("quiet", "verbose", false);
-    }
-    if layers.switch("quiet", false) {
-        Verbosity::Quiet
-    } else if layers.switch("verbose", false) {
-        Verbosity::Verbose
-    } else {
-        Verbosity::Normal
-    }
-}
-
-pub(in crate::cli) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs) -> Result<Connection> {
+/// Returns the settings of the lock service.
+pub(in crate::cli) fn connection(layers: &mut Layers, args: &ConnectionArgs) -> Result<Connection> {
     let endpoints = layers.texts("endpoint", args.endpoint.iter().map(OsString::as_os_str))?;
     let endpoints = endpoints.map(|(texts, source)| {
         let addresses: Vec<String> = texts.iter().flat_map(|text| apart(text)).collect();
@@ -86,7 +79,7 @@ pub(in crate::cli) fn connection(layers: &mut Layers<'_>, args: &ConnectionArgs)
         tls: Tls::default(),
         allow_network_fs: layers.switch("allow-network-fs", args.allow_network_fs),
     };
-    // One file may serve all users of a host, of whom not everybody may read what another service wants.
+    // One configuration may serve all users of a host. Not every user can read the secrets of every service.
     let reading = if locator::may_log_in(&options) { Reading::Wanted } else { Reading::Unneeded };
     options.password = credentials::password(layers, args, reading)?;
     options.tls = credentials::tls(layers, args, reading)?;

@@ -16,9 +16,9 @@ use crate::output::sanitise;
 /// `dlock proclaim`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProclaimSettings {
-    /// What is proclaimed.
+    /// The new value.
     pub value: String,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
@@ -27,13 +27,13 @@ pub struct ProclaimSettings {
 pub struct LeaderSettings {
     /// The lock.
     pub name: LockName,
-    /// Whether changes are shown, too.
+    /// Whether changes are shown.
     pub follow: bool,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
-/// What is proclaimed, from the option or argument `place`.
+/// Returns a value, from the option or argument `place`.
 fn value(text: &OsStr, place: &str) -> Result<String> {
     let Some(text) = text.to_str() else {
         bail!("{place}: {} is not valid UTF-8", sanitise::os(text));
@@ -41,7 +41,7 @@ fn value(text: &OsStr, place: &str) -> Result<String> {
     values::shown_text(text.to_owned(), place, "a value")
 }
 
-/// What an election cannot be asked for.
+/// Refuses options of `run` that elections do not have.
 fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<()> {
     let run = &args.run;
     if run.lock.name.is_empty() {
@@ -68,8 +68,7 @@ fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<()> {
 }
 
 impl RunSettings {
-    /// Settles `args` with the environment and the configuration files: a run whose label is the value, and that may begin
-    /// again.
+    /// Resolves `args` with the environment and the configuration files, to a run whose label is the value.
     pub fn of_election(args: &ElectArgs, around: &Environment) -> Result<Self> {
         refuse_what_does_not_elect(args)?;
         let run = Self::resolve(&args.run, around)?;
@@ -83,7 +82,7 @@ impl RunSettings {
 }
 
 impl ProclaimSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &ProclaimArgs, around: &Environment) -> Result<Self> {
         let Some(text) = &args.value else {
             bail!("VALUE is missing; say what to proclaim");
@@ -94,7 +93,7 @@ impl ProclaimSettings {
 }
 
 impl LeaderSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &LeaderArgs, around: &Environment) -> Result<Self> {
         let name = values::one_name(&args.election)?;
         let viewing = viewing(args.json, &args.common, around)?;

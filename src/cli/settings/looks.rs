@@ -1,4 +1,4 @@
-//! The settings of the commands that look at locks and break them.
+//! The settings of the commands that show and break claims.
 
 use std::ffi::OsStr;
 
@@ -10,40 +10,36 @@ use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::values;
 use crate::lock::LockName;
-use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::output::sanitise;
 
-/// What the commands that only look have in common.
+/// The settings of commands that do not acquire a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Viewing {
-    /// Whether JSON is wanted.
+    /// Whether the output is JSON.
     pub json: bool,
-    /// Where the lock service is.
+    /// The lock service.
     pub connection: Connection,
-    /// How much is said.
-    pub verbosity: Verbosity,
-    /// For whom.
-    pub log_format: LogFormat,
 }
 
 /// `dlock status`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatusSettings {
-    /// The locks, in the order given; none means all that are held or waited for.
+    /// The locks, in their order. Without one, all that have holders or waiters.
     pub names: Vec<LockName>,
-    /// Whether all is shown of each claim.
+    /// Whether all columns are shown.
     pub wide: bool,
-    /// Whether the exit status says if one of them is taken.
+    /// Whether the exit status is 75 if one of the locks is in use.
     pub exit_code: bool,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
 /// `dlock list`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListSettings {
-    /// What the names start with.
+    /// The beginning of the names.
     pub starting_with: String,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
@@ -52,14 +48,14 @@ pub struct ListSettings {
 pub struct WatchSettings {
     /// The lock.
     pub name: LockName,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
 /// Which claims to break.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The one whose id starts with these hexadecimal digits.
+    /// The claim whose id starts with these hexadecimal digits.
     Claim(String),
     /// The only one there is.
     Only,
@@ -74,22 +70,22 @@ pub struct BreakSettings {
     pub name: LockName,
     /// Which claims.
     pub target: Target,
-    /// Whether not to ask.
+    /// Whether to skip the question.
     pub yes: bool,
     /// Whether to remove the entry at once.
     pub force: bool,
-    /// The rest.
+    /// The settings of all such commands.
     pub viewing: Viewing,
 }
 
 pub(super) fn viewing(json: bool, args: &CommonArgs, around: &Environment) -> Result<Viewing> {
     let mut layers = Layers::load(&args.connection, around)?;
-    let (verbosity, log_format) = messages(&mut layers, &args.messages)?;
-    Ok(Viewing { json, connection: connection(&mut layers, &args.connection)?, verbosity, log_format })
+    messages(&mut layers, &args.messages, around)?;
+    Ok(Viewing { json, connection: connection(&mut layers, &args.connection)? })
 }
 
 impl StatusSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &StatusArgs, around: &Environment) -> Result<Self> {
         let given = args.names.iter().chain(&args.named);
         let names = given.map(|text| values::name(text, "NAME")).collect::<Result<_, _>>()?;
@@ -99,7 +95,7 @@ impl StatusSettings {
 }
 
 impl ListSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &ListArgs, around: &Environment) -> Result<Self> {
         let starting_with = match &args.starting_with {
             None => String::new(),
@@ -110,7 +106,7 @@ impl ListSettings {
 }
 
 impl WatchSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &WatchArgs, around: &Environment) -> Result<Self> {
         let name = values::one_name(&args.lock)?;
         Ok(Self { name, viewing: viewing(args.json, &args.common, around)? })
@@ -118,7 +114,7 @@ impl WatchSettings {
 }
 
 impl BreakSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &BreakArgs, around: &Environment) -> Result<Self> {
         let target = match (&args.claim, args.all) {
             (Some(id), false) => Target::Claim(claim_digits("--claim", id)?),
@@ -138,7 +134,7 @@ impl BreakSettings {
     }
 }
 
-/// The first digits of an id. Fewer than eight could by chance be another claim's after a change of the queue.
+/// Returns the first digits of an id. Fewer than eight could belong to another claim after a change of the queue.
 pub(super) fn claim_digits(place: &str, id: &OsStr) -> Result<String> {
     let digits = id.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
     if (8..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {

@@ -1,4 +1,4 @@
-//! What was asked for, typed and checked.
+//! The typed and checked settings of each subcommand.
 
 mod acquire;
 mod connection;

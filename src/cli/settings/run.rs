@@ -15,9 +15,10 @@ use crate::cli::values;
 use crate::hold::Wait;
 use crate::lock::{LockName, Mode};
 use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 
-/// What is run under the lock.
+/// The command that runs under the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandLine {
     /// A command and its arguments; at least one element.
@@ -27,7 +28,7 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// What others are shown: the command itself, since arguments hold secrets.
+    /// Returns the text for other clients: only the program, because arguments contain secrets.
     pub fn first_word(&self) -> String {
         match self {
             Self::Argv(argv) => argv.first().map_or_else(String::new, |word| sanitise::os(word)),
@@ -35,7 +36,7 @@ impl CommandLine {
         }
     }
 
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     pub fn argv(&self) -> Vec<OsString> {
         match self {
             Self::Argv(argv) => argv.clone(),
@@ -52,55 +53,55 @@ pub struct RunSettings {
     pub names: Vec<LockName>,
     /// The mode.
     pub mode: Mode,
-    /// How long to wait.
+    /// The wait for the lock.
     pub wait: Wait,
     /// The length of the lease, at least [`crate::lock::validity::LeaseTimes::LEAST_TTL`].
     pub ttl: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// The first signal when dlock stops the command of itself.
+    /// The first signal when dlock stops the command.
     pub signal: Signal,
     /// The longest hold; never zero.
     pub max_run: Option<Duration>,
     /// The shortest hold.
     pub hold_at_least: Duration,
-    /// How recent a success makes this run needless; never zero.
+    /// The age of a success that makes this run unnecessary; never zero.
     pub once_per: Option<Duration>,
-    /// Whether older waiters make way.
+    /// Whether it replaces older waiters.
     pub supersede: bool,
-    /// Whether a holder that says so too makes way as well.
+    /// Whether it also replaces a holder with `--replace`.
     pub replace: bool,
-    /// Whether the hold lasts as long as any descendant.
+    /// Whether it holds the lock until every descendant has exited.
     pub whole_tree: bool,
-    /// Whether an own hold further out counts for nothing.
+    /// Whether it queues separately inside a run that holds the lock.
     pub no_nest: bool,
-    /// Whether the service manager is told that the service is ready when the command starts.
+    /// Whether the service manager receives READY=1 when the command starts.
     pub notify_ready: bool,
     /// The exit status when the lock was not acquired.
     pub busy_exit_code: u8,
-    /// What is run.
+    /// The command.
     pub command: CommandLine,
-    /// The text for others.
+    /// The text for other users.
     pub label: Option<String>,
-    /// Whether it begins again when the command has ended (`elect --forever`).
+    /// Whether it campaigns again after each term (`elect --forever`).
     pub forever: bool,
-    /// Where the report goes.
+    /// The file of the report.
     pub report: Option<PathBuf>,
-    /// Where the metrics go.
+    /// The file of the metrics.
     pub metrics_file: Option<PathBuf>,
-    /// Where the lock service is.
+    /// The lock service.
     pub connection: Connection,
-    /// How much is said.
+    /// How much is printed.
     pub verbosity: Verbosity,
-    /// For whom.
+    /// The format of messages.
     pub log_format: LogFormat,
 }
 
 impl RunSettings {
-    /// Settles `args` with the environment and the configuration files.
+    /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &RunArgs, around: &Environment) -> Result<Self> {
         let mut layers = Layers::load(&args.common.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.common.messages)?;
+        let (verbosity, log_format) = messages(&mut layers, &args.common.messages, around)?;
         let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
         let ttl = setting("ttl", &args.lock.ttl)?;
         let grace = setting("grace", &args.lock.grace)?;
@@ -142,11 +143,18 @@ impl RunSettings {
     }
 }
 
-/// A length of time that only a flag can say; zero is as good as unsaid.
+impl RunSettings {
+    /// Returns how dlock ends if it did not acquire the lock.
+    pub fn busy(&self) -> ExitStatus {
+        ExitStatus::Exited(self.busy_exit_code)
+    }
+}
+
+/// Returns a length of time that only a flag can set. Zero counts as unset.
 fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>> {
     let Some(flag) = flag else { return Ok(None) };
     let source = Source::Flag(option);
-    let length = values::length(&SourcedText { text: values::utf8(flag, &source)?, source })?;
+    let length = values::length(&SourcedText { text: values::line(option, flag, &source)?, source })?;
     Ok(Some(length).filter(|length| !length.is_zero()))
 }
 
@@ -183,7 +191,7 @@ fn mode(args: &LockArgs) -> Result<Mode> {
     }
 }
 
-/// Whoever replaces somebody holds alone, and waits until that one's command has ended.
+/// Checks `--replace`: the run holds the lock alone, and waits until the old command has exited.
 fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<()> {
     let reason = match (replace, mode, wait) {
         (true, Mode::Shared | Mode::Slots(_), _) => "--replace is for exclusive locks",

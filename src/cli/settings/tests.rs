@@ -25,6 +25,7 @@ fn around(variables: &[(&str, &str)]) -> Environment {
         variable: Box::new(move |name| variables.get(name).cloned()),
         system_file: "/nonexistent/config.toml".into(),
         uid: rustix::process::geteuid().as_raw(),
+        printer: std::cell::Cell::default(),
     }
 }
 
@@ -33,10 +34,9 @@ fn os(words: &[&str]) -> Vec<OsString> {
 }
 
 fn run_in(words: &[&str], around: &Environment) -> Result<RunSettings, Failure> {
-    match parse::parse(os(words))? {
-        Invocation::Run(args) => Ok(RunSettings::resolve(&args, around)?),
-        other => panic!("{other:?}"),
-    }
+    let invocation = parse::parse(os(words)).map_err(|error| Failure::from(&error))?;
+    let Invocation::Run(args) = invocation else { panic!("{invocation:?}") };
+    RunSettings::resolve(&args, around).map_err(|error| Failure::from(&error))
 }
 
 fn run(line: &str) -> Result<RunSettings, Failure> {
@@ -153,11 +153,11 @@ fn every_usage_error_is_one_clear_line() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let result = parse::parse(os(&words)).and_then(|invocation| match invocation {
-            Invocation::Run(args) => Ok(RunSettings::resolve(&args, &around(&[])).map(|_| ())?),
+            Invocation::Run(args) => RunSettings::resolve(&args, &around(&[])).map(drop),
             _ => Ok(()),
         });
-        let failure = result.expect_err(line);
-        assert_eq!((failure.code, failure.to_string().as_str()), (64, error), "{line}");
+        let failure = Failure::from(&result.expect_err(line));
+        assert_eq!((failure.code.number(), failure.to_string().as_str()), (64, error), "{line}");
     }
     let long = format!("run --name x --label {} true", "é".repeat(101));
     assert_eq!(
@@ -196,8 +196,8 @@ fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
         words.push(bad());
         words.extend(os(&["--name", "y", "true"]));
         let Invocation::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
-        let failure = RunSettings::resolve(&args, &around(&[])).expect_err("refused");
-        assert_eq!(failure.to_string(), said);
+        let error = RunSettings::resolve(&args, &around(&[])).expect_err("refused");
+        assert_eq!(Failure::from(&error).to_string(), said);
     }
     let odd = Environment {
         variable: Box::new(|name| (name == "DLOCK_TTL").then(|| OsStr::from_bytes(b"\xff").to_owned())),
@@ -391,7 +391,7 @@ fn claims_to_break_are_named_unmistakably() {
         };
         BreakSettings::resolve(&args, &around(&[]))
             .map(|s| s.target)
-            .map_err(|error| Failure::from(error).to_string())
+            .map_err(|error| Failure::from(&error).to_string())
     };
     assert_eq!(target("break x --claim ABCDEF01"), Ok(Target::Claim("abcdef01".into())));
     assert_eq!(target("break --all x --yes"), Ok(Target::All));
