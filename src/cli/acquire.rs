@@ -64,7 +64,7 @@ fn given_up() -> Failure {
 }
 
 fn system(error: &std::io::Error) -> Failure {
-    Failure::new(ExitCode::System, format!("the system refused what dlock needs to hold a lock: {error}"))
+    Failure::new(ExitCode::System, format!("cannot start the lock holder: {error}"))
 }
 
 fn refused(pid: i32, unfit: Unfit) -> Failure {
@@ -83,7 +83,7 @@ fn refused(pid: i32, unfit: Unfit) -> Failure {
         ),
         Unfit::System(error) => Failure::new(
             ExitCode::System,
-            format!("--for-pid {pid}: the system gives no handle on the process (Linux 5.3 does): {error}"),
+            format!("--for-pid {pid}: cannot open a pidfd for the process (needs Linux 5.3): {error}"),
         ),
     }
 }

@@ -71,7 +71,9 @@ impl Ending {
     /// Nobody has answered, and the service has not said why; `perhaps` is why.
     fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
         let (backend, place) = (address.service().name, sanitise::text(&address.place()));
-        let reason = format!("{backend} at {place} did not say in time whether {lock} is free{perhaps}");
+        let reason = format!(
+            "{backend} at {place} did not answer in time{perhaps}; cannot tell whether {lock} is free"
+        );
         Self::code(ExitCode::Unavailable, report::Outcome::Error, Message::failed(reason))
     }
 
@@ -239,14 +241,12 @@ impl Ending {
                 Self::silent(ExitStatus::Exited(ExitCode::System.number()), report::Outcome::Error)
             }
             WhyFailed::Mute => Self::unanswered(lock, address, ""),
-            WhyFailed::Stalled => {
-                Self::unanswered(lock, address, " (the process of dlock that waited was stopped)")
-            }
+            WhyFailed::Stalled => Self::unanswered(lock, address, " (the lease-keeper was stopped)"),
             WhyFailed::Died(_) | WhyFailed::Exited(_) => Self::code(
                 ExitCode::System,
                 report::Outcome::Error,
                 Message::failed(format!(
-                    "the process of dlock that waited for {lock} was killed; the command was not started"
+                    "the lease-keeper was killed while waiting for {lock}; the command was not started"
                 )),
             ),
         }

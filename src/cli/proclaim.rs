@@ -37,7 +37,7 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> Resu
             let record = held.into_iter().find(|record| record.claim() == Some(claim));
             Ok(Own { claim, names, record })
         }
-        _ => Err(Failure::usage("this runs under no claim (DLOCK_CLAIM and DLOCK_NAMES say none)")
+        _ => Err(Failure::usage("not inside a claim: DLOCK_CLAIM and DLOCK_NAMES name none")
             .hint("call dlock proclaim from the command of dlock elect")),
     }
 }

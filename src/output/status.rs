@@ -256,8 +256,8 @@ mod tests {
     fn a_free_lock_says_where_was_looked_and_that_nobody_was_there_yet() {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
         assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
-        let unused = lock(&free, &service(", where nobody has locked yet"), Detail::Usual, &layout());
-        assert_eq!(unused, "a\\u{202e}: free (file /l, where nobody has locked yet)\n");
+        let unused = lock(&free, &service(", not used yet"), Detail::Usual, &layout());
+        assert_eq!(unused, "a\\u{202e}: free (file /l, not used yet)\n");
     }
 
     #[test]
@@ -322,10 +322,10 @@ mod tests {
         let whole = "2026-11-23 10:22:01  deploy:\n  held, 2 waiting (file /tmp/pm/locks)\n";
         assert_eq!(title("deploy", stamp, "/tmp/pm/locks", 40), whole);
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("deploy") };
-        let narrow = Layout { width: Some(40), ..layout() };
+        let narrow = Layout { width: Some(30), ..layout() };
         assert_eq!(
-            lock(&free, &service(", where nobody has locked yet"), Detail::Usual, &narrow),
-            "deploy: free\n  (file /l, where nobody has locked yet)\n"
+            lock(&free, &service(", not used yet"), Detail::Usual, &narrow),
+            "deploy: free\n  (file /l, not used yet)\n"
         );
     }
 

@@ -63,7 +63,7 @@ fn a_default_directory_that_is_a_link_or_belongs_to_another() {
     // Who looks says where run would make it, and does not.
     let mut status = as_nobody(&env, &["status", "x"]).expect("another user");
     let looked = env.finish(&mut status).silently(0).text();
-    assert_eq!(looked, format!("x: free (file {default}, where nobody has locked yet)\n"));
+    assert_eq!(looked, format!("x: free (file {default}, not used yet)\n"));
     assert!(!fs::exists(&default).expect("an answer"), "{default} is in the way");
     symlink(env.path("locks"), &default).expect("a link");
     let linked = env.finish(&mut command);
@@ -241,15 +241,15 @@ fn looking_makes_no_lock_directory_and_says_that_nobody_was_there() {
         let path = env.path(place).display().to_string();
         let look = |words: &[&str]| env.finish(env.dlock(words).args(["--endpoint", &path]));
         let status = look(&["status", "x"]).silently(0).text();
-        assert_eq!(status, format!("x: free (file {path}, where nobody has locked yet)\n"));
+        assert_eq!(status, format!("x: free (file {path}, not used yet)\n"));
         look(&["status", "x", "--exit-code"]).silently(0);
         look(&["list", "--json"]).silently(0);
         let list = look(&["list"]);
         assert_eq!((list.code(), list.text().as_str()), (Some(0), ""), "{}", list.err);
-        list.said_one_line(&["no lock is held or waited for", &path, "nobody has locked yet"]);
+        list.said_one_line(&["no lock is held or waited for", &path, "not used yet"]);
         look(&["list", "-q"]).silently(0);
         let doctor = look(&["doctor"]).silently(0).text();
-        assert!(doctor.contains(&path) && doctor.contains("nobody has locked there yet"), "{doctor}");
+        assert!(doctor.contains(&path) && doctor.contains("no run has locked there yet"), "{doctor}");
         look(&["break", "x", "--all", "--yes"]).failed(76, &["nobody", &path]);
         assert!(!env.path(place).exists() && !env.path("a").exists(), "looking made {path}");
     }

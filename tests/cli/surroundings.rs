@@ -45,10 +45,10 @@ fn a_private_place_is_told_by_run_status_and_doctor() {
         user doctor; user status x; user run -v --name x -- sleep 1.5";
     let Some(ended) = among_mounts(&env, script) else { return };
     let text = ended.text();
-    assert!(text.contains("excludes nobody outside of this unit"), "{text}");
+    assert!(text.contains("excludes only processes of this unit"), "{text}");
     assert!(text.contains("in a private /var/tmp"), "{text}");
     assert!(
-        ended.code() == Some(0) && ended.err.contains("excludes nobody outside of this unit"),
+        ended.code() == Some(0) && ended.err.contains("excludes only processes of this unit"),
         "{}",
         ended.err
     );

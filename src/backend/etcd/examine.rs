@@ -36,7 +36,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| confirms_ended_leases(version(&f.version)?).then(|| vec![f.version.clone()]),
-        "a leader of etcd {0} whose disk hangs goes on confirming leases that the next leader ends; dlock notices at \
+        "a leader of etcd {0} whose disk hangs keeps confirming leases that the next leader ends; dlock notices at \
          its next renewal, other clients do not",
         "use etcd 3.4.31, 3.5.13 or newer",
     ),
@@ -49,7 +49,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::note(|f| when(f.alarms.is_none()), "this user may not ask for the cluster's alarms"),
     Rule::warning(
         |f| when(f.alarms.as_ref()?.contains(&AlarmType::Nospace)),
-        "the database is full: nobody can join a queue; holders and releases go on",
+        "the database is full: no run can join a queue; holders still renew and release",
         "compact and defragment it, then disarm the alarm",
     ),
     Rule::warning(

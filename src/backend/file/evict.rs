@@ -142,6 +142,6 @@ fn locked(path: &Path, pid: Option<u32>, advice: &str) -> Fault {
     let who =
         pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), |pid| format!("pid {pid}"));
     let path = path.display();
-    let reason = format!("{who} has {path} locked by flock, and nobody else can release it; {advice}");
+    let reason = format!("{who} has {path} locked by flock, and no other process can release it; {advice}");
     Fault::new(ErrorKind::Unsupported, reason)
 }

@@ -55,8 +55,11 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::always(
         "containers and chroots exclude each other only where they share this directory (a bind mount)",
     ),
-    Rule::backup(|_| with("leave the lock directory out of backups: a lost counter goes on from the clock")),
-    Rule::note(|f| when(f.users.is_none()), "nobody has locked there yet: the first run makes the directory"),
+    Rule::backup(|_| with("leave the lock directory out of backups: a lost counter restarts from the clock")),
+    Rule::note(
+        |f| when(f.users.is_none()),
+        "no run has locked there yet: the first one creates the directory",
+    ),
     Rule::note(|f| with(f.users.as_ref()?), "{0}"),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.network_file_system?.to_owned()]),
@@ -65,8 +68,8 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.private.clone()?]),
-        "{0} excludes nobody outside of this unit or session, which has a private {1}",
-        "choose a directory that all see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
+        "{0} excludes only processes of this unit or session, which has a private {1}",
+        "choose a directory that all units see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
     ),
     Rule::warning(
         |f| {
@@ -94,7 +97,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::warning(
         |f| with(f.unwatched.as_ref()?),
         "a lock file that is removed is noticed only when a hold is renewed: {0}",
-        "renewals come three times in a ttl: choose a short one until then",
+        "renewals come three times in a TTL: choose a short one until then",
     ),
 ];
 
@@ -141,7 +144,7 @@ fn examination(facts: &Facts, round_trip: Duration) -> Examination {
 fn users(owner: u32, group: u32, mode: u32) -> String {
     let may = |shift: u32| mode >> shift & 0o3 == 0o3;
     let whom = match (may(0), may(3)) {
-        (true, _) => "everybody".to_owned(),
+        (true, _) => "every user".to_owned(),
         (false, true) => format!("its owner (uid {owner}) and the group {group}"),
         (false, false) => format!("its owner alone (uid {owner})"),
     };
@@ -158,7 +161,7 @@ mod tests {
             (0o40700, "its owner alone (uid 7) may lock there (mode 0700)"),
             (0o40755, "its owner alone (uid 7) may lock there (mode 0755)"),
             (0o42770, "its owner (uid 7) and the group 8 may lock there (mode 2770)"),
-            (0o41777, "everybody may lock there (mode 1777)"),
+            (0o41777, "every user may lock there (mode 1777)"),
         ] {
             assert_eq!(users(7, 8, mode), wanted);
         }

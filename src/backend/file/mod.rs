@@ -191,7 +191,7 @@ impl Backend for FileBackend {
         let path = surroundings::resolved(&self.directory.path());
         let private = surroundings::private(&path).map(|above| format!(" in a private {}", above.display()));
         let last = if matches!(self.directory.find(), Ok(None)) {
-            ", where nobody has locked yet"
+            ", not used yet"
         } else if surroundings::swept(&path).is_some_and(|(place, _)| place != "/var/tmp") {
             ", where old files are removed"
         } else {

@@ -65,7 +65,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::note(
         |f| when(!f.has_user),
-        "without --user everybody who reaches the servers can remove or change claims",
+        "without --user, every client that reaches the servers can remove or change claims",
     ),
     Rule::open_password(
         |f| with(f.open_password.as_ref()?),
