@@ -57,6 +57,14 @@ impl Drop for Scratch {
     }
 }
 
+/// dlock, without what the user has configured. `DLOCK_BIN` chooses another one.
+pub(crate) fn dlock(scratch: &Scratch) -> Command {
+    let binary = env::var_os("DLOCK_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_dlock").into());
+    let mut command = Command::new(binary);
+    command.env("XDG_CONFIG_HOME", scratch.path("no-configuration"));
+    command
+}
+
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tool {
@@ -74,7 +82,7 @@ impl Tool {
         }
     }
 
-    /// Runs `argv` under the lock `name`, without streams. `DLOCK_BIN` chooses another dlock.
+    /// Runs `argv` under the lock `name`, without streams.
     pub(crate) fn command(self, scratch: &Scratch, name: &str, argv: &[&str]) -> Command {
         let locks = self.locks(scratch);
         let mut command = match self {
@@ -84,15 +92,12 @@ impl Tool {
                 command
             }
             Self::Dlock => {
-                let binary = env::var_os("DLOCK_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_dlock").into());
-                let mut command = Command::new(binary);
+                let mut command = dlock(scratch);
                 command.args(["run", "--quiet", "--name", name, "--endpoint"]).arg(locks).arg("--");
                 command
             }
         };
         command.args(argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        // What the user has configured is not measured.
-        command.env("XDG_CONFIG_HOME", scratch.path("no-configuration"));
         command
     }
 
