@@ -120,6 +120,10 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, common: b
     let brackets =
         [("\\fI<", "\\fI"), (">\\fR", "\\fR"), ("[\\fI", "\\fI"), ("<\\fI", "\\fI"), ("\\fR]", "\\fR")];
     let rendered = brackets.iter().fold(rendered, |text, (bracket, bare)| text.replace(bracket, bare));
+    // clap_mangen writes none if each option has a heading of its own.
+    if !common && !rendered.contains(".SH OPTIONS\n") {
+        out.push_str(".SH OPTIONS\n");
+    }
     let mut is_left_out = common;
     for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
         let heading = line.strip_prefix(".SH ").map(|heading| heading.trim_matches('"'));
