@@ -32,7 +32,7 @@ pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) ->
 /// Of processes that cannot be ended; `pids` are the first of them, `None` if it cannot be told which there are.
 pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, lacks_kill: bool) -> String {
     let is_one = pids.is_some_and(|pids| pids.len() + more == 1);
-    let (processes, they, them, exit) =
+    let (processes, subject, object, exit) =
         if is_one { ("process", "it", "it", "exits") } else { ("processes", "they", "them", "exit") };
     let what = match pids {
         Some(pids) => {
@@ -43,9 +43,11 @@ pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, la
         None => "cannot verify that all processes of the command have exited".to_owned(),
     };
     let fate = if lease_lost {
-        format!("the lock is lost, and {they} can run beside the next holder's command; kill {them} yourself")
+        format!(
+            "the lock is lost, and {subject} can run beside the next holder's command; kill {object} yourself"
+        )
     } else {
-        format!("dlock keeps the lock until {they} {exit}; kill {them} yourself")
+        format!("dlock keeps the lock until {subject} {exit}; kill {object} yourself")
     };
     let right = if lacks_kill { ", or give dlock CAP_KILL (docker run --cap-add KILL)" } else { "" };
     format!("{what}: {fate}{right}")
