@@ -25,11 +25,14 @@ struct Service {
     servers: Vec<Server>,
 }
 
-/// A program that locks a name and runs a command: its words up to the name, and behind it.
+/// The words of a run under the lock of that name.
+type Words = dyn Fn(&str) -> Vec<String>;
+
+/// A program that locks a name and runs a command.
 struct Client {
     title: &'static str,
     version: Vec<String>,
-    command: Box<dyn Fn(&str) -> Vec<String>>,
+    command: Box<Words>,
     /// What runs the program without a lock.
     start_up: Option<Vec<String>>,
 }
