@@ -56,6 +56,14 @@ impl Drop for Scratch {
     }
 }
 
+/// Returns dlock, without the user's configuration. `DLOCK_BIN` chooses another program.
+pub(crate) fn dlock(scratch: &Scratch) -> Command {
+    let binary = env::var_os("DLOCK_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_dlock").into());
+    let mut command = Command::new(binary);
+    command.env("XDG_CONFIG_HOME", scratch.path("no-configuration"));
+    command
+}
+
 /// A tool in the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tool {
@@ -73,7 +81,7 @@ impl Tool {
         }
     }
 
-    /// Returns a command that runs `argv` under the lock `name`, without streams. `DLOCK_BIN` chooses another dlock.
+    /// Returns a command that runs `argv` under the lock `name`, without streams.
     pub(crate) fn command(self, scratch: &Scratch, name: &str, argv: &[&str]) -> Command {
         let locks = self.locks(scratch);
         let mut command = match self {
@@ -83,15 +91,12 @@ impl Tool {
                 command
             }
             Self::Dlock => {
-                let binary = env::var_os("DLOCK_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_dlock").into());
-                let mut command = Command::new(binary);
+                let mut command = dlock(scratch);
                 command.args(["run", "--quiet", "--name", name, "--endpoint"]).arg(locks).arg("--");
                 command
             }
         };
         command.args(argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        // The user's configuration must not influence the measurement.
-        command.env("XDG_CONFIG_HOME", scratch.path("no-configuration"));
         command
     }
 

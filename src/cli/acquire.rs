@@ -63,7 +63,7 @@ fn given_up() -> anyhow::Error {
 }
 
 fn system(error: &std::io::Error) -> anyhow::Error {
-    ExitCode::System.error(format!("the system refused what dlock needs to hold a lock: {error}"))
+    ExitCode::System.error(format!("cannot start the lock holder: {error}"))
 }
 
 fn refused(pid: i32, unfit: Unfit) -> anyhow::Error {
@@ -80,7 +80,7 @@ fn refused(pid: i32, unfit: Unfit) -> anyhow::Error {
             ExitCode::System.error(format!("--for-pid: what belongs to a process cannot be found: {reason}"))
         }
         Unfit::System(error) => ExitCode::System.error(format!(
-            "--for-pid {pid}: the system gives no handle on the process (Linux 5.3 does): {error}"
+            "--for-pid {pid}: cannot open a pidfd for the process (needs Linux 5.3): {error}"
         )),
     }
 }

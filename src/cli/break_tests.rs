@@ -43,8 +43,8 @@ async fn all_go_waiters_first_and_force_warns() {
     let text = outcome(&backend, &all, true).await.expect("done");
     assert_eq!(
         text,
-        "removed ci@host7 pid 2 (./x), which waited, from a\n\
-         removed ci@host7 pid 1 (./x) from a; until its command has ended two commands may overlap\n"
+        "removed waiter ci@host7 pid 2 (./x) from a\n\
+         removed ci@host7 pid 1 (./x) from a; until its command has exited, two commands may overlap\n"
     );
     assert!(backend.evicted().iter().all(|(_, how)| *how == Evict::Force));
 }
@@ -134,7 +134,7 @@ async fn entries_of_other_programs_need_force_or_nothing_is_changed() {
         assert!(backend.evicted().is_empty());
         let text = outcome(&backend, &BreakSettings { force: true, ..settings(target) }, true).await;
         let text = text.expect("removed");
-        let said = "removed another client on host7 pid 1 (./x) from a; nothing ends its command, so two commands may overlap\n";
+        let said = "removed another client on host7 pid 1 (./x) from a; its command keeps running, so two commands may overlap\n";
         assert!(text.ends_with(said), "{text}");
     }
 }

@@ -63,7 +63,9 @@ impl Ending {
     /// Returns the ending of a wait for a service that neither answered nor gave a reason; `perhaps` is the likely reason.
     fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
         let (backend, place) = (address.service().name, sanitise::text(&address.place()));
-        let reason = format!("{backend} at {place} did not say in time whether {lock} is free{perhaps}");
+        let reason = format!(
+            "{backend} at {place} did not answer in time{perhaps}; cannot tell whether {lock} is free"
+        );
         Self::error(ExitCode::Unavailable, Message::failed(reason))
     }
 
@@ -199,12 +201,10 @@ impl Ending {
                 WhyFailed::Exited(70) => Self::error(ExitCode::Defect, None::<Message>),
                 WhyFailed::Exited(71) => Self::error(ExitCode::System, None::<Message>),
                 WhyFailed::Mute => Self::unanswered(&lock, address, ""),
-                WhyFailed::Stalled => {
-                    Self::unanswered(&lock, address, " (the process of dlock that waited was stopped)")
-                }
+                WhyFailed::Stalled => Self::unanswered(&lock, address, " (the lease-keeper was stopped)"),
                 WhyFailed::Died(_) | WhyFailed::Exited(_) => {
                     let reason = format!(
-                        "the process of dlock that waited for {lock} was killed; the command was not started"
+                        "the lease-keeper was killed while waiting for {lock}; the command was not started"
                     );
                     Self::error(ExitCode::System, Message::failed(reason))
                 }

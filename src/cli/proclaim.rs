@@ -38,7 +38,7 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> anyh
             Ok(Own { claim, names, record })
         }
         _ => Err(ExitCode::Usage
-            .error("this runs under no claim (DLOCK_CLAIM and DLOCK_NAMES say none)")
+            .error("not inside a claim: DLOCK_CLAIM and DLOCK_NAMES name none")
             .hint("call dlock proclaim from the command of dlock elect")),
     }
 }

@@ -33,7 +33,7 @@ use crate::supervise::{inherited, limits, sys};
 /// The time limit to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
 /// The reason of a keeper that was stopped while it waited.
-const WAITER_STOPPED: &str = "the process of dlock that waited was stopped";
+const WAITER_STOPPED: &str = "the lease-keeper was stopped";
 
 /// The data of both processes.
 pub(super) struct Run<'a> {
@@ -69,8 +69,7 @@ fn last_words() {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn refused(error: std::io::Error) -> anyhow::Error {
-    let failure =
-        ExitCode::System.error(format!("the system refused what dlock needs to watch a command: {error}"));
+    let failure = ExitCode::System.error(format!("cannot start: {error}"));
     match limits::emulation() {
         Some(_) => failure.hint("use a dlock that was built for the architecture of this host"),
         None => failure,

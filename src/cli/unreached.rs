@@ -81,7 +81,7 @@ mod tests {
                 cause::read_only("").at(&"h:1"),
                 three,
                 Some("h:1"),
-                "cannot join the queue (redis): h:1: it takes no writes; gave up after 3s (--wait)",
+                "cannot join the queue (redis): h:1: it is read-only; gave up after 3s (--wait)",
             ),
         ] {
             assert_eq!(line(reason, wait, place), format!("dlock: {wanted}\n"));

@@ -191,7 +191,7 @@ fn no_tls(reason: Reason) -> Reason {
 /// The reason of a server that demands a login that was not given. `places` are further places that may hold a
 /// password.
 pub fn no_password(places: &str) -> Reason {
-    Reason::from("it wants a user and a password").advising(format!("see --user, --password-file{places}"))
+    Reason::from("it requires a user and a password").advising(format!("see --user, --password-file{places}"))
 }
 
 /// The reason of a server that refuses this user or password, with the server's words in `said`.
@@ -218,7 +218,7 @@ pub fn no_database(said: &str, remedy: &str) -> Reason {
 
 /// The reason of a server that does not accept writes now.
 pub fn read_only(said: &str) -> Reason {
-    format!("it takes no writes{}", aside(said)).into()
+    format!("it is read-only{}", aside(said)).into()
 }
 
 /// The reason of a server that has no space for another claim.

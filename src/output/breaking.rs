@@ -8,10 +8,10 @@ pub fn question(count: usize, force: bool, lock: &str) -> String {
         (1, false) => format!("End this claim and its command, and let the next one have {lock}? [y/N] "),
         (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N] "),
         (1, true) => format!(
-            "Remove this claim from {lock} at once? Its command goes on for a while beside the next one. [y/N] "
+            "Remove this claim from {lock} at once? Its command may keep running alongside the next holder's. [y/N] "
         ),
         (n, true) => format!(
-            "Remove these {n} claims from {lock} at once? Their commands go on for a while beside the next one. [y/N] "
+            "Remove these {n} claims from {lock} at once? Their commands may keep running alongside the next holder's. [y/N] "
         ),
     }
 }
@@ -38,15 +38,14 @@ pub fn done(how: How, party: &Party, lock: &str) -> String {
     match how {
         How::Asked => format!("asked {party} to leave {lock}\n"),
         How::Removed => {
-            format!("removed {party} from {lock}; until its command has ended two commands may overlap\n")
+            format!("removed {party} from {lock}; until its command has exited, two commands may overlap\n")
         }
-        How::RemovedWaiter => format!("removed {party}, which waited, from {lock}\n"),
+        How::RemovedWaiter => format!("removed waiter {party} from {lock}\n"),
         How::RemovedForeign => {
-            format!("removed {party} from {lock}; nothing ends its command, so two commands may overlap\n")
+            format!("removed {party} from {lock}; its command keeps running, so two commands may overlap\n")
         }
         How::RemovedDetached => format!(
-            "removed {party} from {lock}; it was a lease without a process (acquire --detach), so nothing is ended and \
-             what it protects may overlap\n"
+            "removed {party} from {lock}; it was a detached lease (acquire --detach), so dlock has no process to stop\n"
         ),
     }
 }

@@ -243,9 +243,9 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "/l/x is taken as a name, not as that file; to lock the file: --endpoint /l --name x",
         ),
         (
-            M::NoLocks { prefix: String::new(), service: service(", where nobody has locked yet") },
+            M::NoLocks { prefix: String::new(), service: service(", not used yet") },
             Level::Info,
-            "no lock is held or waited for (file /l, where nobody has locked yet)",
+            "no lock is held or waited for (file /l, not used yet)",
         ),
     ]
 }

@@ -29,19 +29,23 @@ pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) ->
 /// Returns the sentence about processes that dlock cannot kill. `pids` are the first of them, or `None` if dlock cannot find out which
 /// there are.
 pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, lacks_kill: bool) -> String {
+    let is_one = pids.is_some_and(|pids| pids.len() + more == 1);
+    let (processes, subject, object, exit) =
+        if is_one { ("process", "it", "it", "exits") } else { ("processes", "they", "them", "exit") };
     let what = match pids {
         Some(pids) => {
             let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-            let processes = if pids.len() + more == 1 { "process" } else { "processes" };
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("cannot kill {processes} {}{more}", pids.join(", "))
         }
         None => "cannot verify that all processes of the command have exited".to_owned(),
     };
     let fate = if lease_lost {
-        "the lock is lost, and they can run beside the next holder's command; kill them yourself"
+        format!(
+            "the lock is lost, and {subject} can run beside the next holder's command; kill {object} yourself"
+        )
     } else {
-        "dlock keeps the lock and cannot end until they exit; kill them yourself"
+        format!("dlock keeps the lock and cannot end until {subject} {exit}; kill {object} yourself")
     };
     let right = if lacks_kill { ", or give dlock CAP_KILL (docker run --cap-add KILL)" } else { "" };
     format!("{what}: {fate}{right}")

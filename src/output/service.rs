@@ -49,9 +49,6 @@ mod tests {
         assert_eq!(service("file", "/var/l\u{202e}k", "").to_string(), "file /var/l\\u{202e}k");
         assert_eq!(service("redis", "redis://h:6379/0", "").to_string(), "redis://h:6379/0");
         assert_eq!(service("etcd", "http://h:2379", "").looked(), "etcd http://h:2379");
-        assert_eq!(
-            service("file", "/l", ", where nobody has locked yet").looked(),
-            "file /l, where nobody has locked yet"
-        );
+        assert_eq!(service("file", "/l", ", not used yet").looked(), "file /l, not used yet");
     }
 }

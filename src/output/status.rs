@@ -230,8 +230,8 @@ mod tests {
     fn a_free_lock_says_where_was_looked_and_that_nobody_was_there_yet() {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
         assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
-        let unused = lock(&free, &service(", where nobody has locked yet"), Detail::Usual, &layout());
-        assert_eq!(unused, "a\\u{202e}: free (file /l, where nobody has locked yet)\n");
+        let unused = lock(&free, &service(", not used yet"), Detail::Usual, &layout());
+        assert_eq!(unused, "a\\u{202e}: free (file /l, not used yet)\n");
     }
 
     #[test]

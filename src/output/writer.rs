@@ -27,7 +27,9 @@ pub const BRIEF: Duration = Duration::from_millis(100);
 /// The patience of any other program.
 pub const NEVER: Duration = Duration::MAX;
 /// The longest wait for a reader that is only slow.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW: Duration = Duration::from_secs(1);
+/// The longest wait for the thread of a stream that has room.
+const STARVED: Duration = Duration::from_secs(5);
 
 /// Writes to one stream.
 pub struct Writer {
@@ -121,15 +123,16 @@ impl Writer {
         while queue.is_busy() {
             let idle = queue.moved_at.map_or(begun, |at| at.max(begun)).elapsed();
             // A stream with room waits for the thread, not for a reader.
-            let is_stuck = idle >= patience && !has_room(self.stream);
-            if is_stuck || begun.elapsed() >= patience.max(SLOW) {
+            let has_room = has_room(self.stream);
+            let longest = patience.max(if has_room { STARVED } else { SLOW });
+            if (idle >= patience && !has_room) || begun.elapsed() >= longest {
                 return Err(ErrorKind::TimedOut.into());
             }
             self.start(&mut queue);
             if queue.writing {
                 let wait = patience.saturating_sub(idle).clamp(Duration::from_millis(1), SLOW);
                 queue = self.moved.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
-            } else if has_room(self.stream) {
+            } else if has_room {
                 // The system refuses the thread, so this one writes.
                 drop(queue);
                 self.write_queue();

@@ -248,7 +248,7 @@ fn whoever_does_not_lead_proclaims_nothing() {
         let mut command = env.verb("proclaim", ["late"]);
         env.finish(command.env("DLOCK_CLAIM", claim).env("DLOCK_NAMES", "x"))
     };
-    env.finish(&mut env.verb("proclaim", ["x"])).failed(64, &["runs under no claim"]);
+    env.finish(&mut env.verb("proclaim", ["x"])).failed(64, &["not inside a claim"]);
     env.finish(&mut env.verb("proclaim", ["a\tb"])).failed(64, &["VALUE", "control character"]);
     let holder = env.held(&["--name", "x", "--label", "own"]);
     let claim = holder.claim().to_owned();

@@ -7,6 +7,7 @@ mod asked;
 mod hosts;
 mod kit;
 mod page;
+mod pictures;
 mod readme;
 mod runners;
 mod scripts;

@@ -22,7 +22,7 @@ fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
     let standby = primary.standby();
     let alone = env_on(&standby);
     let refused = alone.finish(&mut alone.run(["--try", "--name", "x", "--", "true"]));
-    refused.failed(69, &["takes no writes"]);
+    refused.failed(69, &["is read-only"]);
     let both =
         format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", standby.port(), primary.port());
     let env = env_at(both);

@@ -36,7 +36,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| confirms_ended_leases(version(&f.version)?).then(|| vec![f.version.clone()]),
-        "a leader of etcd {0} whose disk hangs goes on confirming leases that the next leader ends; dlock notices at \
+        "a leader of etcd {0} whose disk hangs keeps confirming leases that the next leader ends; dlock notices at \
          its next renewal, other clients do not",
         "use etcd 3.4.31, 3.5.13 or newer",
     ),

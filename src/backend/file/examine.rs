@@ -94,7 +94,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::warning(
         |f| with(f.unwatched.as_ref()?),
         "a lock file that is removed is noticed only when a hold is renewed: {0}",
-        "renewals come three times in a ttl: choose a short one until then",
+        "renewals come three times in a TTL: choose a short one until then",
     ),
 ];
 

@@ -19,10 +19,10 @@ struct Facts {
 const RISKS: &[Rule<Facts>] = &[
     Rule::always(
         "memcached keeps nothing over a restart, and may evict an item when its memory is full: the lock can then be \
-         given to another while a command still runs, until that one's dlock looks again, within a second",
+         given to another while a command still runs, until that one's dlock polls again, within a second",
     ),
     Rule::always(
-        "tokens go on from the clock of a client when memcached has forgotten their counter, so they fall if that clock \
+        "tokens restart from the clock of a client when memcached has forgotten their counter, so they fall if that clock \
          was set back",
     ),
     Rule::always("memcached cannot wake clients: waiters and holders look every 50 ms to 1 s"),
@@ -42,7 +42,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| when(f.settings.is("evictions", "off")?),
-        "it refuses to evict anything (-M): when its memory is full, holders cannot renew, and their commands are ended",
+        "it refuses to evict anything (-M): when its memory is full, holders cannot renew, and dlock stops their commands",
         "start it without -M and with memory to spare (-m)",
     ),
     Rule::warning(

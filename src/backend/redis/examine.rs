@@ -81,7 +81,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::always(
         "tokens live in this server's memory: they may go backwards if it loses its data or fails over",
     ),
-    Rule::backup(|_| with("they go on from the server's clock, and fall if that is behind")),
+    Rule::backup(|_| with("they restart from the server's clock, and fall if that is behind")),
     Rule::always("leases follow this server's wall clock: a jump of it can expire them early or late"),
     Rule::warning(
         |f| with(too_old(&f.info)?),
@@ -120,7 +120,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::warning(
         |f| when(f.fails_over || f.info.number("connected_slaves")? > 0),
         "replicas follow later: a failover can lose a lock that was given, and give it a second time",
-        "where two at once would do damage use etcd or zk, or let the guarded resource check DLOCK_TOKEN",
+        "if two holders at once would do damage, use etcd or zk, or let the guarded resource check DLOCK_TOKEN",
     ),
     Rule::warning(
         |f| when(f.info.is("aof_enabled", "0")?),
@@ -135,7 +135,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| when(!f.notifies),
-        "the server, or a proxy before it, does not report changed keys (HELLO 3, CLIENT TRACKING), so waiters look every 500 ms",
+        "the server, or a proxy before it, does not report changed keys (HELLO 3, CLIENT TRACKING), so waiters poll every 500 ms",
         "allow it with ACL SETUSER ... +client|tracking +client|caching +hello, or connect without the proxy",
     ),
 ];

@@ -35,7 +35,7 @@ pub(super) const RISKS: &[Rule<Facts>] = &[
     Rule::warning(|f| with(f.too_old?), "it is older than {0}", "use {0} or newer"),
     Rule::warning(
         |f| when(f.server.is("read_only", "ON")?),
-        "this server takes no writes",
+        "this server is read-only",
         "name the primary, or several servers of which one is the primary",
     ),
     Rule::warning(

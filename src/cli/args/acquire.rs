@@ -20,8 +20,8 @@ Examples:
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Lock")]
-#[command(mut_arg("busy_exit_code", |arg| arg.help("The exit status when the lock was not acquired, 1 to 255 [default: 75]")))]
-#[command(mut_arg("grace", |arg| arg.help("The time between SIGTERM and SIGKILL when the process is ended [default: 5s] [env: DLOCK_GRACE]")))]
+#[command(mut_arg("busy_exit_code", |arg| arg.help("Exit with STATUS (1 to 255) if the lock was not acquired [default: 75]")))]
+#[command(mut_arg("grace", |arg| arg.help("Wait DURATION between SIGTERM and SIGKILL when stopping the process [default: 5s] [env: DLOCK_GRACE]")))]
 pub struct AcquireArgs {
     /// Hold the lock for process PID: release it when PID exits, kill PID if the lock is lost. In a script: $$
     #[arg(help_heading = "Claim", long, value_name = "PID", allow_hyphen_values = true)]

@@ -12,7 +12,7 @@ use std::path::Path;
 use clap::{Args as _, Command};
 use clap_mangen::Man;
 
-use super::args::{self, ConnectionArgs};
+use super::args::{self, CommonArgs};
 use super::exit_code::ExitCode;
 use super::page::{Page, SUBCOMMANDS};
 use crate::backend::service::Service;
@@ -55,7 +55,7 @@ fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     name(out, title, &about.to_lowercase());
     let usage = command.clone().render_usage().to_string();
-    let usage = roff::escape(usage.trim_start_matches("Usage:").trim());
+    let usage = roff::escape(&usage.trim_start_matches("Usage:").trim().replace(['<', '>'], ""));
     write!(out, ".SH \"SYNOPSIS\"\n{usage}\n").expect(INFALLIBLE);
     let text = text(subcommand);
     let (before, after) =
@@ -64,12 +64,12 @@ fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
     let connects = command.get_arguments().any(|argument| argument.get_long() == Some("endpoint"));
     options(out, command, subcommand.is_none(), false);
     if connects {
-        out.push_str(".PP\nThe connection options are those of dlock(1).\n");
+        out.push_str(".PP\ndlock(1) has the options for the connection and for messages.\n");
     }
     if subcommand.is_none() {
-        out.push_str(".SH \"CONNECTION OPTIONS\"\nAll subcommands that ask a lock service take these.\n");
+        out.push_str(".SH \"COMMON OPTIONS\"\nAll subcommands that ask a lock service take these.\n");
         let command = Command::new("dlock").disable_help_flag(true);
-        options(out, ConnectionArgs::augment_args(command), false, true);
+        options(out, CommonArgs::augment_args(command), false, true);
     }
     let (sections, end) = after
         .split_at(after.find("## Examples").or_else(|| after.find("## See also")).unwrap_or(after.len()));
@@ -85,18 +85,21 @@ fn text(subcommand: Option<&str>) -> &'static str {
     found.map_or(include_str!("text/dlock.md"), |(_, text)| text)
 }
 
-/// The groups of connection options, as `clap_mangen` writes their headings.
-const CONNECTION: [&str; 4] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES"];
+/// The groups of options that every subcommand with a connection takes, as `clap_mangen` writes their headings.
+const COMMON: [&str; 5] = ["CONNECTION", "ZOOKEEPER", "REDLOCK", "LOCK FILES", "MESSAGES"];
 
-/// Writes all options in one section, each group of the help under its heading: either the connection options or the others.
-fn options(out: &mut String, command: Command, with_subcommands: bool, of_connections: bool) {
+/// Writes all options in one section, each group of the help under its heading: either the common options or the others.
+fn options(out: &mut String, command: Command, with_subcommands: bool, common: bool) {
     let headings: Vec<String> = command
         .get_arguments()
         .filter_map(|argument| argument.get_help_heading())
         .map(str::to_owned)
         .collect();
-    // clap_mangen would leave out the text of an option that the short help hides.
-    let man = Man::new(command.mut_args(|argument| argument.hide_short_help(false)));
+    // clap_mangen would leave out the text of an option that the short help hides. That every subcommand has --help stands in dlock(1).
+    let man = Man::new(command.mut_args(|argument| {
+        let is_help = argument.get_id() == "help" && !with_subcommands;
+        argument.hide_short_help(false).hide(is_help)
+    }));
     let mut rendered = Vec::new();
     man.render_options_section(&mut rendered).expect(INFALLIBLE);
     if with_subcommands {
@@ -104,11 +107,19 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, of_connec
     }
     // clap_mangen defines a string for quotation marks at the top of each part; here they are written directly.
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
-    let mut is_left_out = of_connections;
+    // Values and operands are written as in the synopsis.
+    let brackets =
+        [("\\fI<", "\\fI"), (">\\fR", "\\fR"), ("[\\fI", "\\fI"), ("<\\fI", "\\fI"), ("\\fR]", "\\fR")];
+    let rendered = brackets.iter().fold(rendered, |text, (bracket, bare)| text.replace(bracket, bare));
+    // clap_mangen writes none if each option has a heading of its own.
+    if !common && !rendered.contains(".SH OPTIONS\n") {
+        out.push_str(".SH OPTIONS\n");
+    }
+    let mut is_left_out = common;
     for line in rendered.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el ")) {
         let heading = line.strip_prefix(".SH ").map(|heading| heading.trim_matches('"'));
         if let Some(heading) = heading {
-            is_left_out = CONNECTION.contains(&heading) != of_connections;
+            is_left_out = COMMON.contains(&heading) != common;
         }
         if is_left_out {
             continue;
@@ -125,13 +136,9 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, of_connec
 }
 
 fn exit_statuses(out: &mut String) {
-    out.push_str(
-        "The status of the command. If it died of a signal, dlock dies of the same signal. Otherwise:\n",
-    );
     for code in ExitCode::ALL {
         roff::term(out, &code.number().to_string(), code.sentence());
     }
-    out.push_str(".PP\nA command may use the same numbers; \\-\\-report tells them apart.\n");
 }
 
 /// Writes a page. The first line of the text is its subject.
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn pages_have_every_exit_status_and_every_key_of_the_files() {
-        let page = Page::Subcommand("run").roff();
+        let page = Page::Main.roff();
         for code in ExitCode::ALL {
             assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
         }

@@ -73,7 +73,7 @@ impl RunSettings {
         refuse_what_does_not_elect(args)?;
         let run = Self::resolve(&args.run, around)?;
         if args.forever && run.once_per.is_some() {
-            bail!("--once-per ends where --forever goes on; choose one of them");
+            bail!("--once-per cannot be combined with --forever");
         }
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let value = args.value.as_deref().map(|text| value(text, "--value")).transpose()?;

@@ -118,7 +118,7 @@ fn client_certificate_wanted() {
 
 #[test]
 fn password_wanted() {
-    let words = ["it wants a user and a password; see --user, --password-file"];
+    let words = ["it requires a user and a password; see --user, --password-file"];
     walk(&Cause::lasting("password wanted", 77, &words), login::unnamed);
 }
 
@@ -151,5 +151,5 @@ fn full() {
 
 #[test]
 fn read_only() {
-    walk(&Cause::passing("read-only", 69, &["it takes no writes ("]), room::read_only);
+    walk(&Cause::passing("read-only", 69, &["it is read-only ("]), room::read_only);
 }

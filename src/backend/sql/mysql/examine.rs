@@ -81,7 +81,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| when(!f.notifies),
-        "a proxy in between gives each statement another connection, so waiters look every 500 ms",
+        "a proxy in between gives each statement another connection, so waiters poll every 500 ms",
         "connect to the server itself",
     ),
 ];

@@ -59,7 +59,7 @@ const RISKS: &[Rule<Facts>] = &[
     ),
     Rule::warning(
         |f| when(!f.notifies),
-        "a connection pooler in between cannot pass on messages, so waiters look every 500 ms",
+        "a connection pooler in between cannot pass on messages, so waiters poll every 500 ms",
         "connect to the server itself",
     ),
 ];
