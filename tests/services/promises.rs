@@ -14,9 +14,6 @@ use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, process, quiet, within};
 
-/// A lease that a service grants. It survives a machine that stands still for a second.
-const TTL: Duration = Duration::from_secs(6);
-
 /// Lets the command end. dlock may have reported that it doubted the service.
 #[track_caller]
 fn ends_well(holder: Holder) {
