@@ -11,6 +11,8 @@ mod checker_tests;
 mod circles;
 #[path = "architecture/language.rs"]
 mod language;
+#[path = "architecture/naming.rs"]
+mod naming;
 #[path = "architecture/records.rs"]
 mod records;
 #[path = "architecture/source.rs"]
