@@ -29,7 +29,7 @@ mod tests {
     use crate::lock::LockName;
 
     #[test]
-    fn pauses_double_from_a_second_to_a_minute_and_end_with_a_whole_term() {
+    fn pauses_double_to_a_minute_and_end_with_a_whole_term() {
         let s = Duration::from_secs;
         let mut pause = Duration::ZERO;
         for wanted in [1, 2, 4, 8, 16, 32, 60, 60] {
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_alone_leads() {
+    fn sole_holder_leads() {
         let of = |mode, label: &str| Entry { mode, label: Some(label.into()), ..Entry::default() };
         let queue = |holders| LockStatus {
             name: LockName::new("a").expect("valid"),

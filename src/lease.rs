@@ -268,7 +268,7 @@ mod tests {
 
     /// An ensemble of `ZooKeeper` confirms each renewal with the next one.
     #[tokio::test(start_paused = true)]
-    async fn what_counts_from_long_before_is_renewed_sooner() {
+    async fn lease_with_an_older_proof_is_renewed_sooner() {
         let before = |seconds| Reply::CountsFromBefore(Duration::from_secs(seconds));
         let (mut keeper, claim, from, _) = keeper(&[before(10), before(15), before(30), before(0)]);
         for _ in 0..5 {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_that_is_refused_asks_rarely_and_once_more_at_the_end_of_its_place() {
+    async fn refused_waiter_renews_rarely_and_once_more_at_its_end() {
         let (mut keeper, claim, from, clock) = keeper(&[Reply::Refuses; 99]);
         while clock.now() < keeper.ends_at() {
             keeper.clock.sleep_until(keeper.due()).await;
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_that_never_answers_is_asked_three_times_before_the_end_begins() {
+    async fn silent_service_is_asked_three_times_before_termination() {
         let (mut keeper, claim, from, clock) = keeper(&[Reply::Never; 9]);
         let end = keeper.window().terminate_at;
         while clock.now() < end {

@@ -102,7 +102,7 @@ fn sources_keep_the_rules() {
 }
 
 #[test]
-fn files_of_a_folder_form_no_circle() {
+fn files_of_a_directory_form_no_cycle() {
     let found = circles::circles(&texts_in("src"));
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
@@ -123,7 +123,7 @@ fn tests_have_one_home_of_unsafe_code() {
 }
 
 #[test]
-fn nothing_is_listed_that_is_not_there() {
+fn lists_contain_existing_parts_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let is_there = |part: &str| {
         let part = root.join("src").join(part.trim_end_matches("/*"));

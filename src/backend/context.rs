@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_that_makes_no_sense_names_the_place() {
+    fn malformed_reply_error_names_the_place() {
         let said = |error: Error| placed(error, "h:1").reason.to_string();
         assert_eq!(said(Error::nonsense("x")), "h:1: the reply makes no sense (x)");
         assert_eq!(said(Error::nonsense("x").at(&"other:2")), "other:2: the reply makes no sense (x)");

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_no_queue_shows_waits_last() {
+    fn claim_in_no_queue_counts_as_the_last_waiter() {
         let unshown = queues(vec![("a", entry(1, 9, &[]), Vec::new())]);
         assert!(cycle(&unshown, &request(2, "a", &[1]), Counted::Earlier).is_some());
         assert_eq!(cycle(&unshown, &request(2, "a", &[3]), Counted::All), None);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cycle_that_one_look_shows_is_none() {
+    async fn cycle_seen_by_one_look_only_is_none() {
         let mut over = crossed();
         over.insert(name("b"), LockStatus::empty(&name("b")));
         let ended = entered(vec![Some(crossed()), Some(over)], crossing(4)).await;
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn search_that_fails_for_now_is_an_error() {
+    async fn transient_search_failure_is_an_error() {
         for looks in [vec![None], vec![Some(crossed()), None]] {
             let ended = entered(looks, crossing(4)).await;
             assert_eq!(ended, (Some(ErrorKind::Unavailable), false, Duration::ZERO));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_that_cannot_be_read_is_named_by_its_claim() {
+    fn unreadable_entry_is_named_by_its_claim() {
         let unread = Entry { claim: Some(id(7)), mode: Some(Mode::Shared), ..Entry::default() };
         assert_eq!(member(&unread).expect("a member").owner, format!("claim {}", id(7)));
         assert_eq!(member(&Entry { mode: None, ..unread }), None);

@@ -54,7 +54,7 @@ fn schemes_of_other_programs_are_answered_with_the_one_to_write() {
 }
 
 #[test]
-fn service_that_was_left_out_is_named() {
+fn omitted_service_is_named() {
     let refused = |services| refuse_left_out(services, |optional| optional.name == "etcd", &["backend"]);
     let error = refused(&SERVICES[..1]).expect_err("left out").to_string();
     assert_eq!(error, "this dlock was built without etcd: build it with the feature etcd");
@@ -62,7 +62,7 @@ fn service_that_was_left_out_is_named() {
 }
 
 #[test]
-fn what_may_be_left_out_is_called_as_its_folder_says() {
+fn optional_services_match_their_directories() {
     let optional = OPTIONAL.iter().map(|optional| (optional.name, optional.schemes));
     assert!(SERVICES[1..].iter().map(|service| (service.name, service.schemes)).eq(optional));
 }
@@ -96,7 +96,7 @@ fn options_of_other_services_are_useless() {
 }
 
 #[test]
-fn what_may_be_a_database_is_no_directory() {
+fn possible_database_is_not_taken_for_a_directory() {
     assert_eq!(said(Some("redis"), &["/3"]), Ok(("redis", "redis://localhost:6379/3".to_owned())));
     for (endpoint, is) in
         [("/no-such-database", false), ("h/d", false), ("/d?host=/run", false), ("/a/b", true)]
@@ -106,7 +106,7 @@ fn what_may_be_a_database_is_no_directory() {
 }
 
 #[test]
-fn what_is_read_in_any_directory_means_one_directory() {
+fn relative_directory_in_a_shared_setting_is_refused() {
     for (backend, endpoint, part) in [
         (None, "redis1", "write redis://redis1, or the whole path"),
         (
@@ -129,7 +129,7 @@ fn what_is_read_in_any_directory_means_one_directory() {
 }
 
 #[test]
-fn an_error_says_which_options_it_is_about() {
+fn error_lists_the_options_it_concerns() {
     for (backend, endpoint, about) in [
         (Some("consul"), "redis://h", &["backend"] as &[&str]),
         (None, "redis1", &["endpoint"]),
@@ -182,7 +182,7 @@ fn credentials_without_a_service_do_not_lead_to_a_directory() {
 }
 
 #[test]
-fn what_leads_nowhere_says_why() {
+fn invalid_address_is_refused_with_reason() {
     for (backend, endpoints, part) in [
         (Some("etcd"), &["h:1/x"] as &[&str], "not the address of an etcd server"),
         (None, &["redis://h:x"], "not HOST:PORT"),

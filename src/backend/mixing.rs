@@ -51,7 +51,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     #[test]
-    fn it_says_who_uses_what_and_what_to_do() {
+    fn mismatch_shows_holder_mode_and_remedy() {
         let slots = |n| Mode::Slots(NonZeroU32::new(n).expect("positive"));
         let name = LockName::new("x").expect("valid");
         let of = |used, wanted| mismatch(Some(&name), Some("ci@h pid 4 (./x)"), used, wanted);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_changed_is_shown_and_a_look_that_failed_or_was_dropped_is_made_up_for_at_once() {
+    async fn observer_shows_changes_and_repeats_a_failed_look_at_once() {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let looks = vec![Some(1), Some(1), Some(2), None, Some(2), Some(0), Some(0), Some(3)];
         let name: LockName = "x".parse().expect("a name");

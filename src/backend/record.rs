@@ -155,7 +155,7 @@ mod tests {
     use crate::lock::{Ancestor, Verb};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_form_reads_back() {
         let name: LockName = "a".parse().expect("valid");
         let outer =
             Ancestor { claim: ClaimId::from_bytes([1; 16]), names: vec!["c".parse().expect("valid")] };
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_no_record() {
+    fn text_of_other_programs_is_no_record() {
         for text in ["", "{}", "x", "{\"claim\":\"7\"}"] {
             assert_eq!(Record::parse(text.as_bytes()), None, "{text}");
         }

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_that_is_dated_much_later_tells_nothing() {
+    fn far_future_success_has_no_age() {
         assert_eq!(age(at(100), at(101) + AHEAD), None);
         assert_eq!(age(at(100), Duration::MAX), None);
     }

@@ -50,7 +50,7 @@ async fn all_go_waiters_first_and_force_warns() {
 }
 
 #[tokio::test]
-async fn no_is_no() {
+async fn answering_no_breaks_nothing() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
     let asking = BreakSettings { yes: false, ..settings(Target::All) };
     assert_eq!(outcome(&backend, &asking, false).await, Ok("nothing was changed\n".into()));
@@ -58,7 +58,7 @@ async fn no_is_no() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_not_there_is_76() {
+async fn missing_claim_exits_76() {
     let backend = Queues::new(vec![queue("a", 1, 0)]);
     let missing = outcome(&backend, &settings(Target::Claim("ffffffff".into())), true).await;
     assert_eq!(missing, Err((76, "a has no claim ffffffff".into())));
@@ -70,7 +70,7 @@ async fn a_claim_that_is_not_there_is_76() {
 }
 
 #[tokio::test]
-async fn ambiguous_digits_are_told() {
+async fn ambiguous_digits_are_refused_with_their_count() {
     let backend = Queues::new(vec![queue("a", 2, 0)]);
     let zeros = settings(Target::Claim("00000000".into()));
     assert_eq!(
@@ -95,7 +95,7 @@ async fn without_a_choice_the_only_claim_is_meant() {
 }
 
 #[tokio::test]
-async fn several_claims_are_listed_so_that_one_can_be_chosen() {
+async fn several_claims_are_listed_for_a_choice() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
     let mut page = Page::default();
     let mut ask = |_: &str| panic!("nothing to ask");
@@ -106,7 +106,7 @@ async fn several_claims_are_listed_so_that_one_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn the_question_shows_and_counts_what_would_go() {
+async fn question_shows_and_counts_the_affected_claims() {
     let backend = Queues::new(vec![queue("a", 1, 3)]);
     let asking = BreakSettings { yes: false, ..settings(Target::All) };
     let mut asked = String::new();

@@ -75,7 +75,7 @@ fn all_keys_of_other_services_are_known() {
 }
 
 #[test]
-fn only_files_that_nobody_else_can_write_count() {
+fn file_writable_by_others_is_refused() {
     let folder = Folder::new("config-mode");
     let path = folder.0.join("config.toml");
     let uid = rustix::process::getuid().as_raw();
@@ -104,7 +104,7 @@ fn only_files_that_nobody_else_can_write_count() {
 }
 
 #[test]
-fn a_password_that_others_can_read_is_doubted_where_they_get_at_it() {
+fn readable_password_is_doubted_in_a_reachable_directory() {
     let folder = Folder::new("config-doubt");
     let path = folder.0.join("config.toml");
     let uid = rustix::process::getuid().as_raw();
@@ -126,7 +126,7 @@ fn a_password_that_others_can_read_is_doubted_where_they_get_at_it() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_an_error() {
+fn non_text_file_is_an_error() {
     let folder = Folder::new("config-bytes");
     let path = folder.0.join("config.toml");
     fs::write(&path, b"ttl=\"\xff\"").expect("written");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_made_again_once_if_that_may_help() {
+    async fn transient_request_failure_is_retried_once() {
         assert!(matches!(asked(&[]).await, (Ok(0), 1)));
         assert!(matches!(asked(&[ErrorKind::Unavailable]).await, (Ok(1), 2)));
         assert!(matches!(asked(&[ErrorKind::Unavailable; 3]).await, (Err(_), 2)));

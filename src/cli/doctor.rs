@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_configuration_is_shown_also_if_the_service_cannot_be_asked() {
+    async fn configuration_is_shown_when_the_service_is_unreachable() {
         let settings = DoctorSettings {
             files: Vec::new(),
             settings: setting("ttl", None).into_iter().collect(),

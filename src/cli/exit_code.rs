@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_the_contract() {
+    fn exit_codes_match_the_contract() {
         let numbers = ExitCode::ALL.map(ExitCode::number);
         assert_eq!(numbers, [64, 69, 70, 71, 73, 75, 76, 77, 124, 126, 127]);
         assert!(ExitCode::ALL.iter().all(|code| code.sentence().ends_with('.')));

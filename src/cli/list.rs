@@ -40,7 +40,7 @@ mod tests {
     use crate::cli::testing::{Page, Queues, queue, viewing};
 
     #[tokio::test]
-    async fn only_names_that_start_so() {
+    async fn only_names_with_the_prefix_are_listed() {
         let backend = Queues::new(vec![queue("a", 1, 0), queue("ab", 1, 1), queue("c", 1, 0)]);
         let mut settings = ListSettings { starting_with: "a".into(), viewing: viewing(true) };
         let mut page = Page::default();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_who_leads_there_proclaims() {
+    async fn only_the_leader_proclaims() {
         let claims = queue("a", 1, 1);
         let [leads, waits] =
             [&claims.holders[0], &claims.waiters[0]].map(|entry| entry.claim.expect("a claim"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_is_that_of_the_environment() {
+    fn claim_is_read_from_the_environment() {
         let own = seen(CLAIM, "a b\nc").expect("a claim");
         assert_eq!(own.claim.to_string(), CLAIM);
         assert_eq!(own.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a b", "c"]);

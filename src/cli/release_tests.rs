@@ -33,7 +33,7 @@ async fn refused(queues: &Queues, settings: &ClaimSettings) -> ExitCode {
 }
 
 #[tokio::test]
-async fn what_is_no_claim_of_acquire_is_not_touched() {
+async fn claim_not_made_by_acquire_is_not_released() {
     let (lost, usage) = (ExitCode::Lost, ExitCode::Usage);
     let run = of("a", Verb::Run);
     assert_eq!(refused(&Queues::new(vec![run.clone()]), &settings(&digits(&run), &["a"])).await, lost);
@@ -66,7 +66,7 @@ async fn a_keeper_is_asked_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_lease_of_nobody_is_removed() {
+async fn detached_lease_is_removed() {
     let status = of("a", Verb::Detach);
     let queues = Queues::new(vec![status.clone()]);
     give_back(&queues, &settings(&digits(&status), &["a"]), &by()).await.expect("released");
@@ -74,7 +74,7 @@ async fn a_lease_of_nobody_is_removed() {
 }
 
 #[tokio::test]
-async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
+async fn wait_for_a_remaining_claim_is_bounded() {
     let status = of("a", Verb::Acquire);
     let queues = Queues::new(vec![status.clone()]);
     queues.will_observe(vec![vec![Ok(status.clone())]]);
@@ -87,7 +87,7 @@ async fn a_claim_that_does_not_leave_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn what_no_observer_was_told_of_is_asked_for_before_it_is_said() {
+async fn unobserved_end_is_confirmed_by_a_look() {
     let status = of("a", Verb::Acquire);
     let found_in = Queues::new(vec![status.clone()]);
     let settings = settings(&digits(&status), &["a"]);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_name_all_that_are_taken_come() {
+    async fn status_without_a_name_shows_all_taken_locks() {
         let backend = Queues::new(vec![queue("a", 1, 1), queue("c", 0, 1)]);
         let mut page = Page::default();
         shown(&backend, &settings(&[], false), &mut page).await.expect("shown");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_has_gone_ends_it_quietly() {
+    async fn closed_reader_ends_status_quietly() {
         let mut page = Page { gone: true, ..Page::default() };
         let ended = shown(&Queues::new(vec![]), &settings(&["a"], true), &mut page).await;
         assert!(ended.is_err_and(|error| error.is::<ReaderGone>()));

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_says_what_where_how_long_and_what_to_do() {
+    fn unreached_line_has_reason_place_duration_and_remedy() {
         let three = Wait::AtMost(Duration::from_secs(3));
         let refused = |at| cause::unreached(&at, &std::io::ErrorKind::ConnectionRefused.into());
         for (reason, wait, place, wanted) in [

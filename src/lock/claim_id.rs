@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_id() {
+    fn invalid_id_is_refused() {
         for text in ["", "12", "+0000000000000000000000000000000", "G0000000000000000000000000000000"] {
             assert_eq!(text.parse::<ClaimId>(), Err(NotAClaimId), "{text}");
         }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_may_come_free_is_no_deadlock() {
+    fn freeable_slot_is_no_deadlock() {
         let mut graph = Graph::default();
         // 3 waits for a slot that 1 and 2 have, and runs inside 1.
         graph.waits.insert(id(3), vec![queue(&[1, 2], 1)]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_waits_that_never_end_are_cycles() {
+    fn exactly_endless_waits_are_cycles() {
         use Mode::{Exclusive as X, Shared as S};
         let two = Mode::Slots(2.try_into().expect("positive"));
         assert!(closes(2, &[("a", &[(1, S, &[]), (2, X, &[1])])]), "under the own shared hold");

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_duration_is_refused() {
         for text in ["", " ", "s", "5x", "-1", "1e3", "1..5s", "inf", "NaN", "1h  x", "1h-30m", "1s2", "5M"] {
             assert_eq!(parse(text), Err(DurationError::Unreadable(text.to_owned())), "{text}");
         }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_lasted_is_said_in_seconds() {
+    fn elapsed_time_is_written_in_whole_seconds() {
         for (seconds, text) in [(0.0, "<1s"), (0.927, "<1s"), (1.9, "1s"), (192.4, "3m12s")] {
             assert_eq!(rough(Duration::from_secs_f64(seconds)), text);
         }

@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn refuses_what_is_no_name() {
+    fn invalid_name_is_refused() {
         assert_eq!(LockName::new(""), Err(NameError::Empty));
         assert_eq!(LockName::new("x".repeat(201)), Err(NameError::TooLong(201)));
         assert_eq!(LockName::new("a\nb"), Err(NameError::Control('\n')));

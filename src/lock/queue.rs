@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn grant_rule_matches_the_table() {
         use Mode::{Exclusive as X, Shared as S};
         for (queue, holders) in [
             (vec![], 0),
@@ -94,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn who_has_no_blocker_holds(queue in mixed()) {
+        fn claim_without_blockers_holds(queue in mixed()) {
             for i in 0..queue.len() {
                 prop_assert_eq!(blockers(&queue, i).is_empty(), i < held(&queue));
             }

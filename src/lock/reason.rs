@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn its_parts_are_one_sentence_and_are_asked_for() {
+    fn reason_parts_form_one_sentence_and_can_be_read() {
         let reason = refused("h:1");
         assert_eq!(reason.to_string(), "h:1: connection refused; is it running there?");
         assert_eq!((reason.server(), reason.question()), (Some("h:1"), Some("is it running there?")));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_one_only_at_the_end() {
+    fn question_counts_only_at_the_end() {
         let more = refused("h:1").advising("it was asked twice");
         assert_eq!(more.to_string(), "h:1: connection refused; is it running there?; it was asked twice");
         assert_eq!(more.question(), None);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn several_are_one_about_the_worst() {
+    fn several_reasons_become_one_about_the_worst() {
         let stranger =
             Reason::of(&"b:2", "is another").about(About::Stranger).asking("is this the right port?");
         let all = Reason::joined(vec![refused("a:1"), stranger, refused("c:3")]);

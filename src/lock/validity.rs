@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_ttl_that_cannot_be_kept() {
+    fn too_short_ttl_is_refused() {
         let short = Duration::from_millis(999);
         assert_eq!(LeaseTimes::new(short, Duration::ZERO), Err(TtlTooShort(short)));
     }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_is_known_in_whatever_case() {
+    fn scheme_matches_in_any_case() {
         assert_eq!(after("ZK://h", "zk://"), Some("h"));
         for other in ["zk:/h", "zk", "", "zkü//h"] {
             assert_eq!(after(other, "zk://"), None, "{other}");

@@ -53,7 +53,7 @@ async fn a_server_is_told_from_another() {
 }
 
 #[tokio::test]
-async fn who_refuses_or_is_silent_is_told_apart() {
+async fn refusing_and_silent_servers_are_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("bound").to_string();
     let silent = of_all(std::slice::from_ref(&at), &MANNER, false).await;
@@ -70,7 +70,7 @@ async fn who_refuses_or_is_silent_is_told_apart() {
 }
 
 #[tokio::test]
-async fn only_servers_that_all_speak_without_encryption_will_do_so_again() {
+async fn lack_of_encryption_is_final_only_at_all_servers() {
     let (own, other) = (server(Some(b"+PONG\r\n")).await, server(Some(b"+PONG\r\n")).await);
     let all = of_all(&[own, other], &MANNER, true).await.expect("neither speaks TLS");
     assert_eq!((all.kind, all.reason.question()), (ErrorKind::Denied, None));
@@ -82,7 +82,7 @@ async fn only_servers_that_all_speak_without_encryption_will_do_so_again() {
 }
 
 #[tokio::test]
-async fn a_slow_server_is_not_taken_for_the_web_server_that_it_also_is() {
+async fn slow_server_is_not_taken_for_a_web_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("bound").to_string();
     tokio::spawn(async move {
@@ -109,7 +109,7 @@ fn refused(at: &str) -> Reason {
 }
 
 #[test]
-fn what_is_about_reaching_a_service_is_said_of_the_service() {
+fn reachability_reason_concerns_the_service() {
     let away = || Reason::of(&"h:1", "does not answer").about(About::Service);
     let nodes = Reason::within(&[refused("h:1"), away()], |why| format!("0 of 3 nodes can be used ({why})"));
     assert_eq!(nodes.question(), Some(RUNNING));
@@ -153,7 +153,7 @@ async fn late(wait: u64, gives_up: bool, found: Fault) -> Result<(), Option<Faul
 }
 
 #[tokio::test]
-async fn what_was_found_is_known_at_the_deadline_or_as_soon_as_it_settles_the_matter() {
+async fn finding_is_returned_at_the_deadline_or_when_decisive() {
     let clock = Clock::Boot;
     let soon = by(clock, clock.now() + Duration::from_secs(9), true, async { 7 }, || async {
         unreachable!("nobody looks into what is done in time")

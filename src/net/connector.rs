@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_host_lacks_is_no_fault_of_the_service() {
+    fn local_resource_shortage_is_no_service_fault() {
         let kind = |number| {
             let error = io::Error::from_raw_os_error(number);
             unmade(cause::unreached(&"h:1", &error), &error).kind

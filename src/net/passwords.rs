@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_service_takes_for_a_password_is_seen(
+        fn every_password_form_of_a_service_is_detected(
             scheme in select(&["redis://", "REDISS://", "http://", "memcached://", "", "postgres://",
                                "mariadb://", "zk://", "redis+sentinel://", "redis+cluster://"][..]),
             user in "[a-z.@]{0,3}",

@@ -160,7 +160,7 @@ fn ms(length: Duration) -> u128 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_is_replaced_once() {
+async fn broken_connection_is_replaced_once() {
     let one = link::<false>(1, &[Next::Works], None);
     assert_eq!(call(&one, 9, Patience::Once, &[Next::Breaks, Next::Works]).await, (Ok(0), Duration::ZERO));
     assert_eq!(one.opened(), 2);
@@ -183,7 +183,7 @@ async fn pauses_grow_until_there_is_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_nowhere_is_an_answer_unless_the_caller_waits_for_it() {
+async fn unreachable_service_is_an_answer_unless_waited_for() {
     let found = Fault::spent("nowhere");
     for (patience, wanted, length) in [
         (Patience::Once, "nowhere", 0),
@@ -226,7 +226,7 @@ async fn a_frozen_server_is_left_for_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_are_all_slow_get_more_time() {
+async fn uniformly_slow_servers_get_more_time() {
     let two = link::<true>(2, &[Next::Works], None);
     let (clock, deadline) = (two.clock, two.clock.now() + Duration::from_secs(60));
     let request = |connection: Arc<usize>| async move {
@@ -300,7 +300,7 @@ async fn unanswered_connections_take_room_until_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn logins_that_hang_take_room_and_servers_out_of_reach_do_not() {
+async fn hanging_logins_take_room_and_unreachable_servers_do_not() {
     for (dial, wanted) in [(Next::Hangs, 2), (Next::Freezes, 5)] {
         let one = link::<false>(1, &[dial], None);
         for _ in 0..5 {
@@ -334,7 +334,7 @@ async fn a_refusal_is_an_answer_once_every_server_gave_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_works_is_kept() {
+async fn working_server_is_kept() {
     let one = link::<false>(1, &[Next::Works], None);
     let (answer, length) = call(&one, 9, Patience::Once, &[Next::Undoes, Next::Undoes, Next::Works]).await;
     assert_eq!((answer, ms(length)), (Ok(0), 3 + 6));
@@ -346,7 +346,7 @@ async fn a_server_that_works_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_follows_to_the_node_that_was_named() {
+async fn request_follows_a_redirect_to_the_named_node() {
     let one = link::<false>(1, &[Next::Works], None);
     let (node, requests) = (AtomicU32::new(0), Script::of(&[Next::Redirects, Next::Works]));
     let request = |_| {
@@ -361,7 +361,7 @@ async fn a_request_follows_to_the_node_that_was_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_given_up_is_reported() {
+async fn abandoned_connection_is_reported() {
     let one = link::<false>(1, &[Next::Works], None);
     let connection = one.connection(&0).await.expect("it works");
     let mut given_up = std::pin::pin!(one.given_up(&connection));
@@ -376,7 +376,7 @@ async fn a_connection_that_is_given_up_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_to_be_removed_does_not_rely_on_one_old_connection() {
+async fn removal_does_not_rely_on_one_old_connection() {
     let one = link::<false>(1, &[Next::Works], None);
     let steps = [Next::Freezes, Next::Works];
     let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
@@ -390,7 +390,7 @@ async fn what_has_to_be_removed_does_not_rely_on_one_old_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_connection_that_was_late_is_used_again() {
+async fn only_a_late_connection_is_used_again() {
     for (late, opened) in [(true, 1), (false, 2)] {
         let one = link::<false>(1, &[Next::Works], None);
         let connection = one.connection(&0).await.expect("it works");
@@ -404,7 +404,7 @@ async fn only_a_connection_that_was_late_is_used_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_request_was_held_up_is_forgotten_with_the_next_answer() {
+async fn delay_reason_is_forgotten_with_the_next_answer() {
     let one = link::<false>(1, &[Next::Works], None);
     *one.found() = Some(Fault::unavailable("the tables are locked"));
     assert_eq!(call(&one, 4, Patience::Once, &[Next::Works]).await.0, Ok(0));
@@ -426,7 +426,7 @@ async fn dials_in_a_lease(rank: Rank, next: Next) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_refused_asks_again_after_longer_and_longer_pauses() {
+async fn refused_waiter_retries_after_growing_pauses() {
     let waits = Rank::Waits { ahead: 1, ttl: Duration::from_secs(30) };
     let count = dials_in_a_lease(waits, Next::Denies).await;
     assert!((10..=25).contains(&count), "{count}");
@@ -434,7 +434,7 @@ async fn a_waiter_that_is_refused_asks_again_after_longer_and_longer_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_without_a_place_leaves_the_first_connections_to_others() {
+async fn waiter_without_a_place_leaves_connections_to_others() {
     let dials = |ahead| dials_in_a_lease(Rank::Waits { ahead, ttl: Duration::from_secs(30) }, Next::Refuses);
     let newcomer = dials(0).await;
     assert!((10..=25).contains(&newcomer), "{newcomer}");

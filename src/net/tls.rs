@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_said_with_its_remedy() {
+    fn certificate_fault_is_described_with_its_remedy() {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(1_609_459_200));
         let names = vec!["DnsName(\"other.example\")".to_owned(), "IpAddress(10.0.0.1)".to_owned()];
         let expected = "db.example".try_into().expect("a name");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_surely_this_host_is_taken_for_it() {
+    fn only_loopback_places_count_as_this_host() {
         for (place, stays) in [
             ("localhost:1", true),
             ("LOCALHOST:1", true),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_stops_whoever_evaluates_it() {
+    fn evaluated_failure_stops_the_shell() {
         assert_eq!(Format::Sh.failure(75), "sh -c 'exit 75'\n");
         assert_eq!(Format::Env.failure(75) + &Format::Json.failure(75), "");
     }

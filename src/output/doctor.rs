@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_fits_a_narrow_terminal() {
+    fn doctor_output_fits_a_narrow_terminal() {
         let now = SystemTime::UNIX_EPOCH;
         let layout = Layout { width: Some(40), colour: false, now };
         let text = findings().text(&layout);

@@ -236,7 +236,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn says_beforehand_that_it_cannot() {
+    fn unwritable_path_is_found_beforehand() {
         let folder = Folder::new("file-check");
         let kind = |p: &Path| check_writable(p).expect_err("refused").kind();
         assert_eq!(kind(&folder.0), ErrorKind::IsADirectory);

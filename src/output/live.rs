@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_that_among_those_who_wait() {
+    fn place_counts_the_waiters_ahead() {
         let shared = Entry { mode: Some(Mode::Shared), ..holder() };
         assert_eq!(
             [0, 1, 3].map(|ahead| place(ahead, None)),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinals() {
+    fn ordinals_have_english_suffixes() {
         let texts = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal);
         assert_eq!(texts, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
     }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_text() {
+    fn metrics_match_the_golden_text() {
         let text = text(&ran(), at(1_700_000_000), Some(1_600_000_000.5));
         let labels = r#"{lock="deploy \"x\"",backend="file"}"#;
         for line in [

@@ -101,7 +101,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn says_what_is_known() {
+    fn party_shows_its_known_fields() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let full = Entry {
             user: Some("ci".into()),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_by_whom() {
+    fn verbosity_hides_message_levels() {
         let busy = Message::Busy { lock: "x".into(), service: service(), holder: None };
         let waiting = Message::Waiting { lock: "x".into(), service: service(), holder: None, ahead: None };
         let lost = Message::Lost { lock: "x".into(), reason: "r".into(), command_ran: true };

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_become_escapes() {
+    fn non_text_bytes_become_escapes() {
         assert_eq!(os(OsStr::from_bytes(b"a\xffb\xc3")), "a\\xffb\\xc3");
     }
 

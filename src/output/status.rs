@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_lock_says_where_was_looked_and_that_nobody_was_there_yet() {
+    fn free_lock_line_has_its_place_and_unused_hint() {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
         assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
         let unused = lock(&free, &service(", not used yet"), Detail::Usual, &layout());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_break_and_kill_need_is_whole_on_every_terminal() {
+    fn claim_and_pid_are_whole_on_every_terminal() {
         let mut long = status("deploy");
         (long.holders[0].label, long.holders[0].pid) = (Some("label ".repeat(30)), Some(4_194_303));
         long.holders[0].command = Some("/opt/backup/bin/backup-everything".into());

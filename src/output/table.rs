@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_higher_rank_is_cut_first_and_left_out_where_that_is_not_enough() {
+    fn higher_rank_is_cut_first_and_then_left_out() {
         let column = |title, flexible, rank| Column { title, right: false, flexible, rank };
         let mut table = Table::new(vec![
             column("ID", false, 0),

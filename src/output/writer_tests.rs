@@ -72,7 +72,7 @@ fn a_merely_slow_reader_gets_all_lines_in_order() {
 }
 
 #[test]
-fn what_is_dropped_is_counted_where_it_was() {
+fn dropped_lines_are_counted_in_their_place() {
     let (mut reader, writer) = writer_to(pipe());
     fill(writer);
     let begun = Instant::now();
@@ -127,7 +127,7 @@ fn drawing_behind_a_blocked_one_is_left_out() {
 }
 
 #[test]
-fn a_stream_that_does_not_wait_gets_all_of_a_line() {
+fn nonblocking_stream_gets_whole_lines() {
     let (reader, stream) = pipe();
     let flags = rustix::fs::fcntl_getfl(&stream).expect("flags");
     rustix::fs::fcntl_setfl(&stream, flags | rustix::fs::OFlags::NONBLOCK).expect("set");
@@ -139,7 +139,7 @@ fn a_stream_that_does_not_wait_gets_all_of_a_line() {
 }
 
 #[test]
-fn a_stream_that_takes_nothing_is_told_and_not_tried_for_ever() {
+fn failing_stream_is_an_error_and_not_retried_forever() {
     let full = File::options().write(true).open("/dev/full").expect("a full device");
     let (_reader, writer) = writer_to((socket().0, full.into()));
     writer.last("lost".into());

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_living_process_of_this_user_may_be_adopted_and_is_known_to_end() {
+    fn own_living_process_is_adoptable_and_its_end_noticed() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("a process");
         let pid = i32::try_from(child.id()).expect("a pid");
         let adopted = Adopted::open(pid).expect("fit");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_is_not_adopted() {
+    fn nonexistent_process_is_not_adopted() {
         for pid in [0, -1, i32::MAX] {
             assert!(matches!(Adopted::open(pid), Err(Unfit::Gone)), "{pid}");
         }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hold_is_not_found() {
+    fn other_variables_are_no_claim() {
         let other = CLAIM.replace('7', "8");
         for text in [
             format!("CLAIM={CLAIM}\0"),

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_last_word_is_heard_though_ours_was_not() {
+    fn last_message_is_received_after_an_unread_one() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
         front
             .tell_keeper(ToKeeper { signal: Signal::TSTP, everybody: true, stops: 0 })
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn sent_messages_are_received() {
         let (front, keeper) = Channel::pair().expect("a socket pair");
         let signal = |stops| ToKeeper { signal: Signal::TERM, everybody: stops == 0, stops };
         for message in [signal(0), signal(127)] {

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_says_what_it_lacks() {
+    fn existing_file_error_states_the_missing_part() {
         let folder = std::env::temp_dir().join(format!("dlock-diagnosis-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let file = |name: &str, text: &str, mode: u32| {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_cannot_be_told_keeps_its_error() {
+    fn missing_or_unexplained_file_keeps_its_error() {
         for (errno, word) in [
             (Errno::NOENT, "/no/such/file"),
             (Errno::NOENT, "no-such-command"),

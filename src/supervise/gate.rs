@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_either_shut_or_passed() {
+    fn gate_is_either_shut_or_passed() {
         let gate = Gate::new(Box::leak(Box::default()));
         assert!(gate.shut() && gate.shut() && !gate.pass() && !gate.has_passed());
         gate.clear_command();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_who_has_passed() {
+    fn gate_returns_the_passed_command() {
         let gate = Gate::new(Box::leak(Box::default()));
         assert!(gate.pass() && gate.command().is_none());
         gate.set_command(4_194_304, true);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_is_known_by_number() {
+    fn needed_descriptors_are_known_by_number() {
         keep(63);
         assert!(is_needed(63) && !is_needed(62) && !is_needed(64) && !is_needed(-1));
     }

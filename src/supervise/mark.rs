@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_fails_does_not_clear_the_board() {
+    async fn failed_wait_does_not_clear_the_board() {
         // flock(2) refuses this one, as a system without memory for locks refuses any.
         let unlockable =
             open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("a descriptor");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_board_is_neither_waited_for_nor_opened() {
+    fn other_file_than_a_board_is_neither_opened_nor_awaited() {
         let path = std::env::temp_dir().join(format!("dlock-test-mark-{}", std::process::id()));
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .expect("a FIFO");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_that_of_a_descriptor() {
+    fn board_address_is_a_descriptor_path() {
         assert!(is_descriptor("/proc/12/fd/3"));
         for path in ["/proc/12/fd/", "/proc//fd/3", "/proc/1/../2/fd/3", "/proc/self/fd/3", "/dev/tty", ""] {
             assert!(!is_descriptor(path), "{path}");

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_is_not_there_keeps_nobody_waiting() {
+    fn absent_manager_does_not_block() {
         let mut notifier =
             Notifier::new(OsStr::new("/nonexistent/socket"), texts(), true).expect("an address");
         notifier.waiting(-1);

@@ -59,7 +59,7 @@ fn children_and_theirs_are_members_unless_they_are_outside() {
 }
 
 #[test]
-fn whom_an_incomplete_look_does_not_see_stays_a_member() {
+fn member_missed_by_an_incomplete_look_stays_a_member() {
     let child = Child::start(Command::new("sleep").arg("100"));
     let pid = child.pid();
     let mut table = table();
@@ -78,7 +78,7 @@ const fn descent(claim: &[u8; 32]) -> Descent {
 }
 
 #[test]
-fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
+fn members_are_found_by_their_claim_or_their_parents() {
     const DESCENT: &Descent = &descent(b"0123456789abcdef0123456789abcdef");
     let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
     let start = |claim: &str| Child::start(Command::new("sleep").arg("100").env("DLOCK_CLAIM", claim));
@@ -100,7 +100,7 @@ fn who_carries_a_claim_is_found_by_that_and_the_others_by_their_parents() {
 }
 
 #[test]
-fn who_is_just_executing_a_program_is_not_overlooked_because_it_has_no_environment_yet() {
+fn process_in_exec_without_environment_is_not_overlooked() {
     const DESCENT: &Descent = &descent(b"0e0e0e0e0e0e0e0eabababababababab");
     let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
     let mut table = table();

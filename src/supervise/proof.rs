@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_no_process_table_is_not_believed() {
+    fn directory_without_a_process_table_is_rejected() {
         let root = openat(CWD, c"/", OFlags::DIRECTORY, Mode::empty()).expect("a directory");
         assert_eq!(prove(&root), Err(Hidden::NotProc));
     }

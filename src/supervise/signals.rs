@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_it_may() {
+    fn takeable_signals_exclude_kill_and_stop() {
         let all: Vec<_> = Signal::takeable().collect();
         assert!(all.contains(&Signal::TERM) && all.contains(&Signal::CHLD) && all.contains(&Signal::CONT));
         assert!(!all.contains(&Signal::KILL) && !all.contains(&Signal::STOP));

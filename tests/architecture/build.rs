@@ -45,7 +45,7 @@ fn etcd_client() -> (PathBuf, String) {
 
 #[test]
 #[allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
-fn kept_descriptor_set_of_etcd_client_is_what_protoc_makes() {
+fn kept_descriptor_set_of_etcd_client_matches_protoc() {
     let (sources, version) = etcd_client();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!(".cargo/etcd-client-{version}.pb"));
     let made = std::env::temp_dir().join(format!("dlock-etcd-client-{}.pb", std::process::id()));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_checker_rejects_what_is_wrong() {
+fn checker_rejects_each_violation() {
     let long = format!("//! Doc.\n{}", "// line\n".repeat(LONGEST_FILE));
     let function = format!("//! Doc.\nfn long() {{\n{}}}\n", "    step();\n".repeat(LONGEST_FUNCTION));
     for (path, text, wanted) in [
@@ -67,7 +67,7 @@ fn the_checker_rejects_what_is_wrong() {
 }
 
 #[test]
-fn the_checker_accepts_what_is_right() {
+fn checker_accepts_valid_sources() {
     let comment =
         "//! Doc of crate::hold.\n// unsafe, crate::cli\nconst A: &str = \"unsafe \\\" crate::cli\";\n";
     for (path, text) in [

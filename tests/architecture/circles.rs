@@ -177,7 +177,7 @@ fn way(uses: &Uses, from: &Module, to: &Module) -> Option<Vec<Module>> {
 }
 
 #[test]
-fn circles_are_found() {
+fn cycles_are_found() {
     for (files, wanted) in [
         (
             &[("a/mod.rs", ""), ("a/one.rs", "use super::two::Two;"), ("a/two.rs", "use crate::a::one;")]
@@ -219,7 +219,7 @@ fn circles_are_found() {
 }
 
 #[test]
-fn what_is_no_circle_passes() {
+fn acyclic_files_pass() {
     for files in [
         &[
             ("a/mod.rs", "mod one;\nmod two;\npub use one::One;"),

@@ -70,12 +70,12 @@ pub(crate) fn assert_nothing_is_left(shell: &str, text: &str) {
 }
 
 #[test]
-fn a_script_killed_half_way_leaves_nothing_held_and_nothing_running() {
+fn killed_script_leaves_no_hold_and_no_process() {
     assert_nothing_is_left("sh", SCRIPT);
 }
 
 #[test]
-fn what_is_released_is_free_and_the_script_goes_on() {
+fn released_lock_is_free_and_the_script_continues() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; dlock release; echo $? >first; \
@@ -96,7 +96,7 @@ fn what_is_released_is_free_and_the_script_goes_on() {
 }
 
 #[test]
-fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
+fn rest_of_a_script_is_ended_before_the_next_one_starts() {
     let env = TestEnv::new();
     let (tree, words) = Tree::words(&env, "tree");
     let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
@@ -121,7 +121,7 @@ fn what_a_script_leaves_under_its_claim_is_ended_before_the_next_one_starts() {
 }
 
 #[test]
-fn subshells_of_another_run_of_the_same_script_are_none_of_its() {
+fn subshells_of_another_run_of_a_script_are_outside_its_tree() {
     let env = TestEnv::new();
     let text = "[ $who = first ] || { (while :; do sleep 0.01; done) & echo $! >subshell; }; \
                 eval \"$(dlock acquire --name x --for-pid $$ --grace 0)\" || exit; echo up >up.$who; read _ <gate";
@@ -142,7 +142,7 @@ fn subshells_of_another_run_of_the_same_script_are_none_of_its() {
 }
 
 #[test]
-fn what_has_been_killed_and_still_has_its_files_keeps_the_next_one_waiting() {
+fn dying_process_with_open_files_delays_release() {
     // The kernel frees the memory of a dying process, including its environment, before it closes the files.
     const HUGE: &str = "import fcntl, os, sys, time
 file = open(sys.argv[1], 'w')
@@ -169,7 +169,7 @@ time.sleep(1000)";
 }
 
 #[test]
-fn a_killed_process_of_dlock_ends_the_script_and_its_tree_at_once() {
+fn killed_dlock_process_ends_the_script_and_its_tree() {
     let _alone = quiet::measuring();
     for victim in ["front", "keeper"] {
         let env = TestEnv::new();
@@ -194,7 +194,7 @@ fn a_killed_process_of_dlock_ends_the_script_and_its_tree_at_once() {
 }
 
 #[test]
-fn a_claim_that_is_not_of_acquire_or_wrong_is_76_and_nothing_is_touched() {
+fn release_of_a_foreign_or_wrong_claim_exits_76() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let gate = env.gate("gate");
@@ -305,7 +305,7 @@ fn a_broken_claim_ends_the_script_and_status_shows_it() {
 }
 
 #[test]
-fn whoever_stops_waiting_leaves_the_queue() {
+fn interrupted_wait_leaves_the_queue() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     // The wait ends with a signal that `acquire` can handle, with SIGKILL, and with the process that it waits for.
@@ -358,7 +358,7 @@ fn a_suspended_wait_joins_the_queue_again() {
 }
 
 #[test]
-fn a_script_may_take_and_release_again_and_again_and_read_all_that_is_said() {
+fn script_acquires_repeatedly_and_reads_all_output() {
     let env = TestEnv::new();
     // If a process of dlock kept the pipe of a substitution open, the substitution would not end.
     let text = "for n in 1 2 3 4; do c=$(dlock acquire --name x --for-pid $$ 2>&1) || exit; eval \"$c\"; \

@@ -7,7 +7,7 @@ use crate::support::scripts::{Overlap, Tree};
 use crate::support::{TestEnv, process};
 
 #[test]
-fn a_broken_holder_ends_its_tree_before_the_next_starts_and_says_who_asked() {
+fn broken_holder_ends_its_tree_first_and_shows_the_requester() {
     let env = TestEnv::new();
     let (tree, words) = Tree::words(&env, "tree");
     let running = env.start(env.run(["--name", "x", "--grace", "300ms", "--"]).args(words));
@@ -27,7 +27,7 @@ fn a_broken_holder_ends_its_tree_before_the_next_starts_and_says_who_asked() {
 }
 
 #[test]
-fn a_claim_that_is_not_there_is_76() {
+fn missing_claim_exits_76() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let other = "0123456789abcdef0123456789abcdef";
@@ -42,7 +42,7 @@ fn a_claim_that_is_not_there_is_76() {
 }
 
 #[test]
-fn a_claim_that_is_none_is_64() {
+fn invalid_claim_exits_64() {
     let env = TestEnv::new();
     env.finish(&mut env.verb("break", ["x", "--claim", "junk", "--yes"])).failed(64, &[]);
     env.finish(&mut env.verb("break", ["x", "--yes"])).failed(76, &["nobody"]);
@@ -87,7 +87,7 @@ fn without_a_terminal_to_ask_on_breaking_wants_yes() {
 }
 
 #[test]
-fn a_script_that_is_being_ended_may_release_first() {
+fn script_under_termination_may_release_first() {
     // The grace is longer than a release takes. If dlock waited for the release to end, the test would wait until
     // SIGKILL.
     let text = "eval \"$(dlock acquire --name x --for-pid $$ --grace 10s)\" || exit; \

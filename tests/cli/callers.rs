@@ -10,7 +10,7 @@ use crate::support::wait::until_true;
 use crate::support::{Running, TestEnv};
 
 #[test]
-fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
+fn wait_resumed_while_leaving_joins_the_queue_again() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let sleeper = env.start(env.command("sleep").arg("1000"));
@@ -36,7 +36,7 @@ fn a_wait_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
 
 /// Nothing reads the output of `acquire`. A signal still ends the wait at once.
 #[test]
-fn what_nobody_reads_from_can_be_ended_while_it_waits() {
+fn waiting_acquire_with_unread_output_can_be_ended() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "-q"]);
     let unread = Unread::full(Kind::Pipe);
@@ -53,7 +53,7 @@ fn what_nobody_reads_from_can_be_ended_while_it_waits() {
 }
 
 #[test]
-fn what_nobody_reads_the_claim_from_can_be_ended() {
+fn acquire_with_an_unread_claim_can_be_ended() {
     let env = TestEnv::new();
     let sleeper = env.start(env.command("sleep").arg("1000"));
     for signal in [Signal::TERM, Signal::QUIT] {

@@ -106,7 +106,7 @@ fn fish_completes_names_options_claims_and_the_commands_own() {
 
 /// The answers of `dlock __complete`, which the shells call.
 #[test]
-fn what_cannot_be_found_out_is_no_candidate_and_no_error() {
+fn unavailable_completion_is_empty_and_no_error() {
     let env = TestEnv::new();
     let answer = |words: &[&str]| {
         // The default directory of this host may contain locks of other users.

@@ -77,7 +77,7 @@ fn readers_and_writers_take_turns_in_order_of_arrival() {
 }
 
 #[test]
-fn a_writer_is_not_starved_by_readers_that_keep_coming() {
+fn writer_is_not_starved_by_a_stream_of_readers() {
     let env = TestEnv::new();
     // Two chains of readers that overlap, so that a reader holds the lock at every moment.
     let script = r"
@@ -105,7 +105,7 @@ fn slots_are_never_taken_by_more_than_their_number() {
 }
 
 #[test]
-fn a_killed_waiter_in_the_middle_holds_nobody_up() {
+fn killed_waiter_in_the_middle_delays_no_other() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut waiters = Vec::new();

@@ -33,7 +33,7 @@ fn a_certificate_and_its_key_go_together() {
 }
 
 #[test]
-fn a_key_with_a_passphrase_or_no_key_at_all_is_refused_with_the_remedy() {
+fn encrypted_or_missing_key_is_refused_with_the_remedy() {
     let env = TestEnv::new();
     let certificate = file(&env, "cert", "-----BEGIN CERTIFICATE-----\n", 0o600);
     for (text, words) in [
@@ -47,7 +47,7 @@ fn a_key_with_a_passphrase_or_no_key_at_all_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn what_is_not_there_or_no_certificate_says_so() {
+fn missing_or_invalid_certificate_is_refused() {
     let env = TestEnv::new();
     refused(&env, &["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]);
     refused(&env, &["--cacert", "/"], &["--cacert", "cannot be read"]);
@@ -64,7 +64,7 @@ fn what_is_not_there_or_no_certificate_says_so() {
 }
 
 #[test]
-fn what_is_no_unicode_is_not_printed() {
+fn non_unicode_secret_is_not_printed() {
     let env = TestEnv::new();
     let odd = OsStr::from_bytes(b"hun\xffter2");
     let unprinted = |variables: &[&str], flags: &[&OsStr], word: &str| {
@@ -104,7 +104,7 @@ fn unprinted(endpoint: &str, text: &str) {
 }
 
 #[test]
-fn a_password_in_an_address_is_one_whatever_is_in_it() {
+fn password_in_an_address_may_contain_separators() {
     let env = TestEnv::new();
     for (backend, endpoint) in SEPARATED {
         let words =
@@ -187,7 +187,7 @@ fn credentials_for_no_service_do_not_lock_on_this_host_alone() {
 }
 
 #[test]
-fn a_flag_that_the_backend_has_no_use_for_is_refused() {
+fn unused_flag_of_a_backend_is_refused() {
     let env = TestEnv::new();
     let password = file(&env, "password", "hunter2\n", 0o600);
     let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -218,7 +218,7 @@ fn a_flag_that_the_backend_has_no_use_for_is_refused() {
 }
 
 #[test]
-fn what_an_environment_says_for_other_services_is_in_nobodys_way() {
+fn variables_for_other_services_are_ignored() {
     let env = TestEnv::new();
     let certificate =
         file(&env, "cert", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600);

@@ -280,7 +280,7 @@ impl<'a> Scenario<'a> {
 }
 
 #[test]
-fn every_cycle_is_told_within_a_second_and_nobody_is_refused_without_one() {
+fn only_cycles_are_refused_and_within_a_second() {
     let env = TestEnv::new();
     env.write("actor.sh", ACTOR);
     let mut random = Random(usual_seed());

@@ -31,7 +31,7 @@ pub(super) fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made() {
+fn uncreatable_directory_is_an_error() {
     let env = TestEnv::new();
     env.write("file", "");
     let below = env.path("file/locks").display().to_string();
@@ -44,7 +44,7 @@ fn a_directory_that_cannot_be_made() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written() {
+fn unwritable_directory_is_an_error() {
     let env = TestEnv::new();
     let locks = env.locks().display().to_string();
     fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o755)).expect("a closed folder");
@@ -55,7 +55,7 @@ fn a_directory_that_cannot_be_written() {
 }
 
 #[test]
-fn a_default_directory_that_is_a_link_or_belongs_to_another() {
+fn linked_or_foreign_default_directory_is_refused() {
     let default = format!("/var/tmp/dlock-{UID}");
     let env = TestEnv::new();
     let words = ["run", "--name", "x", "--", "id", "-u"];
@@ -109,7 +109,7 @@ fn users_share_a_lock_through_a_shared_directory() {
 }
 
 #[test]
-fn a_removed_lock_file_is_noticed_and_overlaps_nobody() {
+fn removed_lock_file_is_noticed_without_overlap() {
     let env = TestEnv::new();
     env.assert_free("x");
     fs::remove_file(env.path("locks/x")).expect("a lock file");
@@ -145,7 +145,7 @@ fn too_few_descriptors_is_71() {
 }
 
 #[test]
-fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
+fn full_device_is_an_error_and_the_lock_stays_usable() {
     let env = TestEnv::new();
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can mount");
@@ -169,7 +169,7 @@ fn a_directory_on_a_full_device_is_said_and_leaves_the_lock_usable() {
 }
 
 #[test]
-fn a_queue_that_somebody_keeps_shut_is_no_busy_lock() {
+fn queue_under_a_foreign_guard_is_no_busy_lock() {
     // `flock` stands for another dlock that was stopped while it changed the queue.
     let env = TestEnv::new();
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
@@ -236,7 +236,7 @@ fn a_foreign_holder_cannot_be_broken_and_the_refusal_says_so() {
 }
 
 #[test]
-fn looking_makes_no_lock_directory_and_says_that_nobody_was_there() {
+fn status_creates_no_directory_and_shows_it_as_unused() {
     let env = TestEnv::new();
     for place in ["none", "a/b/c"] {
         let path = env.path(place).display().to_string();
@@ -257,7 +257,7 @@ fn looking_makes_no_lock_directory_and_says_that_nobody_was_there() {
 }
 
 #[test]
-fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
+fn watch_of_a_missing_directory_sees_its_creation() {
     let env = TestEnv::new();
     let path = env.path("later").display().to_string();
     let (out, err) = (env.path("watch.out"), env.write("watch.err", ""));
@@ -287,7 +287,7 @@ fn a_watch_of_a_lock_directory_that_is_not_there_sees_it_come() {
 }
 
 #[test]
-fn what_is_in_the_place_of_a_lock_directory_is_not_called_free() {
+fn non_directory_endpoint_is_not_called_free() {
     let env = TestEnv::new();
     env.write("file", "");
     symlink("/nowhere/at/all", env.path("link")).expect("a link");
@@ -311,7 +311,7 @@ fn a_configuration_file_and_its_profiles_are_obeyed() {
 }
 
 #[test]
-fn doctor_says_that_there_is_a_password_and_not_which() {
+fn doctor_mentions_a_password_without_its_text() {
     let env = TestEnv::new();
     fs::create_dir_all(env.path(".config/dlock")).expect("a folder");
     let file = env.write(".config/dlock/config.toml", "password = \"hunter2\"\n");

@@ -97,7 +97,7 @@ fn a_leader_shows_its_value_and_changes_it_from_inside() {
 }
 
 #[test]
-fn two_who_follow_see_every_change_in_order() {
+fn two_followers_see_every_change_in_order() {
     let env = TestEnv::new();
     let follow = |options: &[&str]| {
         let mut command = env.verb("leader", ["x", "--follow"]);
@@ -150,7 +150,7 @@ fn two_who_follow_see_every_change_in_order() {
 }
 
 #[test]
-fn who_stands_for_ever_stands_again_at_the_end_of_the_queue_until_told_to_end() {
+fn forever_candidate_rejoins_at_the_end_of_the_queue() {
     let env = TestEnv::new();
     let one = Candidate::start(&env, "one", &["--forever"], "3");
     let (_, first) = one.leads(1);
@@ -174,7 +174,7 @@ fn who_stands_for_ever_stands_again_at_the_end_of_the_queue_until_told_to_end() 
 }
 
 #[test]
-fn the_report_is_that_of_the_last_term_also_when_a_later_candidacy_ends() {
+fn report_describes_the_last_term_despite_a_later_candidacy() {
     let env = TestEnv::new();
     let files = ["--report", "report.json", "--metrics-file", "metrics.prom"];
     let one = Candidate::telling(&env, "one", &[&["--forever"] as &[_], &files].concat(), "3");
@@ -227,7 +227,7 @@ fn a_later_term_is_guarded_as_the_first_one_was() {
 }
 
 #[test]
-fn every_term_has_what_dlock_was_started_with() {
+fn every_term_inherits_streams_directory_and_descriptors() {
     let env = TestEnv::new();
     let script = r#"exec 3>three; exec "$dlock" elect -q --endpoint "$locks" --name x --forever -- bash -c '
         echo "out $DLOCK_TOKEN"; echo "err" >&2; echo "three" >&3; pwd >>where; echo up >>up'"#;
@@ -242,7 +242,7 @@ fn every_term_has_what_dlock_was_started_with() {
 }
 
 #[test]
-fn whoever_does_not_lead_proclaims_nothing() {
+fn non_leader_proclaims_nothing() {
     let env = TestEnv::new();
     let proclaim = |claim: &str| {
         let mut command = env.verb("proclaim", ["late"]);

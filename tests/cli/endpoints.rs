@@ -86,7 +86,7 @@ fn a_relative_directory_in_the_environment_is_refused() {
 }
 
 #[test]
-fn an_unknown_backend_is_answered_with_those_that_there_are() {
+fn unknown_backend_error_lists_the_available_ones() {
     let env = TestEnv::new();
     let mut command = env.dlock(["status", "--backend", "consul", "x"]);
     let ended = env.finish(command.env("DLOCK_ENDPOINT", "redis://h"));

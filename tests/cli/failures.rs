@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{TestEnv, within};
 
 #[test]
-fn busy_at_once() {
+fn try_on_a_held_lock_exits_75_at_once() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--label", "the one"]);
     for wait in [&["-n"][..], &["--try"], &["-w", "0"], &["--wait", "0s"]] {
@@ -20,7 +20,7 @@ fn busy_at_once() {
 }
 
 #[test]
-fn a_wait_that_runs_out() {
+fn elapsed_wait_exits_75() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--label", "the one"]);
     let ended = env.finish(&mut env.run(["--name", "x", "-w", "2s", "--", "touch", "started"]));
@@ -80,7 +80,7 @@ fn other_failures_are_not_counted_as_busy() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_found_before_the_lock_is_asked_for() {
+fn unwritable_report_is_found_before_the_lock_request() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     for option in ["--report", "--metrics-file"] {
@@ -94,7 +94,7 @@ fn a_report_that_cannot_be_written_is_found_before_the_lock_is_asked_for() {
 }
 
 #[test]
-fn a_superseded_waiter_says_who_came_after_it() {
+fn superseded_waiter_shows_the_newer_claim() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let words = ["--name", "x", "--supersede", "--", "sh", "-c", "echo $0 >>order"];
@@ -127,7 +127,7 @@ fn superseding_never_ends_a_holder() {
 }
 
 #[test]
-fn a_run_that_takes_too_long_is_124() {
+fn exceeded_max_run_exits_124() {
     let env = TestEnv::new();
     let ended = env.finish(&mut env.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));
     assert!(ended.took.as_millis() >= 300, "{:?}", ended.took);
@@ -139,7 +139,7 @@ fn a_run_that_takes_too_long_is_124() {
 }
 
 #[test]
-fn a_deaf_command_that_takes_too_long_is_124_after_the_grace() {
+fn exceeded_max_run_of_a_deaf_command_exits_124_after_grace() {
     let env = TestEnv::new();
     let script = "trap '' TERM; while :; do sleep 1000; done";
     let options = ["--name", "x", "--max-run", "200ms", "--grace", "200ms", "--", "sh", "-c", script];

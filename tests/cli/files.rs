@@ -16,7 +16,7 @@ fn plant_fifo(env: &TestEnv, name: &str) {
 }
 
 #[test]
-fn a_planted_fifo_hangs_nobody() {
+fn planted_fifo_blocks_no_command() {
     let env = TestEnv::new();
     plant_fifo(&env, ".x.queue");
     plant_fifo(&env, "y");
@@ -44,7 +44,7 @@ fn a_planted_mark_is_not_waited_for() {
 }
 
 #[test]
-fn a_removed_lock_file_ends_the_command_at_once_and_before_anybody_else_could_know() {
+fn removed_lock_file_ends_the_command_at_once() {
     for file in ["x", ".x.queue"] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x", "--grace", "1h"]);
@@ -103,7 +103,7 @@ fn without_inotify_the_next_renewal_looks_and_verbosity_says_so() {
 }
 
 #[test]
-fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
+fn waiter_with_failing_writes_exits_73_and_the_next_runs() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     // The write of the record succeeds. The later writes, at the waiter's turn, fail.
@@ -129,7 +129,7 @@ fn a_waiter_whose_writes_fail_leaves_with_73_and_the_next_one_runs() {
 }
 
 #[test]
-fn on_a_full_file_system_a_waiter_gets_its_turn_and_a_newcomer_73() {
+fn full_file_system_serves_waiters_and_refuses_newcomers() {
     let env = TestEnv::new();
     let script = r#"
         mkdir small && mount -t tmpfs -o size=32k,nr_inodes=64 none small || exit 99
@@ -153,7 +153,7 @@ fn on_a_full_file_system_a_waiter_gets_its_turn_and_a_newcomer_73() {
 }
 
 #[test]
-fn hold_at_least_that_is_lost_is_said_and_the_status_stays() {
+fn lost_hold_at_least_warns_and_keeps_the_status() {
     let env = TestEnv::new();
     let lost = lingering(&env);
     fs::remove_file(env.locks().join("x")).expect("a lock file");
@@ -164,7 +164,7 @@ fn hold_at_least_that_is_lost_is_said_and_the_status_stays() {
 }
 
 #[test]
-fn a_descriptor_that_an_agent_kept_is_found_and_its_process_named() {
+fn descriptor_kept_by_an_agent_is_traced_to_its_process() {
     let env = TestEnv::new();
     // The agent has left the tree that the kernel kills with the keeper.
     let script = "(setsid sleep 1000 & echo $! >agent); echo up >up; exec sleep 1000";

@@ -126,7 +126,7 @@ fn a_name_may_be_given_as_run_takes_it() {
 }
 
 #[test]
-fn the_table_has_what_break_takes_and_wide_has_all() {
+fn table_has_the_claim_for_break_and_wide_has_all() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let claim = holder.claim();
@@ -140,7 +140,7 @@ fn the_table_has_what_break_takes_and_wide_has_all() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_73() {
+fn unwritable_output_exits_73() {
     let env = TestEnv::new();
     for verb in ["status x", "list --json", "doctor", "--help"] {
         for (to, why) in [(">/dev/full", "No space left"), (">&-", "Bad file descriptor")] {
@@ -164,7 +164,7 @@ fn several_names_are_one_object_a_line() {
 }
 
 #[test]
-fn list_shows_what_is_held_or_waited_for_by_prefix() {
+fn list_shows_held_and_awaited_locks_by_prefix() {
     let env = TestEnv::new();
     env.assert_free("idle");
     let holders: Vec<_> =
@@ -214,7 +214,7 @@ fn watch_shows_each_change_until_it_is_interrupted() {
 }
 
 #[test]
-fn a_watch_that_nobody_reads_ends_by_the_signal_all_the_same() {
+fn unread_watch_ends_by_a_signal() {
     let env = TestEnv::new();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let unread = Unread::full(Kind::Pipe);
@@ -237,7 +237,7 @@ fn has_handler(pid: i32, signal: Signal) -> bool {
 }
 
 #[test]
-fn looking_at_a_reader_that_went_away_is_no_error() {
+fn closed_reader_is_no_error() {
     let env = TestEnv::new();
     let holders: Vec<_> = (0..5).map(|n| env.held(&["--name", &format!("lock-{n}")])).collect();
     let script = r#""$dlock" list --endpoint "$locks" | true; "$dlock" --help | head -n 1 >/dev/null; echo "${PIPESTATUS[0]}""#;
@@ -278,7 +278,7 @@ fn messages_can_be_json_one_object_a_line() {
 }
 
 #[test]
-fn doctor_says_where_each_value_comes_from_and_reaches_for_the_service() {
+fn doctor_shows_value_sources_and_contacts_the_service() {
     let env = TestEnv::new();
     std::fs::create_dir_all(env.path(".config/dlock")).expect("a folder");
     let file = env.write(".config/dlock/config.toml", "ttl = \"7s\"\n");

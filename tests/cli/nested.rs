@@ -31,7 +31,7 @@ fn a_nested_run_shares_the_hold_and_its_token() {
 }
 
 #[test]
-fn a_run_that_its_own_ancestor_keeps_waiting_is_refused_at_once() {
+fn run_blocked_by_its_own_ancestor_is_refused_at_once() {
     let env = TestEnv::new();
     let begun = Instant::now();
     // sudo, su and `env -i` remove the variable, too.
@@ -87,7 +87,7 @@ fn nested_elsewhere(env: &TestEnv) -> crate::support::Running {
 }
 
 #[test]
-fn a_nested_run_elsewhere_keeps_the_hold_when_the_outer_one_is_told_to_end() {
+fn outside_nested_run_keeps_the_hold_of_an_ended_outer_run() {
     for command_ends_first in [false, true] {
         let env = TestEnv::new();
         let (gate, own_gate) = (env.gate("gate"), env.gate("own.gate"));
@@ -142,7 +142,7 @@ fn a_nested_run_elsewhere_keeps_the_hold_beyond_its_front() {
 }
 
 #[test]
-fn a_nested_run_may_begin_after_the_command_for_as_long_as_the_hold_goes_on() {
+fn nested_run_may_start_after_the_command_during_the_hold() {
     for options in [&["--whole-tree"][..], &["--hold-at-least", "1h"]] {
         let env = TestEnv::new();
         let gate = env.gate("gate");
@@ -163,7 +163,7 @@ fn a_nested_run_may_begin_after_the_command_for_as_long_as_the_hold_goes_on() {
 }
 
 #[test]
-fn a_nested_run_may_begin_while_what_the_command_left_is_ended() {
+fn nested_run_may_start_while_leftovers_are_ended() {
     let env = TestEnv::new();
     let worker = "trap 'RUN -n --name x -- true; echo $? >status; exit' TERM; echo up >ready; while :; do sleep 0.01; done";
     let worker = env.write("worker", &worker.replace("RUN", RUN));
@@ -187,7 +187,7 @@ fn a_killed_nested_run_does_not_keep_the_hold() {
 }
 
 #[test]
-fn a_nested_tree_that_lives_keeps_the_hold_when_its_keeper_is_dead() {
+fn living_nested_tree_keeps_the_hold_without_its_keeper() {
     let env = TestEnv::new();
     let nested = "setsid sleep 1000 & echo $! >member; echo $PPID >keeper; wait";
     let script = format!(
@@ -265,7 +265,7 @@ fn an_ordinary_second_claim_under_the_own_hold_is_a_deadlock() {
 }
 
 #[test]
-fn of_two_that_close_a_circle_the_later_is_told() {
+fn later_of_two_closing_a_cycle_is_refused() {
     let env = TestEnv::new();
     let step = |own: &str, other: &str| {
         let gate = env.gate(&format!("{own}.gate"));
@@ -290,7 +290,7 @@ fn of_two_that_close_a_circle_the_later_is_told() {
 }
 
 #[test]
-fn a_circle_of_three_is_told_to_the_last_with_all_its_holders() {
+fn cycle_of_three_is_shown_to_the_last_with_all_holders() {
     let env = TestEnv::new();
     let mut running = Vec::new();
     for (own, other) in [("deploy", "build"), ("build", "test"), ("test", "deploy")] {
@@ -321,7 +321,7 @@ fn a_circle_of_three_is_told_to_the_last_with_all_its_holders() {
 }
 
 #[test]
-fn a_nested_wait_without_a_circle_is_no_deadlock() {
+fn nested_wait_without_a_cycle_is_no_deadlock() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "y"]);
     let script = format!("{RUN} -q --name y -- sh -c 'exit 6'");
@@ -332,7 +332,7 @@ fn a_nested_wait_without_a_circle_is_no_deadlock() {
 }
 
 #[test]
-fn hand_me_down_variables_of_a_hold_that_is_over_give_nothing() {
+fn variables_of_an_ended_hold_grant_nothing() {
     let env = TestEnv::new();
     let ended = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", "printf %s \"$DLOCK_HELD\""]));
     let held = ended.silently(0).text();

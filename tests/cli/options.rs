@@ -41,7 +41,7 @@ fn shared_holds_go_together_and_exclude_an_exclusive_one() {
 }
 
 #[test]
-fn nobody_overtakes_shared_or_exclusive() {
+fn no_claim_overtakes_shared_or_exclusive() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "-s"]);
     let mut writer = env.hold(&["--name", "x"]);
@@ -119,7 +119,7 @@ pub(crate) fn lingering(env: &TestEnv) -> Running {
 }
 
 #[test]
-fn hold_at_least_that_is_broken_is_said_and_the_status_stays() {
+fn broken_hold_at_least_warns_and_keeps_the_status() {
     let env = TestEnv::new();
     let broken = lingering(&env);
     assert_eq!(env.finish(&mut env.verb("break", ["x", "--yes"])).code(), Some(0));
@@ -173,7 +173,7 @@ fn once_per_is_asked_again_under_the_lock() {
 }
 
 #[test]
-fn once_per_counts_no_release_of_a_script_that_may_fail_yet() {
+fn once_per_ignores_releases_of_running_scripts() {
     let env = TestEnv::new();
     let text = "trap 'dlock release' EXIT; eval \"$(dlock acquire --name x --for-pid $$)\" || exit; exit 3";
     assert_eq!(env.finish(&mut script(&env, text)).code(), Some(3));

@@ -34,7 +34,7 @@ fn started(env: &TestEnv) -> usize {
 }
 
 #[test]
-fn a_holder_that_makes_way_has_ended_its_tree_before_the_newcomer_starts() {
+fn replaced_holder_ends_its_tree_before_the_newcomer_starts() {
     let env = TestEnv::new();
     let (tree, words) = Tree::words(&env, "tree");
     let options = ["--replace", "--name", "x", "--grace", "300ms", "--report", "old", "--"];
@@ -52,7 +52,7 @@ fn a_holder_that_makes_way_has_ended_its_tree_before_the_newcomer_starts() {
 }
 
 #[test]
-fn a_holder_that_did_not_say_so_is_waited_for_and_older_waiters_leave() {
+fn irreplaceable_holder_is_awaited_and_older_waiters_leave() {
     let env = TestEnv::new();
     let holder = env.held(&["--supersede", "--name", "x"]);
     let superseded = env.start(&mut env.run([
@@ -85,7 +85,7 @@ fn a_holder_that_did_not_say_so_is_waited_for_and_older_waiters_leave() {
 }
 
 #[test]
-fn fifty_starters_replace_one_another_in_turn_and_the_last_one_runs_to_its_end() {
+fn fifty_replacing_starters_let_the_last_one_finish() {
     const STARTERS: usize = 50;
     let env = TestEnv::new();
     let gate = env.gate("one.gate");
@@ -109,7 +109,7 @@ fn fifty_starters_replace_one_another_in_turn_and_the_last_one_runs_to_its_end()
 
 /// The starters arrive at a fixed pace. One may arrive before the previous one has started its command.
 #[test]
-fn fifty_starters_in_ten_seconds_make_way_in_turn_and_the_last_one_runs_to_its_end() {
+fn fifty_replacing_starters_at_a_pace_let_the_last_one_finish() {
     const STARTERS: usize = 50;
     const PACE: Duration = Duration::from_millis(200);
     let _load = quiet::loading();

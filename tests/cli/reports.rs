@@ -45,7 +45,7 @@ fn reported(env: &TestEnv, words: &[&str], expected: &Value) -> Value {
 }
 
 #[test]
-fn a_run() {
+fn report_of_a_run() {
     let env = TestEnv::new();
     let expected = json!({"outcome": "ran", "exit_code": 7, "signal": null, "lock": "x", "backend": env.service().backend,
                           "mode": "exclusive", "error": null});
@@ -57,14 +57,14 @@ fn a_run() {
 }
 
 #[test]
-fn a_run_that_died_of_a_signal() {
+fn report_of_a_run_killed_by_a_signal() {
     let env = TestEnv::new();
     let expected = json!({"outcome": "ran", "exit_code": null, "signal": "SIGUSR1"});
     reported(&env, &["--name", "x", "--", "sh", "-c", "kill -USR1 $$"], &expected);
 }
 
 #[test]
-fn a_run_that_was_told_to_stop() {
+fn report_of_a_stopped_run() {
     let env = TestEnv::new();
     let script = "echo up >ready; exec sleep 1000";
     let running = env.start(&mut env.run(["--report", "report", "--name", "x", "--", "sh", "-c", script]));
@@ -77,7 +77,7 @@ fn a_run_that_was_told_to_stop() {
 }
 
 #[test]
-fn a_wait_that_was_told_to_stop() {
+fn report_of_a_stopped_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let running = env.start(&mut env.run(["--report", "report", "--name", "x", "--", "true"]));
@@ -91,7 +91,7 @@ fn a_wait_that_was_told_to_stop() {
 }
 
 #[test]
-fn busy_and_timeout() {
+fn report_of_busy_and_timeout() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let expected = json!({"outcome": "busy", "exit_code": 75, "token": null});
@@ -109,7 +109,7 @@ fn busy_and_timeout() {
 }
 
 #[test]
-fn skipped_and_max_run_and_error() {
+fn report_of_skipped_max_run_and_error() {
     let env = TestEnv::new();
     env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "true"])).silently(0);
     let expected = json!({"outcome": "skipped", "exit_code": 0});
@@ -122,7 +122,7 @@ fn skipped_and_max_run_and_error() {
 }
 
 #[test]
-fn superseded_and_deadlock() {
+fn report_of_superseded_and_deadlock() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let older = env.start(&mut env.run(["--report", "report", "--supersede", "--name", "x", "--", "true"]));
@@ -138,7 +138,7 @@ fn superseded_and_deadlock() {
 }
 
 #[test]
-fn broken() {
+fn report_of_a_broken_run() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--report", "report"]);
     env.finish(&mut env.verb("break", ["x", "--claim", holder.claim(), "--yes"])).silently(0);
@@ -149,7 +149,7 @@ fn broken() {
 }
 
 #[test]
-fn a_keeper_that_died() {
+fn report_of_a_killed_keeper() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--report", "report"]);
     crate::support::process::signal(holder.running.keeper(), Signal::KILL);
@@ -159,7 +159,7 @@ fn a_keeper_that_died() {
 }
 
 #[test]
-fn several_names() {
+fn report_of_several_names() {
     let env = TestEnv::new();
     let expected = json!({"lock": ["b", "a"], "outcome": "ran"});
     let report = reported(&env, &["--name", "b", "--name", "a", "--", "true"], &expected);
@@ -197,7 +197,7 @@ fn a_pipe_or_device_is_written_to() {
 }
 
 #[test]
-fn a_report_that_fails_after_the_run_is_one_line_and_the_status_stays() {
+fn report_failure_after_the_run_is_one_line_and_keeps_status() {
     let env = TestEnv::new();
     let script = r"mkdir sub; run --report sub/report --name x -- sh -c 'rm -rf sub; exit 6'";
     env.finish(&mut env.bash(script)).failed(6, &["report"]);

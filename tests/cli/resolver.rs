@@ -38,7 +38,7 @@ sys.exit(subprocess.call(["bash", "-c", sys.argv[1]]))
 "#;
 
 #[test]
-fn a_resolver_that_does_not_answer_holds_nobody_up() {
+fn silent_resolver_delays_no_command() {
     let env = TestEnv::new();
     env.write("resolv.conf", &format!("nameserver 127.0.0.1\noptions timeout:{SILENCE} attempts:1\n"));
     let mut asking = String::from("ip link set lo up && mount --bind resolv.conf /etc/resolv.conf || exit\n");

@@ -82,7 +82,7 @@ fn every_shell_reads_any_name_and_a_killed_one_leaves_nothing() {
 }
 
 #[test]
-fn a_script_of_every_shell_that_is_killed_half_way_leaves_nothing() {
+fn killed_script_of_every_shell_leaves_nothing() {
     for (shell, _) in SHELLS {
         assert_nothing_is_left(shell, if shell == "fish" { FISH } else { SCRIPT });
     }

@@ -14,7 +14,7 @@ fn for_everybody(env: &TestEnv) {
 }
 
 #[test]
-fn a_file_of_another_users_in_a_sticky_folder_is_73_before_the_lock() {
+fn foreign_report_in_a_sticky_directory_exits_73_early() {
     let env = TestEnv::new();
     for_everybody(&env);
     let (locks, path) = (env.locks().display().to_string(), env.path("tmp/r"));
@@ -46,7 +46,7 @@ fn a_file_of_another_users_in_a_sticky_folder_is_73_before_the_lock() {
 }
 
 #[test]
-fn a_report_through_a_link_is_refused_before_the_lock_is_asked_for() {
+fn linked_report_is_refused_before_the_lock_request() {
     let env = TestEnv::new();
     env.write("precious", "old");
     for to in ["precious", "missing", "/dev/null", "link"] {

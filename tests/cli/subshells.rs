@@ -5,7 +5,7 @@ use crate::support::TestEnv;
 use crate::support::wait::until_true;
 
 #[test]
-fn subshells_beside_one_that_has_the_lock_are_none_of_its() {
+fn sibling_subshells_of_a_holder_are_outside_its_tree() {
     let env = TestEnv::new();
     let (gate, own_gate) = (env.gate("gate"), env.gate("own.gate"));
     // dlock tells the ages of subshells apart only by clock ticks.

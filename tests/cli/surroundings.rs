@@ -60,7 +60,7 @@ const SYSTEM_FILE: &str = r#"mkdir /var/lib/upper /var/lib/work
     rm -rf /etc/dlock; mkdir -m 755 /etc/dlock; echo 'ttl = "21s"' >/etc/dlock/config.toml; chmod 644 /etc/dlock/config.toml"#;
 
 #[test]
-fn a_system_file_that_a_user_may_not_read_says_who_may_and_can_be_left_out() {
+fn unreadable_system_file_is_an_error_and_can_be_replaced() {
     let env = TestEnv::new();
     let script = "chmod 640 /etc/dlock/config.toml; user run --name x -- true; echo $?
         user run --config /dev/null --name x -- echo in; user doctor; echo $?";
@@ -72,7 +72,7 @@ fn a_system_file_that_a_user_may_not_read_says_who_may_and_can_be_left_out() {
 }
 
 #[test]
-fn a_system_file_of_root_counts_in_a_user_namespace_unless_others_can_write_it() {
+fn protected_system_file_counts_in_a_user_namespace() {
     let env = TestEnv::new();
     let dlock = env.path("dlock");
     let script = format!(
@@ -86,7 +86,7 @@ fn a_system_file_of_root_counts_in_a_user_namespace_unless_others_can_write_it()
 }
 
 #[test]
-fn status_says_that_a_place_loses_its_files() {
+fn status_warns_of_a_place_losing_its_files() {
     let env = TestEnv::new();
     let dlock = env.path("dlock");
     let script = format!(

@@ -11,7 +11,7 @@ fn refused(arguments: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn nothing_to_do() {
+fn missing_command_or_name_is_refused() {
     refused(&["run", "--name", "x"], &["COMMAND"]);
     refused(&["run", "--name", "x", "--"], &["COMMAND"]);
     refused(&["run", "--", "touch", "started"], &["--name"]);
@@ -19,7 +19,7 @@ fn nothing_to_do() {
 }
 
 #[test]
-fn unknown_words() {
+fn unknown_words_are_refused() {
     refused(&["rnu", "--name", "x", "--", "touch", "started"], &["rnu"]);
     refused(&["run", "--nmae", "x", "--", "touch", "started"], &["--nmae"]);
     refused(&["run", "--backend", "nosuch", "--name", "x", "--", "touch", "started"], &["nosuch"]);
@@ -33,7 +33,7 @@ fn no_arguments_at_all_is_a_usage_error_on_standard_error() {
 }
 
 #[test]
-fn contradictions() {
+fn contradictory_options_are_refused() {
     refused(&["run", "--name", "x", "-c", "true", "touch", "started"], &["-c"]);
     refused(&["run", "--name", "x", "--try", "--wait", "5s", "--", "touch", "started"], &["--try", "--wait"]);
     refused(&["run", "--name", "x", "-s", "-x", "--", "touch", "started"], &[]);
@@ -48,7 +48,7 @@ fn a_try_with_a_wait_of_nothing_is_no_contradiction() {
 }
 
 #[test]
-fn values_that_make_no_sense() {
+fn nonsensical_values_are_refused() {
     for (option, value) in [
         ("--wait", "soon"),
         ("--wait", "-1"),
@@ -75,7 +75,7 @@ fn values_that_make_no_sense() {
 }
 
 #[test]
-fn names_that_are_none() {
+fn invalid_names_are_refused() {
     let long = "n".repeat(201);
     for name in ["", " ", "a ", "\u{a0}a", "a\nb", "tab\there", "bell\x07", "\x7f", "\u{85}", &long] {
         refused(&["run", "--name", name, "--", "touch", "started"], &["name"]);
@@ -83,7 +83,7 @@ fn names_that_are_none() {
 }
 
 #[test]
-fn a_name_that_is_no_utf_8() {
+fn non_utf_8_name_is_refused() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let env = TestEnv::new();
@@ -94,7 +94,7 @@ fn a_name_that_is_no_utf_8() {
 }
 
 #[test]
-fn a_service_that_this_build_does_not_know_is_said_so() {
+fn unknown_service_is_refused() {
     for (option, value) in [("--endpoint", "gopher://host/"), ("--backend", "chubby")] {
         refused(&["run", option, value, "--name", "x", "--", "touch", "started"], &[]);
     }
@@ -109,7 +109,7 @@ fn a_password_on_the_command_line_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn an_option_that_the_file_backend_has_no_use_for_is_no_reason_to_start_wrongly() {
+fn prefix_of_the_file_backend_stays_in_its_directory() {
     for prefix in ["/etc", "../up"] {
         let env = TestEnv::new();
         let ended = env.finish(&mut env.run(["--prefix", prefix, "--name", "x", "--", "true"]));
@@ -121,7 +121,7 @@ fn an_option_that_the_file_backend_has_no_use_for_is_no_reason_to_start_wrongly(
 }
 
 #[test]
-fn unknown_keys_of_the_configuration_are_errors_with_the_nearest_known_one() {
+fn unknown_configuration_key_error_shows_the_nearest_one() {
     let env = TestEnv::new();
     let file = env.write("config.toml", "enpdoint = \"/tmp\"\n").display().to_string();
     let words = ["run", "--config", &file, "--name", "x", "--", "touch", "started"];
@@ -145,7 +145,7 @@ fn options_end_at_the_first_operand() {
 }
 
 #[test]
-fn a_command_that_cannot_start_says_what_it_lacks() {
+fn unstartable_command_error_states_the_missing_part() {
     use std::os::unix::fs::PermissionsExt;
     let env = TestEnv::new();
     let script = |name: &str, text: &str, mode: u32| {
@@ -174,7 +174,7 @@ fn a_command_that_cannot_start_says_what_it_lacks() {
 }
 
 #[test]
-fn what_people_write_who_know_other_tools_is_answered() {
+fn syntax_of_other_tools_is_answered_with_a_hint() {
     refused(&["rnu", "--name", "x", "true"], &["did you mean dlock run?"]);
     refused(&["backup-of-tonight", "./x"], &["dlock run --name NAME -- backup-of-tonight"]);
     refused(&["run", "--config", "/usr", "--name", "x", "true"], &["/usr is a directory"]);

@@ -7,12 +7,12 @@ use dlock::lock::{ErrorKind, Request};
 use crate::bench::Bench;
 use crate::cases::cases;
 
-cases![c07_a_renewal_by_id_prolongs_that_claim_and_revives_nothing[Leased],];
+cases![c07_renewal_by_id_prolongs_one_claim_and_revives_none[Leased],];
 
 /// The number of renewals: together longer than the TTL.
 const TIMES: u32 = 4;
 
-async fn c07_a_renewal_by_id_prolongs_that_claim_and_revives_nothing(b: Bench) {
+async fn c07_renewal_by_id_prolongs_one_claim_and_revives_none(b: Bench) {
     let client = b.connect().await;
     let (lock, other) = (b.name("a"), b.name("b"));
     let names = [lock.clone(), other.clone()];

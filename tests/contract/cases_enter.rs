@@ -15,12 +15,12 @@ cases![
     c05_dropped_enter_on_a_free_lock_can_be_undone[],
     c05_dropped_enter_behind_a_holder_can_be_undone[],
     c05_dropped_enter_can_be_repeated[],
-    c05_enter_that_comes_after_its_eviction_stays_out[Overtaking],
+    c05_enter_after_its_eviction_stays_out[Overtaking],
     c06_first_answer_is_prompt[],
     c06_dropping_changed_200_times_loses_nothing[],
     c06_dropping_changed_loses_no_loss[Queue],
     c06_nothing_new_is_not_told[],
-    c06_loss_is_told_to_one_who_listens[Queue],
+    c06_loss_wakes_a_listener[Queue],
     c08_leaving_twice_is_no_error[],
     c08_leaving_after_a_loss_is_no_error[Sever],
     c08_leaving_after_an_eviction_is_no_error[Queue],
@@ -110,7 +110,7 @@ async fn c05_dropped_enter_can_be_repeated(b: Bench) {
 }
 
 /// An eviction overtakes a request to enter whose call was dropped.
-async fn c05_enter_that_comes_after_its_eviction_stays_out(b: Bench) {
+async fn c05_enter_after_its_eviction_stays_out(b: Bench) {
     let lock = b.name("a");
     let request = b.ask(&lock);
     let client = b.connect().await;
@@ -186,7 +186,7 @@ async fn c06_nothing_new_is_not_told(b: Bench) {
     }
 }
 
-async fn c06_loss_is_told_to_one_who_listens(b: Bench) {
+async fn c06_loss_wakes_a_listener(b: Bench) {
     let lock = b.name("a");
     let _holder = b.hold(b.ask(&lock)).await;
     let waiter = b.enter(b.ask(&lock)).await;

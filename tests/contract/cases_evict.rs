@@ -8,8 +8,8 @@ use crate::cases::cases;
 
 cases![
     c09_stale_id_leaves_the_new_holder[],
-    c09_id_of_another_lock_leaves_everybody[],
-    c09_evicted_holder_learns_by_whom[],
+    c09_id_of_another_lock_evicts_no_claim[],
+    c09_evicted_holder_learns_its_evicter[],
     c09_asked_holder_learns_and_stays_until_it_leaves[],
     c09_waiter_is_evicted[Queue],
     c09_claim_on_several_names_goes_whole[AtomicNames],
@@ -29,7 +29,7 @@ async fn c09_stale_id_leaves_the_new_holder(b: Bench) {
     new.still_holds().await;
 }
 
-async fn c09_id_of_another_lock_leaves_everybody(b: Bench) {
+async fn c09_id_of_another_lock_evicts_no_claim(b: Bench) {
     let here = b.hold(b.ask(&b.name("here"))).await;
     let there = b.hold(b.ask(&b.name("there"))).await;
     // Some claims listen only after they have held for a moment.
@@ -42,7 +42,7 @@ async fn c09_id_of_another_lock_leaves_everybody(b: Bench) {
     there.still_holds().await;
 }
 
-async fn c09_evicted_holder_learns_by_whom(b: Bench) {
+async fn c09_evicted_holder_learns_its_evicter(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     let next = b.enter(b.ask(&lock)).await;

@@ -15,10 +15,10 @@ cases![
     c01_another_id_of_the_same_holder_waits[],
     c01_pairs_of_modes[],
     c01_slots_exhausted_and_returned[],
-    c01_slots_are_all_different_whoever_looks_first[],
+    c01_slots_are_all_different_in_any_order_of_looks[],
     c01_freed_slot_number_is_given_again[],
     c01_exclusive_and_shared_contenders_never_overlap[Shared],
-    c01_claims_that_come_at_once_hold_one_by_one[],
+    c01_simultaneous_claims_hold_one_by_one[],
     c01_queue_always_satisfies_the_grant_rule[Queue, Shared],
     c01_several_names_hold_all_or_none[AtomicNames],
     c01_several_names_exclude_on_each[AtomicNames],
@@ -26,7 +26,7 @@ cases![
     c01_several_names_share[AtomicNames, Shared],
     c01_several_names_with_slots_have_one_place_on_each[AtomicNames],
     c01_several_names_with_slots_wait_with_one_place_on_each[AtomicNames],
-    c01_several_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
+    c01_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
 ];
 
 async fn c01_fresh_lock_is_held_at_once(b: Bench) {
@@ -108,7 +108,7 @@ async fn c01_slots_exhausted_and_returned(b: Bench) {
 }
 
 /// Of two claims that may hold, the second in the queue may notice first.
-async fn c01_slots_are_all_different_whoever_looks_first(b: Bench) {
+async fn c01_slots_are_all_different_in_any_order_of_looks(b: Bench) {
     let lock = b.name("a");
     let mut members = Vec::new();
     for _ in 0..4 {
@@ -171,7 +171,7 @@ async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
 
 /// Claims that enter at the same moment may learn of each other in different orders, wherever the service keeps its
 /// queues.
-async fn c01_claims_that_come_at_once_hold_one_by_one(b: Bench) {
+async fn c01_simultaneous_claims_hold_one_by_one(b: Bench) {
     let mut clients = Vec::new();
     for _ in 0..5 {
         let client = b.connect().await;
@@ -348,7 +348,7 @@ async fn c01_several_names_with_slots_wait_with_one_place_on_each(b: Bench) {
     third.held().await;
 }
 
-async fn c01_several_names_with_slots_in_opposite_orders_never_deadlock(b: Bench) {
+async fn c01_names_with_slots_in_opposite_orders_never_deadlock(b: Bench) {
     let names = [b.name("x"), b.name("y"), b.name("z")];
     let inside = Arc::new(names.each_ref().map(|_| AtomicUsize::new(0)));
     let clients: Vec<_> = (0..9)

@@ -22,13 +22,13 @@ cases![
     c07_renew_keeps_a_waiter[Leased],
     c07_renew_never_revives_expired[Leased],
     c07_expiry_is_not_early[Leased],
-    c07_renew_after_the_end_is_none_if_nobody_has_looked[Leased],
+    c07_renew_after_an_unobserved_end_prolongs_nothing[Leased],
     c07_renew_counts_from_its_beginning[Leased, Freeze],
     c07_renew_is_never_later_than_its_beginning[],
     c07_grant_counts_from_the_last_proof[Queue, Leased],
     c07_renew_of_a_lost_claim_is_no_error[Sever],
     c07_loss_is_final[Leased],
-    c07_granted_ttl_is_what_counts[Leased],
+    c07_granted_ttl_counts[Leased],
     c13_client_clock_behind_changes_nothing[Leased, Skew],
     c13_client_clock_ahead_changes_nothing[Leased, Skew],
 ];
@@ -172,7 +172,7 @@ async fn c07_renew_never_revives_expired(b: Bench) {
     assert_eq!(b.ids(&lock).await, (vec![next.id()], vec![]));
 }
 
-async fn c07_renew_after_the_end_is_none_if_nobody_has_looked(b: Bench) {
+async fn c07_renew_after_an_unobserved_end_prolongs_nothing(b: Bench) {
     let a = b.hold(b.brief(b.ask(&b.name("a")))).await;
     let good = a.renew().await;
     b.sleep(ttl(&a) + b.bound().await).await;
@@ -268,7 +268,7 @@ async fn c07_loss_is_final(b: Bench) {
     assert_eq!(news, None);
 }
 
-async fn c07_granted_ttl_is_what_counts(b: Bench) {
+async fn c07_granted_ttl_counts(b: Bench) {
     let lock = b.name("a");
     let a = b.hold(b.brief(b.ask(&lock))).await;
     assert!(ttl(&a) >= b.fixture.short_ttl(), "at least what was asked for");

@@ -8,10 +8,10 @@ use crate::cases::cases;
 
 cases![
     c11_frozen_service_every_verb_is_back_by_its_deadline[Freeze],
-    c11_deadline_that_is_past_is_an_answer_at_once[],
+    c11_past_deadline_is_answered_at_once[],
     c11_thawed_service_goes_on[Freeze],
-    c12_unavailable_says_what_where_and_is_transient[Freeze],
-    c12_mismatch_says_what_where_and_is_final[],
+    c12_unavailable_has_action_and_place_and_is_transient[Freeze],
+    c12_mismatch_has_action_and_place_and_is_final[],
     c15_pairs_of_kinds[],
     c15_mismatch_names_the_holder_and_changes_nothing[],
     c15_mismatch_with_one_of_several_names_enters_none[AtomicNames],
@@ -55,7 +55,7 @@ async fn c11_frozen_service_every_verb_is_back_by_its_deadline(b: Bench) {
 }
 
 /// The backend may still succeed. If it fails, its error has one of two kinds.
-async fn c11_deadline_that_is_past_is_an_answer_at_once(b: Bench) {
+async fn c11_past_deadline_is_answered_at_once(b: Bench) {
     for (verb, answer) in every_verb(&b, std::time::Duration::ZERO).await {
         if let Err(error) = answer {
             let kinds = [ErrorKind::Unavailable, ErrorKind::Unsupported];
@@ -84,7 +84,7 @@ fn says_all(b: &Bench, error: &Error, backend: &str) {
     assert!(!operation.verb.is_empty() && !error.reason.to_string().is_empty(), "{error:?}");
 }
 
-async fn c12_unavailable_says_what_where_and_is_transient(b: Bench) {
+async fn c12_unavailable_has_action_and_place_and_is_transient(b: Bench) {
     let lock = b.name("a");
     let a = b.hold(b.ask(&lock)).await;
     let client = b.connect().await;
@@ -103,7 +103,7 @@ async fn c12_unavailable_says_what_where_and_is_transient(b: Bench) {
     }
 }
 
-async fn c12_mismatch_says_what_where_and_is_final(b: Bench) {
+async fn c12_mismatch_has_action_and_place_and_is_final(b: Bench) {
     let lock = b.name("a");
     let a = b.hold(b.ask(&lock)).await;
     let error = b.try_enter(&b.ask_as(&lock, slots(2))).await.expect_err("kinds do not mix");

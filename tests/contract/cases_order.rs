@@ -11,9 +11,9 @@ cases![
     c02_ahead_only_falls_and_ends_with_the_hold[Queue],
     c02_writer_is_not_starved[Queue, Shared],
     c02_readers_behind_a_writer_hold_together[Queue, Shared],
-    c02_withdrawing_in_the_middle_moves_nobody_else[Queue],
+    c02_withdrawing_in_the_middle_moves_no_other_claim[Queue],
     c02_withdrawing_the_first_waiter_lets_readers_through[Queue, Shared],
-    c02_supersede_removes_older_waiters_that_said_so[Queue],
+    c02_supersede_removes_older_superseding_waiters[Queue],
     c02_supersede_spares_holders_and_others[Queue],
     c02_deadlock_exclusive_under_own_shared_hold[Shared],
     c02_deadlock_one_slot_under_itself[],
@@ -119,7 +119,7 @@ async fn c02_readers_behind_a_writer_hold_together(b: Bench) {
     next.waits().await;
 }
 
-async fn c02_withdrawing_in_the_middle_moves_nobody_else(b: Bench) {
+async fn c02_withdrawing_in_the_middle_moves_no_other_claim(b: Bench) {
     let lock = b.name("a");
     let mut members = Vec::new();
     for _ in 0..5 {
@@ -144,7 +144,7 @@ fn newest(request: Request) -> Request {
     Request { supersede: true, ..request }
 }
 
-async fn c02_supersede_removes_older_waiters_that_said_so(b: Bench) {
+async fn c02_supersede_removes_older_superseding_waiters(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     let one = b.enter(newest(b.ask(&lock))).await;

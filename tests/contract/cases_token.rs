@@ -8,7 +8,7 @@ use crate::cases::cases;
 cases![
     c03_tokens_rise_over_200_hand_overs[],
     c03_tokens_rise_across_modes[Queue, Shared],
-    c03_tokens_rise_over_slots_that_had_to_end[],
+    c03_tokens_rise_over_released_slots[],
     c03_tokens_rise_over_new_connections[],
     c03_tokens_rise_over_idle_times[],
     c03_tokens_rise_over_a_restart[Restart],
@@ -66,7 +66,7 @@ async fn c03_tokens_rise_across_modes(b: Bench) {
     }
 }
 
-async fn c03_tokens_rise_over_slots_that_had_to_end(b: Bench) {
+async fn c03_tokens_rise_over_released_slots(b: Bench) {
     let lock = b.name("a");
     let one = b.enter(b.ask_as(&lock, slots(1))).await;
     let first = token(&one.held().await);

@@ -52,7 +52,7 @@ fn all() -> Vec<Trial> {
             let is_skipped = |kind: &Kind| trials::is_skipped(kind.name, || (kind.missing)().is_some());
             let mut trials = vec![
                 Trial::test("every_message::points_read_as_they_are_written", round_trip),
-                Trial::test("every_message::the_oracle_sees_what_is_wrong", proofs::fabricated),
+                Trial::test("every_message::oracle_detects_each_violation", proofs::fabricated),
                 Trial::test("every_message::a_careless_wrapper_is_found_out", proofs::careless)
                     .with_ignored_flag(is_skipped(&redis::KIND)),
             ];

@@ -214,7 +214,7 @@ fn the_same_enemy_finds_a_careless_wrapper_out() {
 }
 
 #[test]
-fn a_felled_section_that_still_looks_accuses_nobody() {
+fn oracle_ignores_checks_by_a_killed_section() {
     let env = TestEnv::new();
     let oracle = Oracle::new(&env);
     let next = env.start(env.command("env").args(["TEST_SECTION=yes", "sleep", "1000"]));

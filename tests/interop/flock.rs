@@ -147,7 +147,7 @@ fn flock_waits_for_dlock_and_starts_after_it() {
 }
 
 #[test]
-fn a_waiting_dlock_keeps_nobody_out_that_holds_already_and_misses_no_turn() {
+fn waiting_dlock_disturbs_no_holder_and_misses_no_turn() {
     let env = TestEnv::new();
     env.assert_free("x");
     let (running, gate) = held_by_flock(&env, &["-s"]);
@@ -248,7 +248,7 @@ fn the_tree_of_a_dlock_killed_completely_keeps_flock_out() {
 
 /// Only a process that has a flock can release it.
 #[test]
-fn a_hold_of_flock_cannot_be_taken_away_and_its_process_is_named() {
+fn hold_of_flock_is_unbreakable_and_its_process_is_named() {
     let env = TestEnv::new();
     env.assert_free("x");
     let (running, gate) = held_by_flock(&env, &["--no-fork"]);

@@ -90,7 +90,7 @@ fn a_hold_of_redis_py_is_ended_by_force() {
 
 /// Some clients, such as Redisson, count in a hash.
 #[test]
-fn a_hold_that_is_no_string_is_ended_by_force() {
+fn non_string_hold_is_ended_by_force() {
     let Some(place) = meeting() else { return };
     let (env, key) = (&place.env, place.key());
     let set = |owner: &str| redis::raw(port(), &["HSET", &key, owner, "1"]);

@@ -44,7 +44,7 @@ fn freeze_stops_deploys_until_it_is_broken() {
 }
 
 #[test]
-fn deploys_of_two_repositories_share_the_lock_that_both_name() {
+fn deploys_of_two_repositories_share_one_lock() {
     let place = RecipeEnv::new();
     let text = place.recipe("two-repositories");
     let deploy = place.gated("deploy");

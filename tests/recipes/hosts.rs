@@ -30,7 +30,7 @@ fn cron(place: &RecipeEnv, crontab: &str) -> Command {
 }
 
 #[test]
-fn a_job_of_cron_is_skipped_without_a_word_while_the_last_one_runs() {
+fn cron_job_is_skipped_silently_while_the_last_one_runs() {
     let place = RecipeEnv::new();
     let crontab = place.recipe("cron");
     let gate = place.gated("sync");

@@ -82,7 +82,7 @@ fn job_of_github_without_the_lock_fails_and_runs_no_step() {
 }
 
 #[test]
-fn job_of_github_that_dies_or_loses_the_lock_is_ended_whole() {
+fn job_of_github_is_ended_whole_on_its_death_or_a_loss() {
     for is_broken in [false, true] {
         let place = RecipeEnv::new();
         place.endless("deploy");

@@ -137,7 +137,7 @@ fn run(place: &RecipeEnv, host: &str, label: &str) -> Running {
 }
 
 #[test]
-fn pictures_show_what_the_program_prints() {
+fn pictures_match_the_output_of_the_program() {
     let place = RecipeEnv::new();
     let gate = place.gated("deploy.sh");
     let first = run(&place, "host7", "v1.2");

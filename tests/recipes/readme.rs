@@ -25,7 +25,7 @@ fn columns(row: &str) -> Vec<&str> {
 }
 
 #[test]
-fn readme_shows_what_the_program_prints() {
+fn readme_matches_the_output_of_the_program() {
     let place = RecipeEnv::new();
     place.endless("deploy.sh");
     let root = place.env.root().to_owned();

@@ -47,7 +47,7 @@ fn script_of(recipe: &str) -> String {
 }
 
 #[test]
-fn a_cancelled_step_whose_shell_is_dlock_has_its_five_seconds() {
+fn cancelled_step_with_dlock_as_shell_has_its_five_seconds() {
     let place = RecipeEnv::new();
     let recipe = place.recipe("github");
     let (shell, script) = (field(&recipe, "shell:"), script_of(&recipe));
@@ -83,7 +83,7 @@ fn a_step_fails_as_its_script_does() {
 }
 
 #[test]
-fn a_cancelled_step_that_becomes_dlock_ends_at_once() {
+fn cancelled_step_with_exec_dlock_ends_at_once() {
     let place = RecipeEnv::new();
     let recipe = place.recipe("github-exec");
     place.endless("deploy");
@@ -94,7 +94,7 @@ fn a_cancelled_step_that_becomes_dlock_ends_at_once() {
 }
 
 #[test]
-fn a_cancelled_step_that_hears_nothing_leaves_nothing() {
+fn cancelled_step_without_a_signal_leaves_nothing() {
     let place = RecipeEnv::new();
     let recipe = place.recipe("github-exec");
     let script = field(&recipe, "run:").replace("exec ", "");
@@ -127,7 +127,7 @@ fn a_cancelled_job_of_gitlab_ends_with_its_process_group() {
 }
 
 #[test]
-fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
+fn aborted_jenkins_build_ends_by_its_environment_variable() {
     const COOKIE: &str = "JENKINS_SERVER_COOKIE";
     let place = RecipeEnv::new();
     let recipe = place.recipe("jenkins");
@@ -145,7 +145,7 @@ fn an_aborted_build_of_jenkins_ends_by_the_variable_in_its_environment() {
 }
 
 #[test]
-fn a_container_that_is_told_to_end_ends_in_its_grace_period() {
+fn stopped_container_ends_within_its_grace_period() {
     const ALONE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let place = RecipeEnv::new();
     let probe = place.env.finish(place.command("unshare").args(ALONE).arg("true"));

@@ -8,7 +8,7 @@ use crate::support::terminal::front_of;
 use crate::support::{Running, until};
 
 #[test]
-fn a_script_with_two_locks_gives_back_the_first_and_keeps_the_second() {
+fn script_with_two_locks_releases_only_the_first() {
     let place = RecipeEnv::new();
     let script = place.program("script", &place.recipe("two-locks"));
     let (build, publish) = (place.gated("build"), place.gated("publish"));
@@ -25,7 +25,7 @@ fn a_script_with_two_locks_gives_back_the_first_and_keeps_the_second() {
 }
 
 #[test]
-fn a_script_with_two_locks_that_is_killed_leaves_nothing() {
+fn killed_script_with_two_locks_leaves_nothing() {
     let place = RecipeEnv::new();
     let script = place.program("script", &place.recipe("two-locks"));
     for job in ["build", "publish"] {

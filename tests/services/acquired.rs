@@ -39,7 +39,7 @@ fn a_claim_taken_away_ends_the_script_and_its_tree_at_once() {
 }
 
 #[test]
-fn a_service_that_is_gone_costs_the_script_its_life_before_the_lease_is_over() {
+fn lost_service_ends_the_script_before_the_lease_expires() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let (running, members) = script(&env, "6s");

@@ -42,7 +42,7 @@ fn a_silent_address_of_a_host_is_passed_over() {
 }
 
 #[test]
-fn hold_behind_a_silent_address_outlasts_a_connection_that_breaks() {
+fn hold_behind_a_silent_address_outlasts_a_broken_connection() {
     let (env, way, _silent) = behind_a_silent_address();
     let script = "echo >up; sleep 12; echo survived";
     let running = env.start(&mut run(&env, &["--name", "x", "--ttl", "6s", "-q", "--", "sh", "-c", script]));

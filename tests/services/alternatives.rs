@@ -11,7 +11,7 @@ fn said_of(service: Service, endpoints: &[&str]) -> String {
 }
 
 #[test]
-fn endpoints_that_are_not_one_service_are_named() {
+fn endpoints_of_different_services_are_named() {
     let (service, second) = (site::part(), site::start());
     let other = second.part();
     let chroot = service.endpoint.find("/t").map_or("", |at| &service.endpoint[at..]);
@@ -26,7 +26,7 @@ fn endpoints_that_are_not_one_service_are_named() {
 }
 
 #[test]
-fn endpoint_that_cannot_be_asked_is_named_with_the_reason() {
+fn unreachable_endpoint_is_named_with_the_reason() {
     let (service, port, closed) = (site::part(), site::shared().servers()[0].port(), free_port());
     let other = service.endpoint.replace(&format!(":{port}"), &format!(":{closed}"));
     let said = said_of(service.clone(), &[&service.endpoint, &other]);

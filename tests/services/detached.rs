@@ -39,7 +39,7 @@ fn a_lease_outlives_its_shell_for_one_ttl_from_its_last_renewal() {
 }
 
 #[test]
-fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
+fn lease_is_released_by_its_claim_id_and_its_token_counts() {
     let env = TestEnv::new();
     // memcached cannot change several items in one step.
     let is_one = env.service().backend == "memcached";
@@ -61,7 +61,7 @@ fn a_lease_is_released_by_whoever_knows_it_and_its_token_counts() {
 }
 
 #[test]
-fn who_still_waits_for_a_lease_is_asked_to_leave_and_does_not_come_back() {
+fn break_ends_a_waiting_acquire_detach() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let waiter = env.start(&mut env.verb("acquire", ["--detach", "-q", "--name", "x", "--ttl", "9s"]));
@@ -86,7 +86,7 @@ fn no_process_stays_behind() {
 }
 
 #[test]
-fn one_that_has_waited_lasts_for_a_whole_ttl() {
+fn detached_lease_starts_with_full_ttl_after_a_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let words = ["--detach", "-q", "--name", "x", "--ttl", "9s"];
@@ -102,7 +102,7 @@ fn one_that_has_waited_lasts_for_a_whole_ttl() {
 }
 
 #[test]
-fn a_broken_lease_is_removed_at_once_and_that_is_said() {
+fn broken_lease_is_removed_at_once_with_a_message() {
     let env = TestEnv::new();
     acquire(&env, "4s", &["--shared"]).silently(0);
     acquire(&env, "4s", &["--shared"]).silently(0);

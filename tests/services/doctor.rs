@@ -76,7 +76,7 @@ fn admit() -> (Service, &'static str, Option<Etcd>) {
 }
 
 #[test]
-fn a_password_that_goes_over_a_network_in_the_clear_is_named() {
+fn cleartext_password_on_a_network_is_named() {
     let (service, user, _server) = admit();
     let text = looked(&TestEnv::on(service.clone()), Some(user));
     assert!(!text.contains(OPEN), "it stays on this host: {text}");

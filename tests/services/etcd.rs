@@ -126,7 +126,7 @@ fn one_dead_server_of_two_is_passed_over() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_does_not_answer_is_said() {
+fn absent_or_silent_server_is_an_error() {
     if !available() {
         return;
     }
@@ -160,7 +160,7 @@ fn bad_addresses_are_usage_errors() {
 }
 
 #[test]
-fn a_claim_that_was_taken_away_ends_the_command_at_once() {
+fn removed_claim_ends_the_command_at_once() {
     if !available() {
         return;
     }
@@ -195,7 +195,7 @@ fn a_restart_changes_nothing_for_holder_and_waiter() {
 }
 
 #[test]
-fn a_holder_survives_the_compaction_of_what_it_watches() {
+fn holder_survives_the_compaction_of_its_watched_keys() {
     if !available() {
         return;
     }
@@ -221,7 +221,7 @@ fn a_holder_survives_the_compaction_of_what_it_watches() {
 }
 
 #[test]
-fn a_waiter_for_more_slots_than_a_transaction_can_prove_taken_is_not_superseded() {
+fn waiter_beyond_the_transaction_limit_is_not_superseded() {
     if !available() {
         return;
     }
@@ -244,7 +244,7 @@ fn a_waiter_for_more_slots_than_a_transaction_can_prove_taken_is_not_superseded(
 }
 
 #[test]
-fn a_waiter_hears_that_it_was_asked_to_leave_while_its_server_was_away() {
+fn waiter_learns_of_a_leave_request_after_a_server_outage() {
     if !available() {
         return;
     }
@@ -269,7 +269,7 @@ fn a_waiter_hears_that_it_was_asked_to_leave_while_its_server_was_away() {
 }
 
 #[test]
-fn a_record_that_only_a_newer_dlock_reads_is_another_kind() {
+fn record_of_a_newer_dlock_is_another_kind() {
     if !available() {
         return;
     }
@@ -286,7 +286,7 @@ fn a_record_that_only_a_newer_dlock_reads_is_another_kind() {
 }
 
 #[test]
-fn runs_that_have_ended_leave_no_lease() {
+fn ended_runs_leave_no_lease() {
     if !available() {
         return;
     }

@@ -109,7 +109,7 @@ fn a_renewal_counts_whichever_members_answer() {
 
 /// The delay is longer than the time that dlock first gives one server of several.
 #[test]
-fn a_cluster_that_is_slow_to_commit_is_entered_by_several_addresses() {
+fn slow_committing_cluster_is_entered_by_several_addresses() {
     if !available() {
         return;
     }
@@ -147,7 +147,7 @@ fn forgetful(etcd: &Etcd) -> (TestEnv, Arc<AtomicUsize>) {
 
 /// A leader elected a moment ago may not have reached the lease in its log.
 #[test]
-fn a_lease_that_a_leader_does_not_know_is_looked_for() {
+fn lease_unknown_to_a_new_leader_is_looked_up_again() {
     if !available() {
         return;
     }

@@ -22,7 +22,7 @@ fn unchanged(env: &TestEnv, command: i32, token: u64) {
 }
 
 #[test]
-fn members_that_are_killed_one_at_a_time_change_nothing() {
+fn members_killed_one_at_a_time_change_nothing() {
     if !available() {
         return;
     }
@@ -101,21 +101,21 @@ fn killed(leads: bool) {
 }
 
 #[test]
-fn a_leader_that_is_killed_ends_no_run_over_tls_with_a_password() {
+fn killed_leader_ends_no_run_over_tls_with_a_password() {
     if available() {
         killed(true);
     }
 }
 
 #[test]
-fn a_follower_that_is_killed_ends_no_run_over_tls_with_a_password() {
+fn killed_follower_ends_no_run_over_tls_with_a_password() {
     if available() {
         killed(false);
     }
 }
 
 #[test]
-fn without_a_majority_the_tree_ends_in_time_and_nobody_starts() {
+fn without_a_majority_the_tree_ends_and_no_command_starts() {
     if !available() {
         return;
     }

@@ -50,14 +50,14 @@ fn cut_off(leads: bool) -> bool {
 }
 
 #[test]
-fn a_leader_that_is_cut_off_keeps_no_tree_alive_though_it_renews() {
+fn cut_off_leader_keeps_no_tree_alive_despite_renewals() {
     if available() {
         assert!(cut_off(true), "it knew at once, and the hazard did not come about");
     }
 }
 
 #[test]
-fn a_follower_that_is_cut_off_keeps_no_tree_alive() {
+fn cut_off_follower_keeps_no_tree_alive() {
     if available() {
         assert!(!cut_off(false), "it reached the leader, and was not cut off");
     }

@@ -72,7 +72,7 @@ fn as_ci(mut command: Command) -> Command {
 }
 
 #[test]
-fn a_first_server_that_drops_packets_is_passed_over() {
+fn first_server_dropping_packets_is_passed_over() {
     if !available() {
         return;
     }
@@ -86,7 +86,7 @@ fn a_first_server_that_drops_packets_is_passed_over() {
 }
 
 #[test]
-fn a_first_server_that_is_mute_is_passed_over_by_one_with_a_password() {
+fn mute_first_server_is_passed_over_with_a_password() {
     if !available() {
         return;
     }
@@ -111,7 +111,7 @@ fn with_signed_tokens(folder: &std::path::Path) -> Etcd {
 }
 
 #[test]
-fn a_change_to_users_or_roles_ends_no_command_whose_token_is_signed() {
+fn user_changes_end_no_command_with_a_signed_token() {
     if !available() {
         return;
     }
@@ -166,7 +166,7 @@ fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
 }
 
 #[test]
-fn a_request_to_enter_that_is_late_brings_no_claim_back() {
+fn late_enter_request_revives_no_claim() {
     if !available() {
         return;
     }
@@ -182,7 +182,7 @@ fn a_request_to_enter_that_is_late_brings_no_claim_back() {
 }
 
 #[test]
-fn a_request_to_enter_that_is_late_brings_no_refused_claim_back() {
+fn late_enter_request_revives_no_refused_claim() {
     if !available() {
         return;
     }
@@ -216,7 +216,7 @@ fn etcd_where_ci_may_use(beginnings: &[&str]) -> Etcd {
 }
 
 #[test]
-fn a_right_that_is_missing_is_named() {
+fn missing_right_is_named() {
     if !available() {
         return;
     }
@@ -267,7 +267,7 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
 
 /// Its entry is at the head, so all entries behind it wait for a waiter that cannot start.
 #[test]
-fn a_waiter_whose_turn_comes_on_a_full_server_says_so_and_can_be_broken() {
+fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
     if !available() {
         return;
     }
@@ -294,7 +294,7 @@ fn a_waiter_whose_turn_comes_on_a_full_server_says_so_and_can_be_broken() {
 }
 
 #[test]
-fn a_waiter_that_may_not_write_any_more_says_so_when_its_turn_comes() {
+fn waiter_without_write_permission_warns_at_its_turn() {
     if !available() {
         return;
     }

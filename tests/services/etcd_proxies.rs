@@ -33,7 +33,7 @@ fn assert_leases_are_kept(env: &TestEnv, ttl: &str, longer: Duration) {
 }
 
 #[test]
-fn behind_the_grpc_proxy_leases_are_kept_and_doctor_says_what_it_changes() {
+fn behind_the_grpc_proxy_leases_are_kept_and_doctor_warns() {
     if !available() {
         return;
     }
@@ -61,7 +61,7 @@ fn behind_the_grpc_proxy_a_killed_holder_is_gone_with_its_lease() {
 }
 
 #[test]
-fn a_grpc_proxy_that_shows_the_servers_in_its_place_is_known_all_the_same() {
+fn grpc_proxy_advertising_the_servers_is_recognised() {
     if !available() {
         return;
     }

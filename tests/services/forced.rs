@@ -3,7 +3,7 @@
 use crate::support::TestEnv;
 
 #[test]
-fn a_waiter_that_is_broken_by_force_does_not_wait_any_more() {
+fn waiter_broken_by_force_stops_waiting() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     for options in [&["-q"][..], &["--supersede"]] {

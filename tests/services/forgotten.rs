@@ -49,7 +49,7 @@ fn a_silent_connection_is_probed() {
 
 /// Not for Redlock, whose connections are short.
 #[test]
-fn a_release_goes_out_over_a_new_connection_where_the_old_one_is_silent() {
+fn release_replaces_a_silent_connection() {
     if !site::kind().has_queue() {
         return;
     }

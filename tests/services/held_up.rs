@@ -114,7 +114,7 @@ fn mute_after_login(backend: &'static str, port: u16, address: impl Fn(u16) -> S
 }
 
 #[test]
-fn server_that_answered_the_login_raises_no_doubt_about_the_port() {
+fn answered_login_raises_no_doubt_about_the_port() {
     let etcd = Etcd::start();
     for words in [&["user", "add", "root:secret"][..], &["auth", "enable"]] {
         etcd.ask(words);

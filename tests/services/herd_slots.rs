@@ -3,6 +3,6 @@
 use super::herd::cost_in_any_line;
 
 #[test]
-fn requests_for_one_hand_over_of_a_slot_do_not_grow_with_the_queue() {
+fn requests_for_a_slot_hand_over_do_not_grow_with_the_queue() {
     cost_in_any_line(&["--slots", "2"], 2);
 }

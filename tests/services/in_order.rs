@@ -5,7 +5,7 @@ use crate::support::TestEnv;
 use crate::support::way::Way;
 
 #[test]
-fn whoever_holds_in_whichever_way_holds_in_the_order_of_arrival() {
+fn all_verbs_hold_in_the_order_of_arrival() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let ways = [Way::Elect, Way::Acquire, Way::Run, Way::Forever, Way::Acquire, Way::Elect];

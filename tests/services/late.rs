@@ -123,7 +123,7 @@ fn a_late_entry_delays_others_by_one_lease() {
 
 /// The request is executed at once. The run receives SIGTERM before it receives the grant.
 #[test]
-fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
+fn hold_unknown_to_its_run_ends_with_the_run() {
     let modes = [
         ("unheard", &["-x"][..]),
         ("unheard-shared", &["--shared"]),
@@ -146,7 +146,7 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
 
 /// The answer to the second request is that the claim already holds, and has for nearly a TTL.
 #[test]
-fn a_hold_that_is_found_has_a_whole_ttl() {
+fn hold_found_on_retry_has_a_whole_ttl() {
     let site = Site::new("found");
     site.all(Conduct::Mute);
     let mut holder = site.over.hold(&["-q", "--ttl", "3s", "--grace", "0", "--name", "found"]);

@@ -141,7 +141,7 @@ fn next_cut(random: &mut Random, in_turn: Option<usize>) -> (usize, Duration) {
 }
 
 #[test]
-fn whatever_links_are_cut_one_leads_and_observers_see_the_true_history() {
+fn one_leads_over_cut_links_and_observers_see_true_history() {
     let mut links = Vec::new();
     for _ in 0..2 {
         match Link::new() {

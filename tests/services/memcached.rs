@@ -34,7 +34,7 @@ fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
 }
 
 #[test]
-fn a_hold_that_is_forgotten_ends_its_command() {
+fn forgotten_hold_ends_its_command() {
     if !is_here() {
         return;
     }
@@ -50,7 +50,7 @@ fn a_hold_that_is_forgotten_ends_its_command() {
 
 /// A claim that takes a waiter's place writes a note first. The waiter may hold the lock by then.
 #[test]
-fn a_hold_that_is_forgotten_ends_its_command_also_if_somebody_took_it_for_a_waiter() {
+fn forgotten_hold_noted_as_superseded_ends_its_command() {
     if !is_here() {
         return;
     }
@@ -66,7 +66,7 @@ fn a_hold_that_is_forgotten_ends_its_command_also_if_somebody_took_it_for_a_wait
 }
 
 #[test]
-fn a_waiter_whose_entry_ends_in_an_outage_is_back_when_it_says_so() {
+fn waiter_announces_its_rejoin_only_after_rejoining() {
     if !is_here() {
         return;
     }
@@ -86,7 +86,7 @@ fn a_waiter_whose_entry_ends_in_an_outage_is_back_when_it_says_so() {
 }
 
 #[test]
-fn a_lease_that_nobody_renews_ends_though_others_try_again_and_again() {
+fn try_loop_does_not_keep_a_dead_lease_alive() {
     if !is_here() {
         return;
     }
@@ -188,7 +188,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 }
 
 #[test]
-fn tls_lets_in_who_believes_the_authority() {
+fn tls_admits_clients_trusting_the_authority() {
     if !is_here() {
         return;
     }
@@ -206,7 +206,7 @@ fn tls_lets_in_who_believes_the_authority() {
 }
 
 #[test]
-fn doctor_says_what_a_cache_cannot_promise() {
+fn doctor_warns_of_missing_guarantees_of_a_cache() {
     if !is_here() {
         return;
     }
@@ -242,7 +242,7 @@ fn a_release_outlasts_a_moment_without_the_server() {
 
 /// memcached numbers its writes from one when it starts.
 #[test]
-fn a_claim_from_before_a_restart_touches_nobody_after_it() {
+fn claim_from_before_a_restart_affects_no_later_claim() {
     use dlock::backend::memcached::{MemcachedConfig, with_clock};
     use dlock::backend::{Backend as _, Options};
     use dlock::clock;
@@ -288,7 +288,7 @@ fn a_claim_from_before_a_restart_touches_nobody_after_it() {
 }
 
 #[test]
-fn where_connections_are_short_a_holder_comes_back_before_waiters() {
+fn holder_reconnects_before_waiters_at_the_connection_limit() {
     if !is_here() {
         return;
     }

@@ -51,7 +51,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 }
 
 #[test]
-fn what_is_not_said_comes_from_where_the_clients_take_it() {
+fn defaults_come_from_my_cnf_and_mysql_variables() {
     let server = mariadb::start();
     let env = TestEnv::on(Service { backend: "mysql", endpoint: String::new(), prefix: None });
     let port = server.port().to_string();
@@ -113,7 +113,7 @@ fn databases_and_prefixes_are_apart() {
 }
 
 #[test]
-fn who_may_not_make_tables_is_told_how_they_are_made() {
+fn missing_create_permission_error_shows_the_schema_command() {
     let server = mariadb::start();
     let env = user(&server, "poor", "", "SELECT, INSERT, UPDATE, DELETE");
     run_with(&env, &[]).failed(77, &["doctor --schema"]).said_one_line(&["denied"]);
@@ -144,7 +144,7 @@ fn looked(env: &TestEnv) -> String {
 }
 
 #[test]
-fn tables_that_cannot_be_used_are_named_by_doctor() {
+fn unusable_tables_are_named_by_doctor() {
     let server = mariadb::start();
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
@@ -200,7 +200,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
 
 /// A server in the middle would receive the password, unless the user insists on encryption.
 #[test]
-fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
+fn password_is_not_sent_in_cleartext_over_a_network_by_default() {
     let server = mariadb::start();
     user(&server, "ci", "right", "ALL");
     // An address of this host that does not look like a loopback address.
@@ -215,7 +215,7 @@ fn a_password_does_not_go_over_a_network_without_encryption_unasked() {
 }
 
 #[test]
-fn a_server_that_takes_no_writes_is_passed_over() {
+fn read_only_server_is_passed_over() {
     let (server, other) = (mariadb::start(), mariadb::start());
     mariadb::ask(&server, "SET GLOBAL read_only = 1");
     // dlock does not write there even as a user that `read_only` does not bind.
@@ -260,7 +260,7 @@ fn galera() -> Server {
 }
 
 #[test]
-fn several_servers_that_all_take_writes_are_refused_and_one_of_them_is_not() {
+fn several_writable_servers_are_refused_and_one_is_not() {
     let node = galera();
     let one = env_on(&node);
     run_with(&one, &[]).silently(0);
@@ -273,7 +273,7 @@ fn several_servers_that_all_take_writes_are_refused_and_one_of_them_is_not() {
 }
 
 #[test]
-fn a_binary_log_of_rows_is_fine_and_one_of_statements_is_refused() {
+fn row_binary_log_is_accepted_and_statement_log_refused() {
     let server = mariadb::start_with(&["--log-bin=log", "--binlog-format=ROW"]);
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
@@ -310,7 +310,7 @@ fn a_full_server_is_waited_for() {
 }
 
 #[test]
-fn what_can_cost_a_lock_is_said() {
+fn risky_settings_are_warned_of() {
     let server = mariadb::start_with(&["--innodb-flush-log-at-trx-commit=2"]);
     let env = env_on(&server);
     let holder = env.held(&["-v", "--name", "x"]);
@@ -324,7 +324,7 @@ fn what_can_cost_a_lock_is_said() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_is_another_is_said_with_its_address() {
+fn absent_or_other_server_is_an_error_with_its_address() {
     let port = free_port();
     let env = env_at(format!("mysql://me@127.0.0.1:{port}/d"));
     run_with(&env, &[]).failed(69, &[&port.to_string(), "refused"]);

@@ -37,7 +37,7 @@ fn catch_up(env: &TestEnv, from: &Server, to: &Server) {
 
 /// The sessions of root stay open on the old server, since `read_only` does not bind root.
 #[test]
-fn whoever_holds_on_a_server_that_stops_taking_writes_holds_on_the_one_that_takes_over() {
+fn hold_survives_a_failover_to_the_writable_server() {
     let (old, new, env) = pair();
     let holder = env.held(&["-q", "--name", "x", "--ttl", "6s"]);
     mariadb::ask(&old, "SET GLOBAL read_only = 1");
@@ -54,7 +54,7 @@ fn whoever_holds_on_a_server_that_stops_taking_writes_holds_on_the_one_that_take
 }
 
 #[test]
-fn a_lease_that_no_server_takes_on_any_more_runs_out() {
+fn lease_without_a_writable_server_expires() {
     let (old, _other, env) = pair();
     let holder = env.held(&["--name", "x", "--ttl", "3s"]);
     mariadb::ask(&old, "SET GLOBAL read_only = 1");
@@ -125,7 +125,7 @@ fn pass(mut client: TcpStream, mut server: TcpStream, left: &Left) {
 
 /// The errors of a proxy without a server behind it (9001), and of a group whose members change.
 #[test]
-fn what_a_failover_makes_a_server_say_is_tried_again() {
+fn failover_errors_are_retried() {
     let server = mariadb::start();
     let direct = env_on(&server);
     direct.assert_free("x");
@@ -146,7 +146,7 @@ fn what_a_failover_makes_a_server_say_is_tried_again() {
 }
 
 #[test]
-fn doctor_notes_a_server_that_takes_no_writes() {
+fn doctor_notes_a_read_only_server() {
     let (_writer, reader, env) = pair();
     let said = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
     let note = said.lines().find(|line| line.contains(&reader.port().to_string()) && line.contains("note: "));

@@ -25,7 +25,7 @@ fn connections(server: &Server) -> usize {
 }
 
 #[test]
-fn a_waiter_has_one_connection_and_another_if_that_is_killed() {
+fn waiter_has_one_connection_and_replaces_a_killed_one() {
     let server = mariadb::start();
     let env = env_on(&server);
     let long = ["--name", "x", "--ttl", "10m", "-q"];
@@ -49,7 +49,7 @@ fn a_waiter_has_one_connection_and_another_if_that_is_killed() {
 
 /// The sleep is minutes long.
 #[test]
-fn a_waiter_that_is_told_to_stop_leaves_at_once() {
+fn stopped_waiter_leaves_at_once() {
     let server = mariadb::start();
     let env = env_on(&server);
     let long = ["--name", "x", "--ttl", "10m", "-q"];
@@ -140,7 +140,7 @@ fn slots_and_readers_are_handed_over_without_a_renewal() {
 }
 
 #[test]
-fn who_waits_for_somebody_killed_waits_for_no_lease() {
+fn waiter_behind_a_killed_one_waits_for_no_lease() {
     let server = mariadb::start();
     let env = env_on(&server);
     let long = ["--name", "x", "--ttl", "10m", "-q"];

@@ -10,7 +10,7 @@ use crate::support::wait::let_pass;
 
 /// It renews its lease first, and only then reports that it holds the lock.
 #[test]
-fn a_waiter_that_gets_the_lock_after_an_outage_keeps_its_turn() {
+fn waiter_granted_after_an_outage_keeps_its_turn() {
     let site = site::shared();
     let ttl = site.kind().ttl(Duration::from_secs(20));
     let direct = TestEnv::on(site.part());

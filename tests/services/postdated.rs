@@ -5,7 +5,7 @@ use crate::site;
 use crate::support::TestEnv;
 
 #[test]
-fn a_success_that_is_dated_in_the_future_keeps_nobody_from_running() {
+fn future_dated_success_prevents_no_run() {
     let site = site::shared();
     let modes = ["-x", "--shared", "--slots=2"].into_iter();
     for mode in modes.filter(|mode| *mode != "--shared" || site.kind().lacks(Need::Shared).is_none()) {

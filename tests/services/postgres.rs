@@ -74,7 +74,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 }
 
 #[test]
-fn what_is_not_said_comes_from_the_variables_that_psql_reads() {
+fn defaults_come_from_psql_variables() {
     let server = start();
     let env = TestEnv::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
     let port = server.port().to_string();
@@ -93,7 +93,7 @@ fn what_is_not_said_comes_from_the_variables_that_psql_reads() {
 }
 
 #[test]
-fn addresses_and_options_of_the_variables_are_taken_and_services_refused() {
+fn libpq_variables_are_taken_and_services_refused() {
     let server = start();
     server.sql("CREATE SCHEMA ops");
     let env = TestEnv::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
@@ -147,7 +147,7 @@ fn databases_and_prefixes_are_apart() {
 }
 
 #[test]
-fn who_may_not_make_tables_is_told_how_they_are_made() {
+fn missing_create_permission_error_shows_the_schema_command() {
     let server = start();
     server.sql("CREATE ROLE poor LOGIN");
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
@@ -173,7 +173,7 @@ fn looked(env: &TestEnv) -> String {
 }
 
 #[test]
-fn tables_that_cannot_be_used_are_named_by_doctor() {
+fn unusable_tables_are_named_by_doctor() {
     let server = start();
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
@@ -303,7 +303,7 @@ fn settings_of_the_server_change_nothing() {
 }
 
 #[test]
-fn what_can_cost_a_lock_is_said() {
+fn risky_settings_are_warned_of() {
     let server = postgres::start();
     let env = env_on(&server);
     let holder = env.held(&["-v", "--name", "x"]);
@@ -316,7 +316,7 @@ fn what_can_cost_a_lock_is_said() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said_with_its_address() {
+fn absent_server_is_an_error_with_its_address() {
     let port = free_port();
     let env = env_at(format!("postgres://me@127.0.0.1:{port}/d"));
     run_with(&env, &[]).failed(69, &[&port.to_string(), "refused"]);

@@ -140,7 +140,7 @@ fn a_watch_shows_each_change_without_asking_all_the_time() {
 }
 
 #[test]
-fn a_wake_up_that_is_lost_costs_no_more_than_the_time_to_the_next_renewal() {
+fn lost_wake_up_delays_to_the_next_renewal_at_most() {
     let server = start();
     let env = env_on(&server);
     let holder = env.held(&["--name", "x", "--ttl", "10m"]);
@@ -230,7 +230,7 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
 
 /// Advisory locks have no owners either: every client that can connect may lock each of them.
 #[test]
-fn advisory_locks_of_strangers_stop_nobody() {
+fn foreign_advisory_locks_block_no_claim() {
     let server = start();
     server.sql("CREATE ROLE stranger LOGIN");
     let env = env_on(&server);

@@ -12,7 +12,7 @@ use crate::sql_settings;
 use crate::support::wait::let_pass;
 
 #[test]
-fn what_libpq_demands_is_obeyed_and_what_changes_nothing_is_taken() {
+fn libpq_demands_are_obeyed_and_neutral_settings_accepted() {
     let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
     let server = secure::tls_postgres(&pem, &key, &ca);
     server.sql("CREATE ROLE bound LOGIN SUPERUSER PASSWORD 'right'");
@@ -41,7 +41,7 @@ fn what_libpq_demands_is_obeyed_and_what_changes_nothing_is_taken() {
 }
 
 #[test]
-fn where_nobody_is_checked_a_certificate_of_version_one_is_taken_and_binds_no_login() {
+fn unverified_version_one_certificate_is_taken_without_binding() {
     let [pem, key, ca] = ["first.pem", "server.key", "ca.pem"].map(secure::file);
     let server = secure::tls_postgres(&pem, &key, &ca);
     server.sql("CREATE ROLE bound LOGIN SUPERUSER PASSWORD 'right'");

@@ -26,7 +26,7 @@ fn words_of(length: Duration) -> String {
 }
 
 #[test]
-fn a_claim_taken_away_ends_the_tree_at_once_and_the_next_token_is_higher() {
+fn removed_claim_ends_the_tree_and_the_next_token_is_higher() {
     let _alone = quiet::measuring();
     // So long that the tree's end in time cannot be mistaken for the expiry of the lease.
     let ttl = site::kind().ttl(Duration::from_secs(21));
@@ -69,7 +69,7 @@ fn a_short_freeze_of_the_service_changes_nothing() {
 }
 
 #[test]
-fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
+fn unread_warning_delays_no_renewal() {
     const TTL: Duration = Duration::from_secs(12);
     let site = site::start();
     let env = TestEnv::on(site.part());
@@ -92,7 +92,7 @@ fn doubt_that_nobody_reads_keeps_no_renewal_waiting() {
 }
 
 #[test]
-fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
+fn service_restart_changes_nothing_for_holder_and_waiters() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let holder = env.held(&["--name", "x", "--ttl", "20s"]);
@@ -118,7 +118,7 @@ fn a_restart_of_the_service_changes_nothing_for_holder_and_waiters() {
 }
 
 #[test]
-fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
+fn unusable_service_at_the_start_exits_69_within_the_wait() {
     let _alone = quiet::measuring();
     let env = TestEnv::new();
     let ports = [("down", free_port()), ("mute", hostile::mute()), ("babbling", hostile::babbling())];
@@ -167,7 +167,7 @@ fn a_service_that_is_down_at_the_start_is_69_in_one_line_within_the_wait() {
 }
 
 #[test]
-fn a_keeper_that_says_nothing_of_a_silent_service_is_spoken_for_with_the_services_address() {
+fn front_shows_the_service_address_for_a_mute_keeper() {
     let port = hostile::mute();
     let env = TestEnv::new();
     let address = site::kind().at(&[port]).endpoint;
@@ -193,7 +193,7 @@ fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
 }
 
 #[test]
-fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
+fn giving_up_on_a_silent_service_is_immediate_and_announced() {
     let _alone = quiet::measuring();
     let site = site::start();
     let env = TestEnv::on(site.part());
@@ -215,7 +215,7 @@ fn giving_up_while_the_service_is_silent_takes_no_second_and_says_so() {
 }
 
 #[test]
-fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
+fn doubtful_hold_without_a_command_mentions_no_command() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let holder = env.held(&["--name", "x"]);
@@ -243,7 +243,7 @@ fn a_doubtful_hold_whose_command_has_not_started_says_nothing_of_one() {
 }
 
 #[test]
-fn a_release_that_is_not_confirmed_is_one_line_and_the_status_stays() {
+fn unconfirmed_release_is_one_line_and_keeps_the_status() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);

@@ -5,7 +5,7 @@ use crate::support::TestEnv;
 use crate::support::wait::until_true;
 
 #[test]
-fn a_waiter_whose_entry_is_gone_waits_again_at_the_end_and_says_so() {
+fn waiter_with_a_removed_entry_rejoins_at_the_end_and_warns() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let script = "echo $0 >>order";

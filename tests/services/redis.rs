@@ -46,7 +46,7 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 }
 
 #[test]
-fn secrets_are_taken_as_containers_mount_them_and_doctor_doubts_those_that_others_can_read() {
+fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {
     let server = redis::start_with(&[QUIET, &["--requirepass", "right"]].concat());
     let env = env_on(&server);
     // kubelet mounts a secret like this: mode 0644, behind two links.
@@ -70,7 +70,7 @@ fn secrets_are_taken_as_containers_mount_them_and_doctor_doubts_those_that_other
 }
 
 #[test]
-fn a_refused_login_takes_nothing_as_somebody_else() {
+fn refused_login_acquires_nothing_as_another_user() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);
     run_with(&env, &[("DLOCK_PASSWORD", Path::new("needless"))]).failed(77, &["password"]);
@@ -147,7 +147,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said_within_the_wait() {
+fn absent_server_is_an_error_within_the_wait() {
     let env = env_at(format!("redis://127.0.0.1:{}", free_port()));
     run_with(&env, &[]).failed(69, &["127.0.0.1", "refused"]);
     let waited =
@@ -156,7 +156,7 @@ fn a_server_that_is_not_there_is_said_within_the_wait() {
 }
 
 #[test]
-fn a_server_that_accepts_and_never_answers_is_given_up() {
+fn accepting_but_silent_server_is_abandoned() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let env = env_at(format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port()));
     let mut command = env.run(["--try", "--ttl", "6s", "--name", "x", "--", "true"]);
@@ -168,7 +168,7 @@ fn a_server_that_accepts_and_never_answers_is_given_up() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_is_not_believed() {
+fn malformed_replies_are_an_error() {
     use std::io::{Read, Write};
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let port = listener.local_addr().expect("bound").port();
@@ -184,7 +184,7 @@ fn a_server_that_talks_nonsense_is_not_believed() {
 }
 
 #[test]
-fn a_hold_that_is_taken_away_ends_the_command_at_once() {
+fn removed_hold_ends_the_command_at_once() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);
     let holder = env.held(&["--name", "x"]);
@@ -194,7 +194,7 @@ fn a_hold_that_is_taken_away_ends_the_command_at_once() {
 }
 
 #[test]
-fn holds_and_waits_outlast_a_connection_that_breaks() {
+fn holds_and_waits_outlast_a_broken_connection() {
     let server = redis::start_with(QUIET);
     let proxy = Proxy::to(server.port());
     let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
@@ -210,7 +210,7 @@ fn holds_and_waits_outlast_a_connection_that_breaks() {
 }
 
 #[test]
-fn a_server_that_may_drop_locks_is_warned_of_while_the_command_runs() {
+fn evicting_server_is_warned_of_during_the_command() {
     let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let env = env_on(&server);
     // Without `-v` dlock prints no warning. Otherwise every run of cron would send the same mail.
@@ -256,7 +256,7 @@ fn clients_of_the_plain_key_keep_dlock_out_and_are_kept_out() {
 }
 
 #[test]
-fn a_foreign_hold_that_runs_out_is_noticed_without_asking() {
+fn expired_foreign_hold_is_noticed_without_polling() {
     let server = redis::start_with(QUIET);
     let env = TestEnv::on(Service {
         backend: "redis",
@@ -298,7 +298,7 @@ fn looking_at_the_server_does_not_make_a_holder_deaf() {
 }
 
 #[test]
-fn what_can_cost_a_lock_is_told_once_while_a_longer_command_runs() {
+fn risky_settings_are_warned_of_once_during_a_long_command() {
     let server = redis::start_with(&[QUIET, &["--appendonly", "no"]].concat());
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
@@ -345,7 +345,7 @@ fn a_hold_lost_on_one_name_frees_the_others_only_when_it_leaves() {
 }
 
 #[test]
-fn a_foreign_value_that_is_no_text_is_somebody_elses_hold() {
+fn binary_foreign_value_is_a_foreign_hold() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);
     let set = r"return redis.call('SET', KEYS[1], '\255\254\128abc')";

@@ -40,7 +40,7 @@ fn await_listening(server: &Server, count: usize) {
 }
 
 #[test]
-fn a_holder_whose_first_connection_fell_silent_hears_what_it_is_asked() {
+fn holder_gets_requests_after_its_connection_fell_silent() {
     let server = redis::start_with(QUIET);
     let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
     let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
@@ -61,7 +61,7 @@ fn a_holder_whose_first_connection_fell_silent_hears_what_it_is_asked() {
 }
 
 #[test]
-fn whoever_listened_on_a_connection_that_fell_silent_listens_on_the_next() {
+fn holder_relistens_after_its_connection_fell_silent() {
     let server = redis::start_with(QUIET);
     let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
     let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
@@ -133,7 +133,7 @@ fn looks_at_a_server_without_a_free_connection_name_the_limit() {
 }
 
 #[test]
-fn a_lease_that_was_renewed_after_all_is_kept_for_a_nested_run_elsewhere() {
+fn late_renewed_lease_is_kept_for_an_outside_nested_run() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);
     let gate = env.gate("gate");

@@ -53,7 +53,7 @@ fn looks_every_half_second(env: &TestEnv, server: &Server) {
 }
 
 #[test]
-fn a_server_that_reports_no_changes_is_looked_at_every_half_second() {
+fn server_without_change_reports_is_polled_every_half_second() {
     for server in [without(&["HELLO"]), without(&["CLIENT"]), refusing(&["client|caching"])] {
         let env = env_on(&server);
         looks_every_half_second(&env, &server);
@@ -73,7 +73,7 @@ fn a_server_without_hashes_of_scripts_is_sent_their_text() {
 }
 
 #[test]
-fn a_command_that_is_missing_is_named_without_the_script() {
+fn missing_command_is_named_without_the_script() {
     let run = |server: &Server| {
         let env = env_on(server);
         env.finish(&mut env.run(["--try", "--name", "x", "--", "true"]))
@@ -94,7 +94,7 @@ fn a_command_that_is_missing_is_named_without_the_script() {
 }
 
 #[test]
-fn a_proxy_that_hangs_up_on_what_it_does_not_know_is_asked_for_less_or_named() {
+fn proxy_hanging_up_on_unknown_commands_is_asked_for_less() {
     let server = without(&[]);
     let proxy = Proxy::to(server.port());
     // twemproxy hangs up at these commands.
@@ -111,7 +111,7 @@ fn a_proxy_that_hangs_up_on_what_it_does_not_know_is_asked_for_less_or_named() {
 }
 
 #[test]
-fn several_names_that_a_proxy_keeps_on_different_servers_are_refused() {
+fn several_names_on_different_proxied_servers_are_refused() {
     let servers = [without(&[]), without(&[])];
     let proxy = redis::spread([servers[0].port(), servers[1].port()]);
     let env = env_at(format!("redis://127.0.0.1:{proxy}"));
@@ -127,7 +127,7 @@ fn several_names_that_a_proxy_keeps_on_different_servers_are_refused() {
 }
 
 #[test]
-fn a_server_that_says_nothing_of_itself_is_examined_all_the_same() {
+fn server_without_info_is_still_examined() {
     for server in [without(&["INFO"]), refusing(&["info"])] {
         let told = doctor(&env_on(&server));
         assert!(told.contains("INFO"), "{told}");
@@ -194,7 +194,7 @@ fn doctor_takes_a_lock_at_each_master_and_by_each_sentinel() {
 }
 
 #[test]
-fn a_hold_that_went_with_a_whole_database_says_so() {
+fn hold_lost_with_its_database_states_the_reason() {
     let server = without(&[]);
     let env = env_on(&server);
     let holder = env.held(&["--name", "x"]);

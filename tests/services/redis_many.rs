@@ -156,7 +156,7 @@ fn listed(env: &TestEnv) -> crate::support::Finished {
 }
 
 #[test]
-fn nodes_of_a_cluster_without_addresses_are_listed_whole_or_not_at_all() {
+fn cluster_without_node_addresses_is_listed_whole_or_refused() {
     let nodes = cluster();
     let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
     // One name for each node.
@@ -190,7 +190,7 @@ fn nodes_of_a_cluster_without_addresses_are_listed_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_node_that_has_met_no_other_is_where_it_was_asked() {
+fn single_node_of_a_cluster_is_reached_at_the_given_address() {
     let bus = free_port().to_string();
     let node = redis::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
     assert_eq!(redis::raw(node.port(), &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "+OK\r\n");
@@ -202,7 +202,7 @@ fn a_node_that_has_met_no_other_is_where_it_was_asked() {
 }
 
 #[test]
-fn a_node_that_refuses_or_is_loading_does_not_answer_for_the_cluster() {
+fn refusing_or_loading_node_does_not_answer_for_the_cluster() {
     let nodes = cluster();
     let places: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
     let env = env_at(format!("redis+cluster://{}", places.join(",")));

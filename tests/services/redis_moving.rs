@@ -132,7 +132,7 @@ fn a_release_while_the_keys_move_frees_the_lock() {
 }
 
 #[test]
-fn who_comes_while_the_keys_move_waits_for_the_end_of_that() {
+fn newcomer_during_a_key_migration_waits_for_its_end() {
     let moving = Move::new();
     let (env, name) = (&moving.env, format!("{TAG}x"));
     moving.begin();
@@ -152,7 +152,7 @@ fn env_on(server: &Server) -> TestEnv {
 }
 
 #[test]
-fn a_server_that_loads_its_data_is_waited_for() {
+fn loading_server_is_waited_for() {
     // Loading takes a minute, unless the setting is changed meanwhile.
     let slow = ["--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024"];
     let kept = ["--appendonly", "no", "--dbfilename", "kept.rdb", "--rdbcompression", "no"];
@@ -178,7 +178,7 @@ fn a_server_that_loads_its_data_is_waited_for() {
 }
 
 #[test]
-fn a_full_server_takes_nobody_new_and_keeps_who_holds() {
+fn full_server_refuses_newcomers_and_keeps_holders() {
     let server = redis::start_with(&["--maxmemory-policy", "noeviction"]);
     let (port, env) = (server.port(), env_on(&server));
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);

@@ -60,7 +60,7 @@ fn goes_on_without_two(env: &TestEnv, disturb: impl FnOnce()) {
 }
 
 #[test]
-fn a_ttl_that_is_cut_is_said_to_whoever_asked_for_one() {
+fn shortened_ttl_is_announced_if_it_was_requested() {
     let env = env_at(shared());
     let run = |words: &[&str]| env.finish(env.run(words).args(["--name", "x", "--", "true"]));
     let said = run(&["--ttl", "5m"]);
@@ -117,7 +117,7 @@ fn keys(node: &Server, database: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
+fn lost_majority_ends_the_tree_before_the_lease_expires() {
     let _alone = quiet::measuring();
     let (ways, endpoint) = cuttable();
     let env = env_at(endpoint);
@@ -132,7 +132,7 @@ fn a_majority_that_goes_away_ends_the_tree_before_the_lease_does() {
 }
 
 #[test]
-fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
+fn nodes_restarting_empty_in_turn_grant_nothing() {
     let nodes = redis::start_nodes();
     let env = env_on(&nodes);
     // No grace, so that as much as possible of the lease is left for a renewal.
@@ -165,7 +165,7 @@ fn nodes_that_restart_empty_one_after_another_give_nothing_away() {
 
 /// If a majority that forgot the hold voted, it could grant the lock at once.
 #[test]
-fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
+fn majority_restarting_empty_grants_nothing_to_others() {
     let nodes = redis::start_nodes();
     let env = env_on(&nodes);
     let short = ["--max-ttl", "3s", "--ttl", "3s", "--name", "x"];
@@ -189,7 +189,7 @@ fn a_majority_that_restarts_empty_gives_nothing_away_while_the_tree_lives() {
 }
 
 #[test]
-fn a_node_that_was_restarted_has_no_say() {
+fn restarted_node_has_no_vote() {
     let (nodes, n) = site::shared_nodes();
     let old = nodes[..2].iter().map(|node| format!("{}/{n}", redis::address(node)));
     let young: Vec<Server> = (0..3).map(|_| redis::start_with(&[])).collect();
@@ -206,7 +206,7 @@ fn a_node_that_was_restarted_has_no_say() {
 }
 
 #[test]
-fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
+fn ttl_never_exceeds_the_wait_of_a_restarted_node() {
     let env = env_at(shared());
     let holder = env.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
     let left = env.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
@@ -217,7 +217,7 @@ fn no_ttl_is_longer_than_what_a_restarted_node_waits() {
 }
 
 #[test]
-fn what_is_no_redlock_is_refused() {
+fn invalid_redlock_is_refused() {
     let (nodes, n) = site::shared_nodes();
     let addresses: Vec<String> = nodes.iter().map(|node| format!("{}/{n}", redis::address(node))).collect();
     let refused = |addresses: &[String], word: &str| {
@@ -240,7 +240,7 @@ fn what_is_no_redlock_is_refused() {
 }
 
 #[test]
-fn of_many_that_try_at_the_same_moment_one_runs() {
+fn of_many_simultaneous_tries_one_runs() {
     let env = env_at(shared());
     for round in 0..12 {
         let (name, mode) =
@@ -270,7 +270,7 @@ fn of_many_that_try_at_the_same_moment_one_runs() {
 
 /// Each claim is first at a minority: one on two nodes, another on two, and a third on one.
 #[test]
-fn claims_that_are_each_first_at_a_minority_hold_one_by_one() {
+fn claims_each_first_at_a_minority_hold_one_by_one() {
     let (nodes, n) = site::shared_nodes();
     for mode in [&["-x"][..], &["--slots", "1"]] {
         let name = format!("x{}", mode.len());
@@ -317,7 +317,7 @@ fn nothing_is_left_behind() {
 
 /// The highest token of a majority counts. A claim that reaches another majority gets a higher one.
 #[test]
-fn a_token_that_one_node_knows_is_known_to_every_majority() {
+fn token_known_to_one_node_is_known_to_every_majority() {
     let (ways, endpoint) = cuttable();
     let (nodes, _) = site::shared_nodes();
     let database = endpoint.rsplit('/').next().expect("a number").to_owned();
@@ -352,7 +352,7 @@ fn a_release_succeeds_where_memory_is_full() {
 }
 
 #[test]
-fn one_node_that_refuses_the_login_stops_nobody() {
+fn node_refusing_the_login_blocks_no_claim() {
     let (nodes, n) = site::shared_nodes();
     let sound = nodes[..4].iter().map(|node| format!("{}/{n}", redis::address(node)));
     let strange = redis::start_with(&["--requirepass", "secret"]);

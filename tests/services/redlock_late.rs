@@ -13,7 +13,7 @@ fn env_at(endpoint: &str) -> TestEnv {
 }
 
 #[test]
-fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
+fn failed_attempt_takes_nothing_from_the_next_one() {
     // The database is the first, so the first request on a connection is that of the claim and not a SELECT.
     let nodes = &site::shared_nodes().0[..3];
     let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
@@ -44,7 +44,7 @@ fn an_attempt_that_failed_takes_nothing_from_the_next_one() {
 
 /// Three nodes make it the leader. One of them does not answer.
 #[test]
-fn of_a_leader_by_nodes_that_do_not_answer_nobody_says_that_it_does_not_lead() {
+fn redlock_proclaim_exits_69_without_a_majority() {
     let (nodes, database) = site::shared_nodes();
     let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
     let over = ways.iter().map(|way| format!("redis://127.0.0.1:{}/{database}", way.port()));
@@ -92,7 +92,7 @@ fn a_late_attempt_ends_with_its_ttl() {
 
 /// The request is executed at once. The run receives SIGTERM before it receives the grant.
 #[test]
-fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
+fn hold_unknown_to_its_run_ends_with_the_run() {
     let nodes = &site::shared_nodes().0[..3];
     for mode in ["-x", "--slots=1"] {
         let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
@@ -114,7 +114,7 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
 
 /// The run does not wait for the answer to the release.
 #[test]
-fn a_release_that_is_answered_too_late_is_done() {
+fn release_answered_too_late_is_done() {
     let nodes = &site::shared_nodes().0[..3];
     let ways: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port())).collect();
     let over =
@@ -132,7 +132,7 @@ fn a_release_that_is_answered_too_late_is_done() {
 /// The connection to one node breaks before the release arrives. dlock repeats the release there, although it has a
 /// majority without that node.
 #[test]
-fn a_release_that_one_node_did_not_hear_is_said_again() {
+fn release_missed_by_one_node_is_sent_again() {
     let nodes = &site::shared_nodes().0[..3];
     let way = Proxy::to(nodes[0].port());
     let over = format!("redis://127.0.0.1:{},{}", way.port(), redis::addresses(&nodes[1..]));

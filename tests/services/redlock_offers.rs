@@ -16,7 +16,7 @@ fn env_at(addresses: impl Iterator<Item = String>) -> TestEnv {
 }
 
 #[test]
-fn what_needs_a_queue_or_several_nodes_at_once_is_refused_before_anything_is_asked() {
+fn unsupported_options_are_refused_before_any_request() {
     let gone = (0..3).map(|_| format!("redis://127.0.0.1:{}", free_port()));
     let env = env_at(gone);
     for (options, why) in [
@@ -33,7 +33,7 @@ fn what_needs_a_queue_or_several_nodes_at_once_is_refused_before_anything_is_ask
 }
 
 #[test]
-fn status_and_list_show_who_holds_and_nobody_who_waits() {
+fn status_and_list_show_holders_and_no_waiters() {
     let env = env();
     let holders = [(); 2].map(|()| env.held(&["--name", "a", "--slots", "2", "--label", "both"]));
     let alone = env.held(&["--name", "b"]);
@@ -63,7 +63,7 @@ fn status_and_list_show_who_holds_and_nobody_who_waits() {
 }
 
 #[test]
-fn a_hold_that_is_asked_to_end_or_removed_by_force_says_so() {
+fn hold_broken_or_removed_by_force_states_the_reason() {
     let env = env();
     for (mode, force) in [("-x", false), ("--slots=2", false), ("-x", true), ("--slots=2", true)] {
         let holder = env.held(&["--name", "x", mode]);
@@ -85,7 +85,7 @@ fn a_run_inside_another_one_shares_its_hold() {
 }
 
 #[test]
-fn a_wait_for_the_hold_that_one_runs_under_is_refused() {
+fn wait_for_the_own_outer_hold_is_refused() {
     let env = env();
     let inner = r#""$dlock" run --endpoint "$locks" --no-nest --name x "$0" -- true"#;
     for mode in ["--exclusive", "--slots=1"] {

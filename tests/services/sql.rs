@@ -130,7 +130,7 @@ impl Database {
 }
 
 #[test]
-fn holds_and_waits_outlast_a_connection_that_breaks() {
+fn holds_and_waits_outlast_a_broken_connection() {
     let database = Database::start();
     let env = database.env();
     let port = database.site().ports()[0];
@@ -172,7 +172,7 @@ fn renewals_do_not_wait_for_the_row_of_the_lock() {
 }
 
 #[test]
-fn a_database_that_is_gone_for_longer_than_the_lease_loses_the_lock() {
+fn database_outage_beyond_the_lease_loses_the_lock() {
     let database = Database::roomy();
     let env = database.env();
     let holder = env.held(&["--name", "x", "--ttl", "5s"]);
@@ -210,7 +210,7 @@ fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
 }
 
 #[test]
-fn a_run_on_a_free_lock_keeps_nobody_out() {
+fn run_on_a_free_lock_blocks_no_claim_id() {
     let database = Database::start();
     let env = database.env();
     for _ in 0..10 {
@@ -265,7 +265,7 @@ fn the_longest_prefix_does_as_well() {
 }
 
 #[test]
-fn what_was_handed_over_outlasts_a_crash_of_the_database() {
+fn hand_over_outlasts_a_crash_of_the_database() {
     let database = Database::start();
     let env = database.env();
     let long = ["--name", "x", "--ttl", "10m", "-q"];

@@ -135,7 +135,7 @@ fn database() -> TestEnv {
 }
 
 #[test]
-fn a_first_request_that_comes_after_a_refusal_stays_out() {
+fn first_request_arriving_after_a_refusal_stays_out() {
     let env = database();
     let holder = env.held(&["--name", "x", "-q", "--slots", "2"]);
     let (other, late) = behind(&env, Fate::KeptBack);
@@ -147,7 +147,7 @@ fn a_first_request_that_comes_after_a_refusal_stays_out() {
 
 /// Linux resends the unsent data of a closed socket for 102.2 s: eight times, with a pause that doubles from 0.2 s.
 #[test]
-fn a_claim_stays_out_for_as_long_as_a_closed_connection_delivers() {
+fn claim_stays_out_while_a_closed_connection_delivers() {
     let database = Database::start();
     let env = database.env();
     let prefix = env.service().prefix.clone().expect("a prefix");
@@ -160,7 +160,7 @@ fn a_claim_stays_out_for_as_long_as_a_closed_connection_delivers() {
 }
 
 #[test]
-fn a_first_request_that_comes_after_the_run_stays_out() {
+fn first_request_arriving_after_the_run_stays_out() {
     let env = database();
     let (other, late) = behind(&env, Fate::KeptBack);
     other.finish(&mut other.run(["--name", "x", "-w", "20s", "-q", "--", "true"])).silently(0);
@@ -169,7 +169,7 @@ fn a_first_request_that_comes_after_the_run_stays_out() {
 }
 
 #[test]
-fn who_finds_its_own_hold_after_a_lost_answer_gives_it_another_ttl() {
+fn hold_found_after_a_lost_answer_gets_a_new_ttl() {
     let env = database();
     let (other, _late) = behind(&env, Fate::Unanswered);
     let mut holder = other.hold(&["--name", "x", "-w", "40s", "--ttl", "12s"]);
@@ -185,7 +185,7 @@ fn who_finds_its_own_hold_after_a_lost_answer_gives_it_another_ttl() {
 }
 
 #[test]
-fn who_is_superseded_by_a_claim_whose_answer_was_lost_hears_of_it() {
+fn superseded_waiter_leaves_when_newcomers_answer_is_lost() {
     let env = database();
     // It may have received no notification: it polls when it renews.
     let holder = env.held(&["--name", "x", "-q", "--ttl", "5m"]);

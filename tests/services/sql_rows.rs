@@ -39,7 +39,7 @@ fn as_many_names_as_there_may_be_are_taken_together() {
 
 /// Another version may write entries that this one does not know.
 #[test]
-fn an_entry_that_cannot_be_read_is_in_nobodys_way_but_in_its_own_queue() {
+fn unreadable_entry_blocks_only_its_own_queue() {
     let database = Database::start();
     let env = database.env();
     let prefix = env.service().prefix.clone().expect("a prefix");
@@ -103,7 +103,7 @@ fn deadlocks(database: &Database) -> u64 {
 /// Each writer that notes the end of a claim removes old notes of others. Two writers that removed the same rows in
 /// different orders would wait for each other.
 #[test]
-fn of_many_who_forget_at_once_none_is_undone() {
+fn concurrent_cleanup_does_not_deadlock() {
     const WRITERS: u8 = 16;
     const ENDS: usize = 25;
     let database = Database::roomy();

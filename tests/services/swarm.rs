@@ -131,7 +131,7 @@ fn judge(way: Way, ended: &Finished) {
 }
 
 #[test]
-fn whatever_is_killed_stopped_frozen_or_restarted_no_two_trees_overlap() {
+fn no_two_trees_overlap_under_kills_freezes_and_restarts() {
     let _load = quiet::loading();
     let site = site::start();
     let env = TestEnv::on(site.part());

@@ -50,7 +50,7 @@ impl Ways {
 }
 
 #[test]
-fn whoever_is_told_to_end_says_that_its_request_could_not_be_withdrawn() {
+fn interrupted_run_warns_of_an_unconfirmed_withdrawal() {
     let ways = Ways::new();
     let running = ways.cut_off(&["-q"]);
     running.signal(Signal::TERM);
@@ -61,7 +61,7 @@ fn whoever_is_told_to_end_says_that_its_request_could_not_be_withdrawn() {
 }
 
 #[test]
-fn programs_are_told_of_a_request_that_could_not_be_withdrawn() {
+fn json_log_contains_an_unconfirmed_withdrawal() {
     let ways = Ways::new();
     let running = ways.cut_off(&["-q", "--log-format", "json"]);
     running.signal(Signal::TERM);
@@ -74,7 +74,7 @@ fn programs_are_told_of_a_request_that_could_not_be_withdrawn() {
 
 /// dlock reports that the service does not answer, and no more.
 #[test]
-fn whoever_gives_up_on_a_silent_service_says_one_line() {
+fn giving_up_on_a_silent_service_prints_one_line() {
     let ways = Ways::new();
     let running = ways.cut_off(&["-q", "--wait", "2s"]);
     running.finish().failed(69, &["gave up after 2"]);

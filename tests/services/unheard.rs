@@ -13,7 +13,7 @@ const LABEL: &str = "unheard-label";
 
 /// The server executes the request at once. No answer arrives any more.
 #[test]
-fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
+fn hold_unknown_to_its_run_ends_with_the_run() {
     for mode in [&["-x"][..], &["--shared"], &["--slots", "1"], &["-x", "--name", "other"]] {
         let site = site::shared();
         let past = TestEnv::on(site.part());
@@ -36,7 +36,7 @@ fn a_hold_that_its_run_has_not_heard_of_ends_with_the_run() {
 /// The TTL is far longer than the test, so that only the release can free the lock. etcd's lease takes a request of its
 /// own.
 #[test]
-fn a_release_whose_answer_does_not_come_frees_the_lock() {
+fn release_without_an_answer_frees_the_lock() {
     let site = site::shared();
     let past = TestEnv::on(site.part());
     past.finish(&mut past.run(["--name", "x", "-q", "--", "true"])).silently(0);

@@ -80,7 +80,7 @@ fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(TestEnv, One)> {
 }
 
 #[test]
-fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
+fn removed_term_ends_at_once_and_the_next_token_is_higher() {
     let _alone = quiet::measuring();
     let ttl = site::kind().ttl(Duration::from_secs(21));
     let words = format!("{}ms", ttl.as_millis());
@@ -111,7 +111,7 @@ fn a_term_taken_away_ends_at_once_and_the_next_one_has_a_greater_token() {
 }
 
 #[test]
-fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
+fn short_freeze_and_restart_leave_holders_and_waiters_alone() {
     let site = site::start();
     let ttl = format!("{}s", site.kind().ttl(Duration::from_secs(15)).as_secs());
     let all = one_of_each(&*site, &ttl);
@@ -141,7 +141,7 @@ fn a_short_freeze_and_a_restart_change_nothing_for_holders_and_waiters() {
 }
 
 #[test]
-fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
+fn long_freeze_ends_every_tree_before_the_next_grant() {
     const TTL: Duration = Duration::from_secs(6);
     let _alone = quiet::measuring();
     let site = site::start();
@@ -182,7 +182,7 @@ fn a_long_freeze_ends_every_tree_before_the_service_can_give_the_lock_away() {
 }
 
 #[test]
-fn stopped_for_three_leases_neither_process_lets_two_commands_run() {
+fn process_stopped_for_three_leases_lets_no_two_commands_run() {
     let pairs = Way::ALL.into_iter().flat_map(|way| [(way, false), (way, true)]);
     let all = pairs.map(|(way, keeper)| {
         let env = TestEnv::new();
@@ -279,7 +279,7 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
 }
 
 #[test]
-fn a_release_that_the_service_does_not_hear_is_said_and_the_lock_is_free_in_time() {
+fn unheard_release_is_warned_of_and_the_lock_expires() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let gate = env.gate("gate");

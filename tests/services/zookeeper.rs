@@ -41,7 +41,7 @@ fn own_corner(name: &str) -> String {
 }
 
 #[test]
-fn a_lock_belongs_to_the_user_who_made_it() {
+fn lock_belongs_to_its_creating_user() {
     if absent() {
         return;
     }
@@ -92,7 +92,7 @@ fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
 }
 
 #[test]
-fn a_server_without_the_others_of_its_ensemble_is_called_that() {
+fn isolated_server_of_an_ensemble_is_named_as_such() {
     if absent() {
         return;
     }
@@ -118,12 +118,12 @@ fn gives_up(port: u16, words: &[&str]) {
 }
 
 #[test]
-fn a_server_that_is_down_is_said_with_its_address() {
+fn unreachable_server_is_an_error_with_its_address() {
     gives_up(free_port(), &["refused"]);
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up() {
+fn silent_server_is_abandoned() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).expect("listens");
     let port = listener.local_addr().expect("bound").port();
     std::thread::spawn(move || {
@@ -137,7 +137,7 @@ fn a_server_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_is_given_up() {
+fn server_with_malformed_replies_is_abandoned() {
     for nonsense in
         [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0, 0, 0, 4, 1, 2, 3, 4], &[0; 64], &[0xff; 64]]
     {
@@ -159,7 +159,7 @@ fn a_server_that_talks_nonsense_is_given_up() {
 }
 
 #[test]
-fn a_name_that_cannot_be_a_path_is_refused() {
+fn name_without_a_valid_path_is_refused() {
     if absent() {
         return;
     }
@@ -172,7 +172,7 @@ fn a_name_that_cannot_be_a_path_is_refused() {
 }
 
 #[test]
-fn a_session_that_somebody_ends_ends_the_command() {
+fn session_ended_elsewhere_ends_the_command() {
     if absent() {
         return;
     }
@@ -306,7 +306,7 @@ fn secure(folder: &Path) -> Server {
 }
 
 #[test]
-fn tls_lets_in_who_has_a_certificate_of_the_authority() {
+fn tls_admits_clients_with_a_certificate_of_the_authority() {
     if absent() {
         return;
     }
@@ -368,7 +368,7 @@ fn ensemble() -> (Vec<Server>, String) {
 }
 
 #[test]
-fn an_ensemble_that_restarts_one_by_one_changes_nothing() {
+fn rolling_restart_of_an_ensemble_changes_nothing() {
     if absent() {
         return;
     }

@@ -130,7 +130,7 @@ fn cut_off(mode: &str, patience: u32) -> String {
 }
 
 #[test]
-fn a_follower_that_does_not_know_that_it_is_cut_off_keeps_no_tree_alive() {
+fn unaware_cut_off_follower_keeps_no_tree_alive() {
     if absent() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_follower_that_does_not_know_that_it_is_cut_off_keeps_no_tree_alive() {
 }
 
 #[test]
-fn a_follower_that_notices_that_it_is_cut_off_keeps_no_tree_alive() {
+fn aware_cut_off_follower_keeps_no_tree_alive() {
     if absent() {
         return;
     }
@@ -147,7 +147,7 @@ fn a_follower_that_notices_that_it_is_cut_off_keeps_no_tree_alive() {
 }
 
 #[test]
-fn a_leader_that_is_cut_off_keeps_no_tree_alive() {
+fn cut_off_leader_keeps_no_tree_alive() {
     if absent() {
         return;
     }

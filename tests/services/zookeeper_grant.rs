@@ -70,12 +70,12 @@ fn a_shorter_grant_counts(meanwhile: Duration) {
 }
 
 #[test]
-fn a_server_that_grants_less_after_a_restart_is_followed_at_once() {
+fn shorter_grant_after_a_restart_counts_at_once() {
     a_shorter_grant_counts(Duration::ZERO);
 }
 
 #[test]
-fn a_server_that_grants_less_after_a_restart_is_followed_by_later_renewals() {
+fn shorter_grant_after_a_restart_counts_for_later_renewals() {
     // A renewal by the old length is due meanwhile. It would come too late for the new one.
     a_shorter_grant_counts(LONG / 4 + SHORT / 4);
 }

@@ -35,7 +35,7 @@ fn is_decided(holder: &mut Holder) -> bool {
 }
 
 #[test]
-fn kinds_that_do_not_mix_never_run_together() {
+fn incompatible_kinds_never_run_together() {
     if absent() {
         return;
     }
@@ -66,7 +66,7 @@ fn kinds_that_do_not_mix_never_run_together() {
 }
 
 #[test]
-fn forty_that_start_at_once_share_three_slots() {
+fn forty_simultaneous_starts_share_three_slots() {
     if absent() {
         return;
     }
@@ -83,7 +83,7 @@ fn forty_that_start_at_once_share_three_slots() {
 }
 
 #[test]
-fn the_half_of_an_entry_that_curators_writers_see_is_as_good_as_all_of_it() {
+fn half_entry_seen_by_curators_writers_counts_as_whole() {
     if absent() {
         return;
     }
@@ -98,7 +98,7 @@ fn the_half_of_an_entry_that_curators_writers_see_is_as_good_as_all_of_it() {
 }
 
 #[test]
-fn a_waiter_that_may_not_take_its_slot_any_more_says_so() {
+fn waiter_without_permission_for_its_slot_warns() {
     if absent() {
         return;
     }
@@ -123,7 +123,7 @@ fn a_waiter_that_may_not_take_its_slot_any_more_says_so() {
 }
 
 #[test]
-fn a_slot_is_handed_on_in_order_whoever_ends_first() {
+fn slots_are_handed_on_in_order_of_arrival() {
     if absent() {
         return;
     }
@@ -157,7 +157,7 @@ fn a_slot_is_handed_on_in_order_whoever_ends_first() {
 }
 
 #[test]
-fn an_entry_that_only_its_user_may_read_is_waited_for() {
+fn unreadable_entry_of_another_user_is_waited_for() {
     if absent() {
         return;
     }

@@ -25,7 +25,7 @@ fn limit(server: &Server, most: u32) {
 }
 
 #[test]
-fn where_connections_are_short_a_holder_comes_back_before_waiters() {
+fn holder_reconnects_before_waiters_at_the_connection_limit() {
     if absent() {
         return;
     }

@@ -20,7 +20,7 @@ const BOTH: [&str; 7] = ["-q", "--slots", "2", "--name", "x", "--name", "y"];
 const CLAIMS: usize = 36;
 
 #[test]
-fn whoever_waits_for_one_name_has_a_slot_of_the_other_and_no_more() {
+fn waiter_for_one_name_holds_one_slot_of_the_other() {
     if absent() {
         return;
     }
@@ -44,7 +44,7 @@ fn whoever_waits_for_one_name_has_a_slot_of_the_other_and_no_more() {
 }
 
 #[test]
-fn whoever_goes_before_it_holds_gives_back_the_slots_that_it_has() {
+fn leaving_waiter_releases_slots_already_granted() {
     if absent() {
         return;
     }
@@ -86,7 +86,7 @@ fn whoever_goes_before_it_holds_gives_back_the_slots_that_it_has() {
 }
 
 #[test]
-fn holders_who_ask_for_a_name_that_a_waiter_behind_them_wants_too_go_on() {
+fn holders_requesting_a_name_of_a_later_waiter_proceed() {
     if absent() {
         return;
     }

@@ -10,7 +10,7 @@ use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
 
 #[test]
-fn whoever_watches_is_told_of_an_outage_and_follows_a_server_that_lost_its_data() {
+fn watch_shows_an_outage_and_follows_a_server_without_its_data() {
     if absent() {
         return;
     }

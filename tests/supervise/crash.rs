@@ -95,7 +95,7 @@ fn a_stopped_front_ends_nothing() {
 }
 
 #[test]
-fn what_a_command_killed_by_another_hand_leaves_is_ended_before_the_lock_is_free() {
+fn rest_of_an_externally_killed_command_is_ended_first() {
     let env = TestEnv::new();
     let (tree, words) = Tree::words(&env, "tree");
     let running = env.start(env.run(["--name", "x", "--grace", "100ms", "--"]).args(words));
@@ -114,7 +114,7 @@ fn what_a_command_killed_by_another_hand_leaves_is_ended_before_the_lock_is_free
 }
 
 #[test]
-fn a_command_ended_on_account_of_its_hold_has_not_done_its_work_though_the_keeper_dies_meanwhile() {
+fn broken_run_exits_76_even_if_keeper_dies_while_stopping() {
     let env = TestEnv::new();
     let script = "(trap '' TERM; echo up >deaf; exec sleep 1000) & until [ -s deaf ]; do sleep 0.01; done; \
                   echo $$ >pid; wait";
@@ -131,7 +131,7 @@ fn a_command_ended_on_account_of_its_hold_has_not_done_its_work_though_the_keepe
 }
 
 #[test]
-fn a_tree_that_forks_all_the_time_is_ended_completely() {
+fn constantly_forking_tree_is_ended_completely() {
     let env = TestEnv::new();
     let script = r"
         breed() { while :; do (sleep 0.02 & sleep 0.01); done; }
@@ -150,7 +150,7 @@ fn a_tree_that_forks_all_the_time_is_ended_completely() {
 }
 
 #[test]
-fn a_start_that_hangs_is_ended_before_the_lease() {
+fn hanging_start_is_ended_before_the_lease_expires() {
     // The keeper waits for the exec of the command. The front guards meanwhile, although the keeper has not reported
     // the start. strace delays the exec for longer than the lease.
     let env = TestEnv::new();

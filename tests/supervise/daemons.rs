@@ -19,7 +19,7 @@ fn a_daemon_is_left_alone_and_does_not_keep_the_lock() {
 }
 
 #[test]
-fn a_daemon_that_holds_the_streams_does_not_keep_dlock() {
+fn daemon_holding_the_streams_does_not_keep_dlock() {
     let env = TestEnv::new();
     let script = "sleep 1000 & echo $! >daemon";
     env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script])).silently(0);

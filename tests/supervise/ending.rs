@@ -61,7 +61,7 @@ fn without_proc_max_run_ends_the_command_and_its_group() {
 }
 
 #[test]
-fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
+fn without_proc_a_killed_keeper_ends_the_command_and_its_group() {
     let env = TestEnv::new();
     let running = env.start(&mut without_proc(&env, &["--", "sh", "-c", IN_ITS_GROUP]));
     let (command, member) = (pid_in(&env, "pid"), pid_in(&env, "member"));
@@ -75,7 +75,7 @@ fn without_proc_a_killed_keeper_takes_the_command_and_its_group_with_it() {
 }
 
 #[test]
-fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
+fn without_proc_the_lock_is_held_until_all_have_ended() {
     let env = TestEnv::new();
     let script = "setsid sh -c 'echo $$ >away; exec sleep 1000' & echo $$ >pid; wait";
     let mut words = vec!["--max-run", "200ms", "--grace", "0", "--", "sh", "-c"];
@@ -94,7 +94,7 @@ fn without_proc_a_lock_is_not_free_before_all_is_known_to_have_ended() {
 }
 
 #[test]
-fn with_another_namespaces_proc_the_own_command_is_ended_and_no_stranger() {
+fn with_another_namespaces_proc_only_the_own_command_is_ended() {
     // In the outer namespace the low PIDs belong to strangers with children. In the inner one dlock and its command
     // have the same numbers, and see the outer /proc.
     let env = TestEnv::new();
@@ -113,7 +113,7 @@ fn with_another_namespaces_proc_the_own_command_is_ended_and_no_stranger() {
 }
 
 #[test]
-fn children_from_before_dlock_are_nobodys_tree() {
+fn children_started_before_exec_are_not_killed() {
     let env = TestEnv::new();
     let script = r#"sleep 1000 & echo $! >stranger
         exec "$dlock" run --endpoint "$locks" --name x -- sh -c 'setsid sleep 1000 & echo $! >pid; wait'"#;
@@ -129,7 +129,7 @@ fn children_from_before_dlock_are_nobodys_tree() {
 }
 
 #[test]
-fn with_few_descriptors_all_of_the_tree_is_ended_or_nothing_is_started() {
+fn with_few_descriptors_the_tree_is_ended_or_never_started() {
     let env = TestEnv::new();
     let script = r#"ulimit -n "$1"
         exec "$dlock" run --endpoint "$locks" --name x --max-run 300ms --grace 0 -- sh -c '
@@ -149,7 +149,7 @@ fn with_few_descriptors_all_of_the_tree_is_ended_or_nothing_is_started() {
 }
 
 #[test]
-fn a_stopped_front_and_a_killed_keeper_leave_nobody() {
+fn stopped_front_and_killed_keeper_leave_no_process() {
     let scene = crate::crash::Scene::new(&[]);
     scene.running.signal(Signal::STOP);
     until_true("a stopped front", || is_stopped(scene.running.pid()));
@@ -159,7 +159,7 @@ fn a_stopped_front_and_a_killed_keeper_leave_nobody() {
 }
 
 #[test]
-fn a_command_that_is_killed_while_it_is_stopped_ends_dlock() {
+fn command_killed_while_stopped_ends_dlock() {
     let env = TestEnv::new();
     let (mut terminal, command) = crate::support::terminal::running(&env, "", "exec sleep 1000");
     terminal.ctrl_z();
@@ -171,7 +171,7 @@ fn a_command_that_is_killed_while_it_is_stopped_ends_dlock() {
 }
 
 #[test]
-fn a_script_without_an_interpreter_line_takes_as_many_words_as_the_system_does() {
+fn script_without_interpreter_line_takes_very_many_arguments() {
     use std::os::unix::fs::PermissionsExt as _;
     let env = TestEnv::new();
     let script = env.write("script", "echo $#\n");
@@ -182,7 +182,7 @@ fn a_script_without_an_interpreter_line_takes_as_many_words_as_the_system_does()
 }
 
 #[test]
-fn who_is_forked_while_the_rest_is_told_to_end_is_told_as_well() {
+fn sigterm_reaches_children_forked_during_a_stop() {
     let env = TestEnv::new();
     // A process without a signal would keep the lock for the grace period.
     let ended = env.finish(&mut env.run(["--name", "x", "--grace", "1h", "--", "sh", "-c", FORKING]));
@@ -192,7 +192,7 @@ fn who_is_forked_while_the_rest_is_told_to_end_is_told_as_well() {
 }
 
 #[test]
-fn what_a_member_starts_on_account_of_sigterm_is_left_to_do_its_work() {
+fn cleanup_started_on_sigterm_is_left_to_finish() {
     let env = TestEnv::new();
     let script = r#"
         setsid sh -c 'trap "sh cleanup; exit" TERM; echo up >up; while :; do sleep 1000 & wait $!; done' &
@@ -205,7 +205,7 @@ fn what_a_member_starts_on_account_of_sigterm_is_left_to_do_its_work() {
 }
 
 #[test]
-fn nobody_sees_a_child_stopped_while_the_tree_is_told_to_end() {
+fn no_parent_sees_a_child_stopped_during_termination() {
     let env = TestEnv::new();
     let script = r#"python3 -c "$1" & until [ -s seen ]; do sleep 0.01; done; kill -KILL $$"#;
     let words = ["--name", "x", "--grace", "300ms", "--", "sh", "-c", script, "sh", WATCHING];
@@ -218,7 +218,7 @@ fn nobody_sees_a_child_stopped_while_the_tree_is_told_to_end() {
 
 /// A root that may not kill others' processes, as in a container.
 #[test]
-fn root_without_cap_kill_keeps_the_lock_and_names_the_capability() {
+fn root_without_cap_kill_keeps_the_lock_and_names_cap_kill() {
     if !geteuid().is_root() {
         return;
     }

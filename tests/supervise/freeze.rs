@@ -24,7 +24,7 @@ fn freeze(members: &[i32]) {
 }
 
 #[test]
-fn a_freeze_of_any_length_ends_nothing_in_whatever_order_it_thaws() {
+fn freeze_of_any_length_and_thaw_order_ends_nothing() {
     let _alone = quiet::measuring();
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     let env = TestEnv::new();

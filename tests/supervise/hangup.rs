@@ -63,7 +63,7 @@ fn under(env: &TestEnv, what: &str, second: &str, first: &[&str], words: &[&str]
 }
 
 #[test]
-fn a_hang_up_of_the_session_that_dlock_leads_ends_the_command() {
+fn hang_up_of_a_session_led_by_dlock_ends_the_command() {
     let env = TestEnv::new();
     let mut command = on_a_terminal(&env, "hang-up", "pid", &["sh", "-c", "echo $$ >pid; exec sleep 1000"]);
     let ended = env.finish(&mut command);
@@ -83,7 +83,7 @@ fn a_timer_inherited_from_the_caller_reaches_the_command() {
 }
 
 #[test]
-fn an_interrupt_from_the_keyboard_is_not_lost_while_the_command_starts() {
+fn keyboard_interrupt_during_the_start_is_not_lost() {
     let env = TestEnv::new();
     for step in 0..80 {
         let after = format!("{:.5}", f64::from(step) * 0.00006);
@@ -94,7 +94,7 @@ fn an_interrupt_from_the_keyboard_is_not_lost_while_the_command_starts() {
 }
 
 #[test]
-fn an_interrupt_that_comes_before_the_command_has_joined_the_job_is_passed_on() {
+fn interrupt_before_the_command_joins_the_job_is_forwarded() {
     // strace delays the keeper when it creates its group, and a second later the command when it joins the job's.
     let env = TestEnv::new();
     let strace = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=setpgid", "-e"];

@@ -49,7 +49,7 @@ fn the_status_is_the_commands() {
 }
 
 #[test]
-fn a_session_and_group_from_outside_the_namespace_are_no_obstacle() {
+fn session_and_group_outside_the_namespace_are_tolerated() {
     // Both are 0 as seen from within.
     let env = TestEnv::new();
     let Some(probe) = as_init(&env, &["--name", "x", "--", "sh", "-c", "exit 5"]) else { return };
@@ -60,7 +60,7 @@ fn a_session_and_group_from_outside_the_namespace_are_no_obstacle() {
 }
 
 #[test]
-fn where_it_cannot_die_of_a_signal_it_exits_with_128_and_its_number() {
+fn process_1_exits_with_128_plus_the_signal_number() {
     let env = TestEnv::new();
     for signal in [1, 2, 6, 9, 10, 11, 15, 34] {
         let script = format!("ulimit -c 0; kill -{signal} $$");
@@ -71,7 +71,7 @@ fn where_it_cannot_die_of_a_signal_it_exits_with_128_and_its_number() {
 }
 
 #[test]
-fn one_process_1_replaces_another_though_host_and_pid_are_the_same() {
+fn process_1_replaces_another_with_the_same_host_and_pid() {
     let env = TestEnv::new();
     let words = |script| ["--replace", "--name", "x", "--grace", "0", "--", "sh", "-c", script];
     let Some(mut command) = as_init(&env, &words("echo up >ready; exec sleep 1000")) else { return };
@@ -128,7 +128,7 @@ fn orphans_are_reaped() {
 }
 
 #[test]
-fn a_hold_inside_is_busy_and_seen_outside_and_the_other_way_round() {
+fn holds_inside_and_outside_exclude_and_show_each_other() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let words = ["--name", "x", "--label", "within", "--", "sh", "-c", "echo up >ready; read _ <gate"];
@@ -156,7 +156,7 @@ fn a_hold_inside_is_busy_and_seen_outside_and_the_other_way_round() {
 }
 
 #[test]
-fn killed_from_outside_it_leaves_no_claim() {
+fn process_1_killed_from_outside_leaves_no_claim() {
     let env = TestEnv::new();
     let Some(running) = started(&env, "echo up >ready; exec sleep 1000") else { return };
     process::signal(outer_pid(&running), Signal::KILL);

@@ -64,7 +64,7 @@ fn ctrl_z_works_again_and_again() {
 }
 
 #[test]
-fn ctrl_z_suspends_a_command_whose_first_thread_has_ended() {
+fn ctrl_z_suspends_a_command_without_its_first_thread() {
     let env = TestEnv::new();
     let script = env.write("zombie-leader.py", ZOMBIE_LEADER);
     let words = format!("exec {} {} up.leader", TestEnv::python(), script.display());
@@ -132,7 +132,7 @@ fn ctrl_z_gives_the_prompt_back_also_when_the_command_has_ended() {
 }
 
 #[test]
-fn ctrl_z_stops_dlock_with_what_its_command_has_left() {
+fn ctrl_z_stops_dlock_with_the_rest_of_its_command() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let script = "sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; exit 6";
@@ -148,7 +148,7 @@ fn ctrl_z_stops_dlock_with_what_its_command_has_left() {
 }
 
 #[test]
-fn a_stopped_job_ends_when_nobody_is_left_of_its_command() {
+fn stopped_job_ends_when_its_command_is_gone() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     // A process in a session of its own is not stopped.
@@ -165,7 +165,7 @@ fn a_stopped_job_ends_when_nobody_is_left_of_its_command() {
 }
 
 #[test]
-fn ctrl_z_while_waiting_leaves_the_queue_and_fg_joins_it_at_the_end() {
+fn ctrl_z_while_waiting_leaves_the_queue_and_fg_rejoins_it() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut terminal = Terminal::bash(&env);
@@ -186,7 +186,7 @@ fn ctrl_z_while_waiting_leaves_the_queue_and_fg_joins_it_at_the_end() {
 /// After `fg` dlock asks the service anew. The job stood still for longer than a service may be silent, but that does
 /// not make the service silent.
 #[test]
-fn a_service_is_not_called_silent_for_the_time_that_a_waiting_job_was_stopped() {
+fn stopped_time_of_a_waiting_job_is_no_service_silence() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut terminal = Terminal::bash(&env);
@@ -204,7 +204,7 @@ fn a_service_is_not_called_silent_for_the_time_that_a_waiting_job_was_stopped() 
 }
 
 #[test]
-fn a_background_job_that_wants_the_terminal_stops_until_fg() {
+fn background_job_reading_the_terminal_stops_until_fg() {
     let env = TestEnv::new();
     env.write("ask.sh", "echo $$ >pid; read a; echo \"<$a>\"\n");
     let mut terminal = Terminal::bash(&env);
@@ -239,7 +239,7 @@ fn a_command_stopped_by_another_hand_gives_the_prompt_back() {
 }
 
 #[test]
-fn a_stop_sent_to_dlock_alone_ends_in_a_job_that_fg_resumes() {
+fn stop_sent_to_dlock_alone_is_resumable_by_fg() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let (mut terminal, command) = running(&env, "", "read _ <gate; exit 6");
@@ -254,7 +254,7 @@ fn a_stop_sent_to_dlock_alone_ends_in_a_job_that_fg_resumes() {
 }
 
 #[test]
-fn where_nobody_could_resume_it_a_stop_is_undone_at_once() {
+fn unresumable_stop_is_undone_at_once() {
     let env = TestEnv::new();
     let script = "echo up >ready; read a; echo \"<$a>\"; read b; echo \"<$b>\"";
     let locks = env.service().endpoint.clone();
@@ -272,7 +272,7 @@ fn where_nobody_could_resume_it_a_stop_is_undone_at_once() {
 }
 
 #[test]
-fn where_nobody_could_resume_it_what_the_command_has_left_goes_on() {
+fn unresumable_stop_lets_the_rest_of_the_command_continue() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let script = "sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; echo $$ >pid";
@@ -289,7 +289,7 @@ fn where_nobody_could_resume_it_what_the_command_has_left_goes_on() {
 }
 
 #[test]
-fn where_nobody_could_resume_it_a_wait_is_not_stopped_either() {
+fn unresumable_stop_does_not_stop_a_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let locks = env.service().endpoint.clone();

@@ -11,7 +11,7 @@ use crate::support::wait::{let_pass, until, until_true};
 use crate::support::{TestEnv, process};
 
 #[test]
-fn front_and_keeper_killed_one_after_the_other_leave_nobody_unprotected() {
+fn front_and_keeper_killed_in_turn_leave_the_tree_protected() {
     let scene = Scene::new(&[]);
     scene.running.signal(Signal::KILL);
     process::signal(scene.keeper, Signal::KILL);
@@ -24,7 +24,7 @@ fn front_and_keeper_killed_one_after_the_other_leave_nobody_unprotected() {
 }
 
 #[test]
-fn killed_at_the_same_instant_both_leave_a_tree_that_keeps_the_lock() {
+fn front_and_keeper_killed_together_leave_the_tree_the_lock() {
     let mut scene = Scene::new(&[]);
     if !process::kill_at_once(&[scene.keeper, scene.running.pid()]) {
         return;
@@ -69,7 +69,7 @@ fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
 }
 
 #[test]
-fn a_wait_that_ran_out_while_everything_stood_still_is_that_and_leaves_nothing_behind() {
+fn wait_elapsed_during_a_freeze_times_out_and_leaves_nothing() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let waiter = env.start(&mut env.run(["-q", "-w", "3s", "--name", "x", "--", "touch", "started"]));

@@ -3,7 +3,7 @@
 use crate::support::TestEnv;
 
 #[test]
-fn a_process_1_that_reaps_its_own_children_only_is_left_no_zombie() {
+fn process_1_reaping_only_its_children_gets_no_zombie() {
     let env = TestEnv::new();
     let script = r#"
         for i in 1 2 3 4 5 6 7 8 9 10; do "$dlock" run --endpoint "$locks" --name x -- true; done
@@ -20,7 +20,7 @@ os.waitpid(pid, 0)
 }
 
 #[test]
-fn a_descriptor_that_the_caller_locked_is_free_when_dlock_has_ended() {
+fn descriptor_locked_by_the_caller_is_free_after_dlock() {
     let env = TestEnv::new();
     let script = r#"
         for i in $(seq 100); do
@@ -46,7 +46,7 @@ fn the_callers_directory_can_be_unmounted_when_dlock_has_ended() {
 }
 
 #[test]
-fn a_reader_of_a_further_descriptor_sees_its_end_when_the_command_lets_go_of_it() {
+fn reader_of_an_extra_descriptor_sees_the_commands_close() {
     let env = TestEnv::new();
     let script = r#"
         mkfifo pipe
@@ -60,7 +60,7 @@ fn a_reader_of_a_further_descriptor_sees_its_end_when_the_command_lets_go_of_it(
 }
 
 #[test]
-fn a_report_goes_to_a_further_descriptor_and_to_where_dlock_was_started() {
+fn report_goes_to_an_extra_descriptor_or_the_start_directory() {
     let env = TestEnv::new();
     let script = r#"
         mkdir here; cd here

@@ -95,7 +95,7 @@ fn a_wait_is_told_with_its_place_and_extends_the_start() {
 }
 
 #[test]
-fn that_the_service_is_ready_is_the_commands_to_say() {
+fn readiness_is_announced_by_the_command() {
     let env = TestEnv::new();
     let manager = Manager::new(&env, false);
     let running = manager.start(&env, &["--", "true"]);
@@ -107,7 +107,7 @@ fn that_the_service_is_ready_is_the_commands_to_say() {
 }
 
 #[test]
-fn a_manager_that_does_not_read_or_is_not_there_keeps_nobody_waiting() {
+fn unreading_or_absent_manager_delays_nothing() {
     let env = TestEnv::new();
     for address in ["/nonexistent/socket", "@nobody-listens-here", "vsock:2:1", ""] {
         let mut command = env.run(["--notify-ready", "--name", "x", "--", "true"]);

@@ -44,7 +44,7 @@ fn every_other_signal_reaches_the_command_once() {
 }
 
 #[test]
-fn an_ending_signal_reaches_the_commands_group_and_what_left_it_only_afterwards() {
+fn ending_signal_reaches_the_group_before_other_members() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let number = signal.as_raw();
         let env = TestEnv::new();
@@ -76,7 +76,7 @@ fn an_ending_signal_reaches_the_commands_group_and_what_left_it_only_afterwards(
 }
 
 #[test]
-fn a_command_that_dies_of_the_signal_lets_dlock_die_of_it() {
+fn command_killed_by_a_signal_lets_dlock_die_of_it() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);
@@ -180,7 +180,7 @@ fn a_stopped_command_is_let_go_on_to_act_on_an_ending_signal() {
 }
 
 #[test]
-fn told_to_stop_dlock_ends_what_left_the_group_too() {
+fn stopped_dlock_ends_processes_outside_the_group() {
     let env = TestEnv::new();
     let script = "setsid sleep 1000 & (setsid sh -c 'trap \"\" TERM; echo up >deaf; sleep 1000' &) ; \
                   until [ -s deaf ]; do sleep 0.01; done; echo up >ready; wait";
@@ -210,7 +210,7 @@ fn the_keeper_is_deaf_to_signals_meant_for_the_whole_service() {
 }
 
 #[test]
-fn what_dlock_stops_of_itself_gets_the_wanted_signal_and_what_it_is_told_is_passed_on() {
+fn max_run_sends_signal_option_and_kill_is_forwarded() {
     let usr1 = Signal::USR1.as_raw();
     for name in ["usr1", "SIGUSR1", "10"] {
         let env = TestEnv::new();
@@ -231,7 +231,7 @@ fn what_dlock_stops_of_itself_gets_the_wanted_signal_and_what_it_is_told_is_pass
 }
 
 #[test]
-fn an_ending_signal_during_the_withdrawal_of_a_suspended_wait_ends_it() {
+fn ending_signal_during_a_suspended_withdrawal_ends_the_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let waiter = env.start(&mut env.run(["--name", "x", "--", "touch", "started"]));

@@ -21,7 +21,7 @@ fn every_status_passes_through() {
 }
 
 #[test]
-fn a_death_by_signal_passes_through_without_a_core_of_dlocks_own() {
+fn death_by_signal_passes_through_without_a_core_of_dlock() {
     let env = TestEnv::new();
     // All signals that kill a process, including real-time signals.
     let ending =
@@ -43,7 +43,7 @@ fn a_death_by_signal_passes_through_without_a_core_of_dlocks_own() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_126_and_what_is_not_there_127() {
+fn unexecutable_command_exits_126_and_a_missing_one_127() {
     let env = TestEnv::new();
     let plain = env.write("plain", "no program\n").display().to_string();
     let folder = env.root().display().to_string();
@@ -82,7 +82,7 @@ fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
 }
 
 #[test]
-fn a_command_that_stops_itself_stops_dlock_and_goes_on_with_it() {
+fn self_stopping_command_stops_and_resumes_with_dlock() {
     let env = TestEnv::new();
     let script = "echo $$ >pid; kill -STOP $$; exit 7";
     let running = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", script]));

@@ -34,7 +34,7 @@ fn ctrl_c_reaches_the_command_once() {
 }
 
 #[test]
-fn ctrl_c_and_ctrl_backslash_end_a_plain_command_with_its_status() {
+fn ctrl_c_and_ctrl_backslash_end_a_command_with_its_status() {
     for (key, status) in [("\x03", 130), ("\x1c", 131)] {
         let env = TestEnv::new();
         let (mut terminal, _) = running(&env, "", "ulimit -c 0; exec sleep 1000");
@@ -175,7 +175,7 @@ fn a_password_prompt_reads_the_terminal_without_echo() {
 }
 
 #[test]
-fn a_command_reads_what_is_typed() {
+fn command_reads_typed_input() {
     let env = TestEnv::new();
     let mut terminal = Terminal::bash(&env);
     terminal.type_line("run --name x -- sh -c 'read a; echo \"<$a>\"'");
@@ -200,7 +200,7 @@ fn a_resize_reaches_the_command_once() {
 }
 
 #[test]
-fn a_terminal_that_goes_away_ends_the_command_and_frees_the_lock() {
+fn closed_terminal_ends_the_command_and_frees_the_lock() {
     let env = TestEnv::new();
     let (terminal, command) = running(&env, "", "sleep 1000");
     drop(terminal);

@@ -40,13 +40,13 @@ fn alike(before: &str) {
 }
 
 #[test]
-fn everything_plain_is_as_without() {
+fn plain_run_is_as_without_dlock() {
     alike("");
 }
 
 /// LVM's programs name each descriptor that they inherit, and the lock's is one.
 #[test]
-fn lvm_is_told_to_say_nothing_of_the_locks_descriptor_unless_the_user_has_told_it_otherwise() {
+fn lvm_ignores_the_lock_descriptor_unless_set_otherwise() {
     let env = TestEnv::new();
     let mut run = env.run(["--name", "x", "--", "sh", "-c", "echo $LVM_SUPPRESS_FD_WARNINGS"]);
     assert_eq!(env.finish(&mut run).silently(0).text(), "1\n");
@@ -54,38 +54,38 @@ fn lvm_is_told_to_say_nothing_of_the_locks_descriptor_unless_the_user_has_told_i
 }
 
 #[test]
-fn umask_folder_and_niceness_are_as_without() {
+fn umask_directory_and_niceness_are_as_without_dlock() {
     alike("umask 0137; mkdir -p deep/er; cd deep/er; renice -n 5 $$ >/dev/null");
 }
 
 #[test]
-fn limits_are_as_without() {
+fn limits_are_as_without_dlock() {
     alike(
         "ulimit -Sn 64; ulimit -Hn 512; ulimit -Sc 0; ulimit -Ss 4096; ulimit -Sf 100000; ulimit -Sv 8000000",
     );
 }
 
 #[test]
-fn ignored_signals_are_as_without() {
+fn ignored_signals_are_as_without_dlock() {
     for signals in ["HUP", "PIPE", "CHLD", "INT,QUIT", "TERM", "TSTP,TTIN,TTOU", "USR1,USR2,WINCH,ALRM"] {
         alike(&format!("exec() {{ builtin exec env --ignore-signal={signals} \"$@\"; }}"));
     }
 }
 
 #[test]
-fn default_signals_are_as_without() {
+fn default_signals_are_as_without_dlock() {
     alike("trap '' PIPE HUP; exec() { builtin exec env --default-signal=PIPE \"$@\"; }");
 }
 
 #[test]
-fn the_signal_mask_is_as_without() {
+fn signal_mask_is_as_without_dlock() {
     for signals in ["USR1,WINCH", "TERM,INT,CHLD", "ALRM,PIPE,CONT"] {
         alike(&format!("exec() {{ builtin exec env --block-signal={signals} \"$@\"; }}"));
     }
 }
 
 #[test]
-fn odd_variables_are_as_without() {
+fn odd_variables_are_as_without_dlock() {
     alike("export A=' spaced  out ' B=$'two\\nlines' C= dlock_lower=1 DLOCKS=2");
 }
 
@@ -102,7 +102,7 @@ fn the_environment_gains_the_documented_variables_only() {
 }
 
 #[test]
-fn a_variable_that_is_no_text_comes_through() {
+fn non_text_variable_passes_through() {
     let env = TestEnv::new();
     let script = r#"V=$'a\xffb' run --name x -- sh -c 'printf %s "$V" | od -An -tx1'"#;
     assert_eq!(env.finish(&mut env.bash(script)).silently(0).text().trim(), "61 ff 62");
@@ -203,7 +203,7 @@ fn an_endless_command_ends_when_its_reader_has_enough() {
 }
 
 #[test]
-fn closing_its_input_the_command_cuts_off_the_writer_while_it_runs() {
+fn command_closing_its_input_cuts_off_the_writer() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let script = r#"(yes; echo "$?" >writer) | run --name x -- sh -c 'exec <&-; read _ <gate'"#;
@@ -215,7 +215,7 @@ fn closing_its_input_the_command_cuts_off_the_writer_while_it_runs() {
 }
 
 #[test]
-fn closing_its_output_the_command_gives_the_reader_its_end_while_it_runs() {
+fn command_closing_its_output_ends_the_reader() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let script = r"run --name x -- sh -c 'echo last; exec >&-; read _ <gate' | (cat; echo end) >reader";
@@ -240,7 +240,7 @@ fn under_nohup_a_hang_up_ends_neither_dlock_nor_the_command() {
 }
 
 #[test]
-fn a_parent_that_ignores_its_children_still_gets_a_command_with_a_status() {
+fn parent_ignoring_sigchld_gets_the_commands_status() {
     let env = TestEnv::new();
     let script =
         r#"env --ignore-signal=CHLD "$dlock" run --endpoint "$locks" --name x -- sh -c 'exit 3'; echo $?"#;
@@ -248,7 +248,7 @@ fn a_parent_that_ignores_its_children_still_gets_a_command_with_a_status() {
 }
 
 #[test]
-fn a_parent_that_blocks_every_signal_still_gets_a_command_with_a_status() {
+fn parent_blocking_every_signal_gets_the_commands_status() {
     let env = TestEnv::new();
     // TERM stays blocked and pending in the command, as without dlock.
     let script = r#"exec env --block-signal "$dlock" run --endpoint "$locks" --name x -- bash -c 'kill -TERM $$; exit 3'"#;
@@ -257,7 +257,7 @@ fn a_parent_that_blocks_every_signal_still_gets_a_command_with_a_status() {
 }
 
 #[test]
-fn the_command_has_the_same_session_and_without_a_terminal_a_group_of_its_own() {
+fn command_without_a_terminal_has_its_own_group_in_the_session() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let (front, command) = (holder.running.pid(), holder.command());
@@ -271,7 +271,7 @@ fn the_command_has_the_same_session_and_without_a_terminal_a_group_of_its_own() 
 }
 
 #[test]
-fn what_dlock_was_given_is_not_held_open_by_it_while_the_command_runs() {
+fn inherited_files_are_not_held_open_by_dlock() {
     // A deleted directory or a full pipe of the caller must not depend on the processes around the command.
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
@@ -297,7 +297,7 @@ fn a_command_line_of_two_megabytes_comes_through() {
 }
 
 #[test]
-fn neither_an_environment_nor_a_folder_nor_many_descriptors_are_needed() {
+fn no_environment_directory_or_spare_descriptors_are_needed() {
     let env = TestEnv::new();
     let script = r#"
         env -i "$dlock" run --endpoint "$locks" --name x -- /bin/echo bare

@@ -14,7 +14,7 @@ const KINDS: [(Kind, &str); 4] =
     [(Kind::Pipe, "human"), (Kind::Pipe, "json"), (Kind::Socket, "human"), (Kind::Socket, "json")];
 
 #[test]
-fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
+fn ctrl_s_on_a_waiters_terminal_delays_no_command() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut terminal = Terminal::bash(&env);
@@ -36,7 +36,7 @@ fn ctrl_s_on_a_waiters_terminal_holds_up_neither_its_command_nor_the_next() {
 }
 
 #[test]
-fn a_wait_ends_in_time_though_nobody_reads() {
+fn wait_with_unread_output_ends_in_time() {
     for (kind, format) in KINDS {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);
@@ -52,7 +52,7 @@ fn a_wait_ends_in_time_though_nobody_reads() {
 }
 
 #[test]
-fn dlock_ends_with_the_commands_status_though_nobody_reads() {
+fn dlock_with_unread_output_ends_with_the_commands_status() {
     for (kind, format) in KINDS {
         let env = TestEnv::new();
         let unread = Unread::full(kind);
@@ -76,7 +76,7 @@ fn a_usage_error_is_not_waited_for() {
 }
 
 #[test]
-fn the_front_ends_though_nobody_reads_why() {
+fn front_with_unread_output_ends() {
     let env = TestEnv::new();
     let unread = Unread::full(Kind::Pipe);
     let words = ["-q", "--name", "x", "--", "sh", "-c", "echo up >up; exec sleep 1000"];
@@ -88,7 +88,7 @@ fn the_front_ends_though_nobody_reads_why() {
 }
 
 #[test]
-fn a_stopped_waiter_is_replaced_though_nobody_reads_that_it_was() {
+fn stopped_waiter_with_unread_output_is_replaced() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let unread = Unread::full(Kind::Pipe);
@@ -139,7 +139,7 @@ fn a_slow_reader_gets_every_line_in_order() {
 }
 
 #[test]
-fn a_report_to_a_stream_that_nobody_reads_keeps_dlock_two_seconds_at_most() {
+fn unread_report_stream_delays_dlock_two_seconds_at_most() {
     for stream in ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"] {
         let env = TestEnv::new();
         let unread = Unread::full(Kind::Pipe);
@@ -158,7 +158,7 @@ fn a_report_to_a_stream_that_nobody_reads_keeps_dlock_two_seconds_at_most() {
 }
 
 #[test]
-fn a_report_to_standard_error_comes_after_what_was_said() {
+fn report_to_standard_error_follows_the_messages() {
     let env = TestEnv::new();
     let words = ["--report", "/dev/stderr", "--name", "x", "--max-run", "100ms", "--", "sleep", "1000"];
     let ended = env.finish(&mut env.run(words));
@@ -179,7 +179,7 @@ fn a_full_device_takes_nothing_and_stops_nothing() {
 }
 
 #[test]
-fn a_terminal_that_stops_writers_in_the_background_stops_no_dlock() {
+fn terminal_with_tostop_stops_no_dlock_in_the_background() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let mut terminal = Terminal::bash(&env);

@@ -6,7 +6,7 @@ use crate::support::wait::until_true;
 use crate::support::{TestEnv, process};
 
 #[test]
-fn each_ending_signal_leaves_the_queue_and_the_command_never_starts() {
+fn ending_signal_leaves_the_queue_and_starts_no_command() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);
@@ -24,7 +24,7 @@ fn each_ending_signal_leaves_the_queue_and_the_command_never_starts() {
 }
 
 #[test]
-fn other_signals_neither_end_the_wait_nor_reach_a_command_that_does_not_run() {
+fn other_signals_neither_end_the_wait_nor_reach_a_command() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let waiter = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", "echo ran"]));
@@ -39,7 +39,7 @@ fn other_signals_neither_end_the_wait_nor_reach_a_command_that_does_not_run() {
 }
 
 #[test]
-fn a_killed_waiter_is_out_of_the_queue_at_once_whichever_process_it_was() {
+fn killed_waiter_is_out_of_the_queue_at_once() {
     for keeper in [false, true] {
         let env = TestEnv::new();
         let holder = env.held(&["--name", "x"]);
@@ -62,7 +62,7 @@ fn a_killed_waiter_is_out_of_the_queue_at_once_whichever_process_it_was() {
 }
 
 #[test]
-fn a_stopped_waiter_stands_in_nobodys_way() {
+fn stopped_waiter_blocks_no_other() {
     // The front replaces a keeper that is stopped while it waits. The new one is at the end of the queue.
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
@@ -119,7 +119,7 @@ fn waiter_with_a_stopped_front_takes_its_turn() {
 }
 
 #[test]
-fn a_waiter_that_is_resumed_while_it_leaves_the_queue_joins_it_again() {
+fn waiter_resumed_while_leaving_joins_the_queue_again() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let waiter = env.start(&mut env.run(["--name", "x", "--", "true"]));

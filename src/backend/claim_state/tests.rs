@@ -34,7 +34,7 @@ const LOST: ClaimState = ClaimState::Lost(LossReason::SessionEnded);
 
 /// The published state after each pair of states.
 #[tokio::test(start_paused = true)]
-async fn what_was_told_is_not_taken_back() {
+async fn published_state_never_goes_back() {
     let clock = clock();
     let held = |token| publisher(clock).held(granted(token));
     let course = [waiting(2), waiting(1), held(7), asked("a"), LOST];
@@ -62,7 +62,7 @@ async fn what_was_told_is_not_taken_back() {
 
 /// A command may run under a hold, so the end of a hold is a loss, even if a newer claim supersedes it.
 #[tokio::test(start_paused = true)]
-async fn what_was_held_is_lost_and_not_superseded() {
+async fn superseded_hold_ends_as_lost() {
     let clock = clock();
     let by = Holder { host: "newer".to_owned(), ..Holder::default() };
     let superseded = || ClaimState::Superseded { by: by.clone() };
@@ -100,7 +100,7 @@ async fn a_hold_counts_from_the_last_proof_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_tells_nothing_more() {
+async fn leaving_claim_publishes_no_further_state() {
     let publisher = publisher(clock());
     publisher.publish(waiting(1));
     publisher.begin_leaving();
@@ -110,7 +110,7 @@ async fn whoever_leaves_tells_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_change_hears_that_the_claim_has_left() {
+async fn changed_fails_when_the_claim_leaves() {
     let publisher = publisher(clock());
     publisher.publish(waiting(1));
     let seen = waiting(1);
@@ -120,7 +120,7 @@ async fn who_waits_for_a_change_hears_that_the_claim_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_is_told_to_whoever_waits_for_a_change_and_to_nobody_later() {
+async fn follow_error_reaches_current_callers_only() {
     let publisher = publisher(clock());
     publisher.publish(waiting(1));
     let seen = waiting(1);
@@ -142,7 +142,7 @@ async fn trouble_is_told_to_whoever_waits_for_a_change_and_to_nobody_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_it_ended_is_what_was_noted_or_the_end_of_its_ttl() {
+async fn end_reason_is_the_note_or_the_ttl_expiry() {
     let publisher = publisher(clock());
     let by = Holder::default();
     let ended = |why, by: Option<&Holder>| publisher.ended(why, by, TTL);
@@ -199,7 +199,7 @@ impl Source for Scripted<'_> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_who_asks_hears_what_entering_said() {
+async fn first_follow_returns_the_state_from_enter() {
     let publisher = publisher(clock());
     publisher.publish(waiting(1));
     let source = Scripted::new(&publisher, &[waiting(0)]);
@@ -213,7 +213,7 @@ async fn the_first_who_asks_hears_what_entering_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_entering_said_can_be_distrusted() {
+async fn distrusted_enter_state_is_looked_up_again() {
     let publisher = publisher(clock());
     publisher.distrust();
     let source = Scripted::new(&publisher, &[waiting(3)]);
@@ -222,7 +222,7 @@ async fn what_entering_said_can_be_distrusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_looks_when_told_or_when_it_is_due_until_it_differs() {
+async fn follow_looks_when_notified_or_due_until_a_change() {
     let clock = clock();
     let publisher = publisher(clock);
     publisher.publish(waiting(2));
@@ -236,7 +236,7 @@ async fn one_looks_when_told_or_when_it_is_due_until_it_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_tells_a_wait_is_looked_at_and_a_hold_once_it_is_not_short() {
+async fn without_notifications_waits_and_long_holds_are_polled() {
     let clock = clock();
     let publisher = publisher(clock);
     publisher.publish(waiting(2));
@@ -251,7 +251,7 @@ async fn where_nobody_tells_a_wait_is_looked_at_and_a_hold_once_it_is_not_short(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_known_needs_no_look() {
+async fn known_end_needs_no_look() {
     let publisher = publisher(clock());
     publisher.distrust();
     publisher.publish(LOST);
@@ -261,7 +261,7 @@ async fn an_end_that_is_known_needs_no_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_fails_is_an_error_and_no_state() {
+async fn failed_look_is_an_error_and_no_state() {
     let publisher = publisher(clock());
     let source = Scripted::new(&publisher, &[]);
     source.told.notify_one();
@@ -271,7 +271,7 @@ async fn a_look_that_fails_is_an_error_and_no_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_that_others_publish_end_the_wait_without_a_look() {
+async fn state_published_elsewhere_ends_the_wait_without_a_look() {
     let publisher = publisher(clock());
     publisher.publish(waiting(2));
     let source = Scripted::new(&publisher, &[]);
@@ -284,7 +284,7 @@ async fn news_that_others_publish_end_the_wait_without_a_look() {
 }
 
 #[test]
-fn a_look_is_never_waited_for_long() {
+fn patience_with_a_look_is_bounded() {
     assert_eq!(patience(TTL), TTL / 6);
     assert_eq!(patience(TTL * 10), Duration::from_secs(5));
 }

@@ -20,7 +20,7 @@ async fn a_foreign_item_is_waited_for_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_behind_a_foreign_item_and_has_left_does_not_come_back() {
+async fn waiter_behind_foreign_item_stays_out_after_leaving() {
     let scene = Scene::new();
     scene.fake.write("a", b"theirs");
     let waiter = scene.enter(1).await.expect("waits");
@@ -36,7 +36,7 @@ async fn whoever_waits_behind_a_foreign_item_and_has_left_does_not_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_behind_a_foreign_item_is_refused_if_another_kind_comes_first() {
+async fn waiter_behind_foreign_item_is_refused_by_another_kind() {
     let scene = Scene::new();
     scene.fake.write("a", b"theirs");
     let waiter = scene.enter(1).await.expect("waits");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_become_rarer_within_bounds_and_more_frequent_after_a_change() {
+    fn look_interval_grows_within_bounds_and_shrinks_on_change() {
         let mut pace = Pace::new(ClaimId::from_number(99));
         let first = pace.next(Some(1));
         assert!(first >= LEAST && first <= LEAST * 2, "{first:?}");

@@ -50,7 +50,7 @@ fn is_settled(document: &Document) -> bool {
 
 proptest! {
     #[test]
-    fn holds_follow_the_rule_whoever_comes_and_goes(
+    fn holds_follow_the_grant_rule_through_entries_and_exits(
         steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u8..20), 0..60)
     ) {
         let mut document = queue_of(&[]);
@@ -85,13 +85,13 @@ proptest! {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_form_reads_back() {
     let document = queue_of(&[Mode::Shared, Mode::Exclusive]);
     assert_eq!(Content::parse(&document.to_bytes()), Content::Queue(document));
 }
 
 #[test]
-fn what_others_wrote_is_theirs() {
+fn content_of_other_programs_is_foreign() {
     for text in ["", "1", "{}", "dlock", "[1,\"a\",\"b\",[]]", "{\"dlock\":\"x\"}", "[1]", "{\"claims\":[]}"]
     {
         assert_eq!(Content::parse(text.as_bytes()), Content::Foreign, "{text}");
@@ -121,7 +121,7 @@ fn kinds_do_not_mix_and_nothing_is_changed() {
 }
 
 #[test]
-fn who_was_seen_to_stand_still_for_longer_than_its_ttl_is_dead() {
+fn claim_unchanged_for_longer_than_its_ttl_is_dead() {
     let margin = Duration::from_secs(6);
     let mut document = queue_of(&[Mode::Shared, Mode::Shared, Mode::Exclusive]);
     let observe = |document: &mut Document, now| document.observe(id(9), now, margin);
@@ -138,7 +138,7 @@ fn who_was_seen_to_stand_still_for_longer_than_its_ttl_is_dead() {
 }
 
 #[test]
-fn superseding_spares_holders_and_those_who_did_not_say_so() {
+fn superseding_spares_holders_and_ordinary_waiters() {
     let mut document = queue_of(&[]);
     let newest = |n| Request { supersede: true, ..request(n, Mode::Exclusive) };
     enter(&mut document, &newest(1)).expect("enters");

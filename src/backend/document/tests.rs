@@ -98,7 +98,7 @@ async fn holds(claim: &Arc<dyn Claim>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_whose_answer_was_lost_is_found() {
+async fn entry_with_a_lost_answer_is_found() {
     let scene = Scene::new();
     scene.fake.expect(&[Some(Mishap::AnswerLost)]);
     assert!(scene.enter(1).await.is_err_and(|error| error.is_transient()));
@@ -107,7 +107,7 @@ async fn an_entry_whose_answer_was_lost_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_was_lost_is_made_again() {
+async fn lost_entry_is_made_again() {
     let scene = Scene::new();
     scene.fake.expect(&[Some(Mishap::RequestLost)]);
     assert!(scene.enter(1).await.is_err());
@@ -116,7 +116,7 @@ async fn an_entry_that_was_lost_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_comes_late_comes_in_unless_the_claim_was_ended() {
+async fn late_entry_counts_unless_the_claim_has_ended() {
     let scene = Scene::new();
     scene.fake.expect(&[Some(Mishap::Late)]);
     assert!(scene.enter(1).await.is_err());
@@ -131,7 +131,7 @@ async fn an_entry_that_comes_late_comes_in_unless_the_claim_was_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_comes_late_makes_the_item_anew() {
+async fn late_write_does_not_recreate_the_item() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     scene.fake.expect(&[Some(Mishap::Late)]);
@@ -144,7 +144,7 @@ async fn nothing_that_comes_late_makes_the_item_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_is_done_once_whatever_is_lost() {
+async fn leave_is_applied_once_despite_lost_messages() {
     for mishap in [Mishap::RequestLost, Mishap::AnswerLost, Mishap::Late] {
         let scene = Scene::new();
         let holder = scene.hold(1).await;
@@ -173,7 +173,7 @@ async fn a_renewal_counts_from_its_beginning_and_only_if_it_was_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_holder_is_taken_out_when_its_ttl_and_the_margin_are_over() {
+async fn dead_holder_is_removed_after_its_ttl_and_the_margin() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     let waiter = scene.enter(2).await.expect("enters");
@@ -197,7 +197,7 @@ async fn a_dead_holder_is_taken_out_when_its_ttl_and_the_margin_are_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_try_and_go_find_together_that_a_holder_is_dead() {
+async fn short_attempts_together_detect_a_dead_holder() {
     let (scene, step) = (Scene::new(), Duration::from_secs(7));
     let holder = scene.hold(1).await;
     for n in 2..40 {
@@ -218,7 +218,7 @@ async fn those_who_try_and_go_find_together_that_a_holder_is_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_renews_is_never_taken_for_dead() {
+async fn renewing_claim_is_never_taken_for_dead() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     let waiter = scene.enter(2).await.expect("enters");
@@ -231,7 +231,7 @@ async fn one_that_renews_is_never_taken_for_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_ran_out_is_lost_and_never_revived() {
+async fn expired_lease_is_lost_and_never_revived() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     scene.sleep(TTL).await;
@@ -243,7 +243,7 @@ async fn a_lease_that_ran_out_is_lost_and_never_revived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_item_is_a_loss_that_says_so() {
+async fn forgotten_item_is_a_loss_with_its_reason() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     let held = state(&holder).await;
@@ -255,7 +255,7 @@ async fn a_forgotten_item_is_a_loss_that_says_so() {
 
 /// A newer claim writes its note before it supersedes a waiter, and may come too late.
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_forgotten_was_not_superseded() {
+async fn forgotten_hold_is_not_called_superseded() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     let held = state(&holder).await;
@@ -267,7 +267,7 @@ async fn a_hold_that_is_forgotten_was_not_superseded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_was_made_anew_is_another_queue() {
+async fn recreated_item_is_another_queue() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     scene.fake.forget("a");
@@ -288,7 +288,7 @@ async fn a_queue_of_a_newer_form_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_is_too_long_has_no_room() {
+async fn full_queue_refuses_further_claims() {
     let scene = Scene::with_room(2000);
     let mut claims = vec![scene.hold(1).await];
     let error = loop {
@@ -307,7 +307,7 @@ async fn a_queue_that_is_too_long_has_no_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_rise_over_a_counter_that_was_forgotten() {
+async fn tokens_rise_over_a_forgotten_counter() {
     let scene = Scene::new();
     let mut last = 0;
     let _shared = {
@@ -335,7 +335,7 @@ async fn several_names_are_refused_and_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_whose_answer_was_lost_has_removed_it() {
+async fn eviction_with_a_lost_answer_has_removed_the_claim() {
     let scene = Scene::new();
     let _holder = scene.hold(1).await;
     scene.enter(2).await.expect("enters");

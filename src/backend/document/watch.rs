@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn stands_still_for_its_ttl_and_the_margin_before_it_is_dead() {
+    fn claim_is_dead_after_standing_still_for_ttl_and_margin() {
         let id = ClaimId::from_number(7);
         let (mut watch, mut document) = (Watch::default(), document(id));
         watch.look(Some(&document), at(100));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_away_is_seen_anew() {
+    fn returning_claim_is_observed_anew() {
         let id = ClaimId::from_number(7);
         let (mut watch, document) = (Watch::default(), document(id));
         watch.look(Some(&document), at(100));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_of_encryption_is_said_where_there_is_none() {
+    fn tls_options_without_encryption_are_refused() {
         let name = Tls { server_name: Some("n".to_owned()), ..Tls::default() };
         let authority = Tls { authority: Some(Pem::new(Vec::new())), ..name.clone() };
         for (tls, part) in
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_from_options_before_addresses() {
+    fn login_in_options_overrides_the_one_in_addresses() {
         let login = |user: Option<&str>, password: Option<&str>, endpoint: &str| {
             let options = Options {
                 user: user.map(str::to_owned),

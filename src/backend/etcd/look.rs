@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_waits_for_nothing_holds_by_the_grant_rule(modes in some()) {
+        fn claim_without_a_target_holds_by_the_grant_rule(modes in some()) {
             for (at, mode) in modes.iter().enumerate() {
                 let target = seen(&modes[..at]).target(&queue(), *mode);
                 prop_assert_eq!(target.is_none(), at < queue::held(&modes), "{} of {:?}", at, modes);
@@ -240,7 +240,7 @@ mod tests {
         }
 
         #[test]
-        fn as_long_as_the_guards_stand_it_waits(modes in some()) {
+        fn claim_waits_while_its_guards_stand(modes in some()) {
             let (mode, ahead) = (modes[modes.len() - 1], &modes[..modes.len() - 1]);
             let around = seen(ahead);
             let guards = around.guards(&queue(), mode);

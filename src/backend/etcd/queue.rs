@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_slot_yet_has_no_token_and_who_did_not_wait_has_that_of_its_entry() {
+    fn slot_waiter_has_no_token_and_immediate_holder_its_entrys() {
         let slots = Mode::Slots(NonZeroU32::MIN);
         let token = |entry: Entry| entry.token.map(FencingToken::get);
         assert_eq!(token(shown(slots, None)), None);

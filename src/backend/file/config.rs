@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_says_why() {
+    fn endpoint_without_a_directory_is_refused_with_reason() {
         for (endpoints, part) in [
             (&["/a", "/b"] as &[&str], "takes one directory"),
             (&["file://host/a"], "names a host"),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_is_told_of_the_directory_that_it_has_to_write() {
+    fn systemd_unit_error_shows_the_read_write_paths() {
         let said = |path: &Path| explain("make", path, Errno::ROFS);
         let above = std::env::temp_dir();
         let wanted = format!("set ReadWritePaths={},", above.display());

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_was_given_up_does_not_unlock_what_a_later_one_locked() {
+    async fn abandoned_guard_wait_does_not_unlock_a_later_holder() {
         let temp = TempDir::new();
         let (a, b, c) = (opened(&temp), opened(&temp), opened(&temp));
         let held = a.lock(Moment::NEVER).await.expect("free");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_that_are_dropped_leave_one_thread_which_lets_go_of_what_it_gets() {
+    async fn dropped_calls_leave_one_thread_and_no_lock() {
         let temp = TempDir::new();
         let (a, b, c) = (opened(&temp), opened(&temp), opened(&temp));
         let held = a.lock(Moment::NEVER).await.expect("free");

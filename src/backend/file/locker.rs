@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_most_readings_say_counts() {
+    fn majority_of_readings_counts() {
         let (line, file) =
             ("1: FLOCK  ADVISORY  WRITE 4121 fd:01:1234 0 EOF\n", (rustix::fs::makedev(0xfd, 0x1), 1234));
         let twice = [line, line].concat();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_kernel_writes() {
+    fn kernel_lock_line_is_parsed() {
         let file = (rustix::fs::makedev(0xfd, 0x1), 1234);
         let write = "1: FLOCK  ADVISORY  WRITE 4121 fd:01:1234 0 EOF";
         assert_eq!(locker(write, file), Some(Locker { pid: 4121, exclusive: true }));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_takes_names_raw_and_refuses_what_is_no_file_name() {
+    fn prefix_takes_names_raw_and_refuses_invalid_file_names() {
         let naming = Naming { prefix: Some(String::new()) };
         assert_eq!(naming.of(&name("a b")).expect("expressible").canonical(), "a b");
         for text in ["a/b", ".a", ".a.queue", &"x".repeat(200)] {

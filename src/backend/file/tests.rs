@@ -38,7 +38,7 @@ async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
 }
 
 #[tokio::test]
-async fn c01_readers_hold_together_and_nobody_overtakes_a_writer() {
+async fn c01_readers_hold_together_and_none_overtakes_a_writer() {
     let f = fixture();
     let mut claims = Vec::new();
     for (id, mode) in [Mode::Shared, Mode::Shared, Mode::Exclusive, Mode::Shared].into_iter().enumerate() {
@@ -58,7 +58,7 @@ async fn c01_readers_hold_together_and_nobody_overtakes_a_writer() {
 }
 
 #[tokio::test]
-async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
+async fn withdrawn_writer_lets_readers_behind_it_hold() {
     let f = fixture();
     let reader = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
     let writer = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
@@ -146,7 +146,7 @@ async fn superseding_keeps_the_newest_and_never_a_holder() {
 }
 
 #[tokio::test]
-async fn who_cannot_enter_supersedes_nobody() {
+async fn failed_entry_supersedes_no_waiter() {
     let f = fixture();
     let asks = |id| Request { supersede: true, ..request(id, &["a"], Mode::Exclusive) };
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
@@ -182,7 +182,7 @@ async fn a_living_hold_is_asked_to_leave_and_not_removed() {
 }
 
 #[tokio::test]
-async fn whoever_asks_after_another_is_heard() {
+async fn second_leave_request_is_delivered() {
     let f = fixture();
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let mut told = state(&claim).await;
@@ -277,7 +277,7 @@ async fn a_success_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_success_that_is_dated_in_the_future_is_not_known_and_gives_way() {
+async fn future_dated_success_is_unknown_and_replaceable() {
     let f = fixture();
     let succeed = async |id| {
         let claim = enter(&f.backend, &request(id, &["a"], Mode::Exclusive)).await;

@@ -39,7 +39,7 @@ fn promptly<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -
 }
 
 #[test]
-fn what_was_planted_as_a_queue_is_passed_over_by_a_list_and_named_by_everybody_else() {
+fn planted_queue_is_skipped_by_list_and_an_error_elsewhere() {
     for plant in plants() {
         let f = fixture();
         plant(&f.temp.path().join(".a.queue"));
@@ -72,7 +72,7 @@ fn what_was_planted_as_a_queue_is_passed_over_by_a_list_and_named_by_everybody_e
 }
 
 #[test]
-fn what_was_planted_as_a_lock_file_is_named() {
+fn planted_lock_file_is_named_in_the_error() {
     for plant in plants() {
         let f = fixture();
         plant(&f.temp.path().join("a"));
@@ -85,7 +85,7 @@ fn what_was_planted_as_a_lock_file_is_named() {
 }
 
 #[test]
-fn what_was_planted_as_the_fifo_that_stays_is_done_without() {
+fn planted_permanent_fifo_is_bypassed() {
     for plant in plants().into_iter().skip(1) {
         let f = fixture();
         plant(&f.temp.path().join(".a.fifo"));
@@ -100,7 +100,7 @@ fn what_was_planted_as_the_fifo_that_stays_is_done_without() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
+async fn waiter_with_failing_io_leaves_and_keeps_nothing() {
     for (call, errno) in [(Call::Write, Errno::IO), (Call::Write, Errno::NOSPC), (Call::Read, Errno::IO)] {
         let f = fixture();
         let sick = open(&f.temp);
@@ -136,7 +136,7 @@ async fn a_waiter_that_cannot_do_its_part_keeps_nothing_and_leaves() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_can_again_in_time_stays() {
+async fn waiter_stays_when_io_recovers_in_time() {
     let f = fixture();
     let sick = open(&f.temp);
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
@@ -150,7 +150,7 @@ async fn a_waiter_that_can_again_in_time_stays() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_and_not_a_free_lock() {
+async fn unreadable_queue_is_an_error_and_not_a_free_lock() {
     let f = fixture();
     let sick = open(&f.temp);
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
@@ -165,7 +165,7 @@ async fn what_cannot_be_read_is_an_error_and_not_a_free_lock() {
 }
 
 #[tokio::test]
-async fn a_hold_whose_queue_cannot_be_read_stays_and_a_leave_lets_go_all_the_same() {
+async fn hold_survives_an_unreadable_queue_and_can_be_released() {
     let f = fixture();
     let sick = open(&f.temp);
     let claim = enter(&sick, &request(1, &["a"], Mode::Exclusive)).await;
@@ -180,7 +180,7 @@ async fn a_hold_whose_queue_cannot_be_read_stays_and_a_leave_lets_go_all_the_sam
 }
 
 #[tokio::test]
-async fn c03_tokens_whose_reservation_did_not_reach_the_disk_are_given_to_nobody() {
+async fn c03_tokens_of_an_unwritten_reservation_are_never_granted() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
     let queue =
@@ -197,7 +197,7 @@ async fn c03_tokens_whose_reservation_did_not_reach_the_disk_are_given_to_nobody
 }
 
 #[tokio::test]
-async fn a_start_that_could_not_be_written_hides_nobody() {
+async fn unwritten_queue_start_hides_no_entry() {
     let f = fixture();
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     held(&first).await;

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::lock::{ClaimId, ClaimState, LossReason, Mode};
 
 #[tokio::test]
-async fn a_queue_that_is_never_empty_stays_short() {
+async fn never_empty_queue_file_stays_short() {
     let f = fixture();
     let long = enter(&f.backend, &request(250, &["a"], Mode::Shared)).await;
     let length = || std::fs::metadata(f.temp.path().join(".a.queue")).expect("there").len();
@@ -189,7 +189,7 @@ async fn c03_tokens_rise_over_reservations() {
 }
 
 #[tokio::test]
-async fn c11_a_stopped_process_that_has_the_guard_is_named() {
+async fn c11_stopped_process_with_the_guard_is_named() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
     let file = std::fs::File::open(f.temp.path().join(".a.queue")).expect("there");
@@ -200,7 +200,7 @@ async fn c11_a_stopped_process_that_has_the_guard_is_named() {
 }
 
 #[tokio::test]
-async fn c11_a_disk_that_keeps_the_guard_in_this_process_is_named() {
+async fn c11_slow_disk_under_the_own_guard_is_named() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
     let directory = f.backend.made().expect("there");
@@ -259,7 +259,7 @@ async fn descriptors_are_not_inherited() {
 }
 
 #[tokio::test]
-async fn the_fifo_that_stays_serves_only_who_finds_the_queue_empty() {
+async fn permanent_fifo_serves_only_the_first_of_an_empty_queue() {
     let f = fixture();
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
@@ -279,7 +279,7 @@ async fn the_fifo_that_stays_serves_only_who_finds_the_queue_empty() {
 }
 
 #[tokio::test]
-async fn a_fifo_that_stays_and_is_in_use_is_done_without() {
+async fn permanent_fifo_in_use_is_bypassed() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
     let path = f.temp.path().join(".a.fifo");

@@ -32,7 +32,7 @@ async fn lost(claim: &TestClaim, hold: &ClaimState, file: &str) {
 }
 
 #[tokio::test]
-async fn a_settled_hold_whose_file_is_removed_replaced_or_moved_is_lost_without_a_renewal() {
+async fn settled_hold_is_lost_at_once_when_its_file_is_gone() {
     for way in ways() {
         for file in ["a", ".a.queue", ".a.slot.1"] {
             let f = fixture();
@@ -52,7 +52,7 @@ async fn a_settled_hold_whose_file_is_removed_replaced_or_moved_is_lost_without_
 }
 
 #[tokio::test]
-async fn what_happened_before_the_watch_is_seen_by_the_look_after_it() {
+async fn change_before_the_watch_is_found_by_the_next_look() {
     for way in ways() {
         let f = fixture();
         let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
@@ -86,7 +86,7 @@ fn switch(link: &Path, target: &str) {
 }
 
 #[tokio::test]
-async fn a_hold_whose_path_leads_elsewhere_is_lost_at_the_next_renewal() {
+async fn hold_with_a_redirected_path_is_lost_at_the_next_renewal() {
     let ways: [fn(&Path); 4] = [
         |at| switch(&at.join("app/current"), "two"),
         |at| {
@@ -116,7 +116,7 @@ async fn a_hold_whose_path_leads_elsewhere_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test]
-async fn others_who_come_and_go_wake_no_settled_hold() {
+async fn other_claims_do_not_wake_a_settled_hold() {
     let f = fixture();
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
     let hold = state(&claim).await;
@@ -134,7 +134,7 @@ async fn others_who_come_and_go_wake_no_settled_hold() {
 }
 
 #[tokio::test]
-async fn a_directory_out_of_reach_is_a_blip_and_another_in_its_place_a_loss() {
+async fn unreachable_directory_is_tolerated_and_a_replaced_one_lost() {
     let f = fixture();
     let (at, away) = (f.temp.path().to_owned(), f.temp.path().with_extension("away"));
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
@@ -152,7 +152,7 @@ async fn a_directory_out_of_reach_is_a_blip_and_another_in_its_place_a_loss() {
 }
 
 #[tokio::test]
-async fn a_directory_that_vanished_or_moved_is_found_without_a_renewal() {
+async fn removed_or_moved_directory_is_found_without_a_renewal() {
     let ways: [fn(&Path); 2] = [
         |at| fs::remove_dir_all(at).expect("removed"),
         |at| fs::rename(at, at.with_extension("away")).expect("moved"),
@@ -200,7 +200,7 @@ async fn an_old_lock_file_looks_used_while_it_is_held() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_directory_is_moved_away_says_so_instead_of_trying_for_ever() {
+async fn waiter_fails_when_its_directory_is_moved_away() {
     for other in [false, true] {
         let f = fixture();
         let (at, away) = (f.temp.path().to_owned(), f.temp.path().with_extension("away"));

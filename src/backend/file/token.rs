@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_counter_goes_on_above_what_was_given() {
+    fn lost_counter_resumes_above_granted_tokens() {
         let before = fresh("a", "boot");
         let given = before.next;
         while wall() <= given {}

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused() {
+    fn invalid_address_is_refused() {
         for (endpoints, part) in [
             (&["memcached://a", "memcached://b"] as &[&str], "name one endpoint"),
             (&["memcached://a,b"], "name one endpoint"),

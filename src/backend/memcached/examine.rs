@@ -84,7 +84,7 @@ mod tests {
     use crate::backend::facts::testing::{properties, warnings};
 
     #[test]
-    fn what_is_wrong_with_this_one_is_a_warning() {
+    fn server_faults_are_warnings() {
         for (version, evictions, crawls, evicts, wrong) in
             [("1.6.18", "0", "yes", "on", 0), ("1.4.15", "3", "no", "off", 4)]
         {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_cannot_be_is_refused_where_nothing_may_be_escaped() {
+    fn unescapable_key_is_refused_under_an_empty_prefix() {
         for name in ["a b", "a%.token", "a%~b"] {
             assert_eq!(key(Some(""), name), Err(ErrorKind::Invalid), "{name}");
             assert!(key(None, name).is_ok());

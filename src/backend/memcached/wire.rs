@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_memcached_says_is_an_error() {
+    fn malformed_reply_is_an_error() {
         for text in [b"VALUE k 0 x\r\n" as &[u8], b"VALUE k 0 1 2\r\nabc\r\n", &vec![b'x'; 20_000]] {
             assert!(decode(text, 1000).is_err(), "{:?}", String::from_utf8_lossy(&text[..10]));
         }

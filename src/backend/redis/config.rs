@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_says_why() {
+    fn invalid_address_is_refused_with_reason() {
         for (endpoint, part) in [
             ("redis://h:x", "not HOST:PORT"),
             ("redis://h/a", "not the number of a database"),

@@ -149,7 +149,7 @@ mod tests {
     use crate::lock::Request;
 
     #[test]
-    fn a_value_that_is_no_text_is_somebody_elses() {
+    fn binary_value_is_a_foreign_hold() {
         let keys = Naming::default().of(&"x".parse().expect("valid")).expect("has keys");
         let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
         let request = Request {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_that_asks_for_a_time_and_writes_says_so_to_servers_before_7() {
+    fn writing_scripts_replicate_effects_before_version_7() {
         for script in [&QUEUE, &HOLD, &NODE] {
             assert!(script.text.contains("redis.replicate_commands()"), "{script:?}");
         }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_answer_takes_back_nothing_that_was_given() {
+    fn older_answer_does_not_revoke_a_grant() {
         let granted = Granted { token: FencingToken::new(7).expect("not zero"), slot: None };
         let older = position(&[Mode::Exclusive], Mode::Exclusive);
         let mut given = older.clone();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_in_the_queue_does_not_hold() {
+    fn absent_claim_does_not_hold() {
         assert!(!Standing { present: false, ..position(&[], Mode::Exclusive) }.holds(Mode::Exclusive));
     }
 }

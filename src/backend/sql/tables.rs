@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_a_name_is_refused() {
+    fn invalid_table_prefix_is_refused() {
         for prefix in ["a\"b", "a;b", "a.b.c", ".a", "ä", "a b", &"x".repeat(41)] {
             assert!(Tables::under(Some(prefix), '"').is_err(), "{prefix}");
         }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_why() {
+    fn invalid_server_list_is_refused_with_reason() {
         for (given, part) in [
             (&["zk://"] as &[&str], "names no server"),
             (&["h:x"], "is not a server"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_belongs_together_is_refused() {
+    fn incomplete_option_pair_is_refused() {
         let base = Options::default();
         let password = Some(Secret::new("secret"));
         for (options, part) in [

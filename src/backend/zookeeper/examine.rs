@@ -135,7 +135,7 @@ mod tests {
     use crate::backend::facts::testing::warnings;
 
     #[test]
-    fn what_servers_say_is_read() {
+    fn server_status_is_parsed() {
         let text = "Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2022-03-21 11:23 UTC\n\
                     Latency min/avg/max: 0/0.0/0\nMode: standalone\n";
         let said = read(text);

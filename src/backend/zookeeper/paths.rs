@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_expressed_is_refused() {
+    fn inexpressible_path_is_refused() {
         let raw = Paths::new("", Some(""));
         for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
             assert!(raw.queue(&name(text)).is_err(), "{text:?}");

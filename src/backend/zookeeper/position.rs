@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_behind_the_slots_waits_for_any_and_each_other_for_the_one_before_it() {
+    fn first_waiter_watches_all_slots_and_others_their_predecessor() {
         let names: Vec<String> = (0..4).map(|n| format!("_c_{n:032}-slots2-lock-000000000{n}")).collect();
         let queue = QueueNodes::of(&names);
         let stand = |n: usize| stand_in(&own("/q", &names[n]), &queue);

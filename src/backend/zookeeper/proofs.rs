@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn another_grant_counts_from_when_it_was_asked_for_and_prolongs_nothing() {
+    fn new_grant_counts_from_its_request_and_prolongs_nothing() {
         let regranted = |ttl: u64, asked: u64| {
             let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
             proofs.single = Some(true);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_never_goes_back() {
+    fn counted_moment_never_goes_back() {
         for single in [false, true] {
             let mut proofs = Proofs::new(at(0), Duration::from_secs(20));
             proofs.single = Some(single);

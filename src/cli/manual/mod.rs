@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_has_the_sections_that_people_look_for() {
+    fn every_page_has_the_standard_sections() {
         for page in Page::all() {
             let headings = headings(page);
             let has = |title: &str| headings.iter().any(|heading| heading == title);

@@ -59,7 +59,7 @@ fn options_end_at_the_first_operand() {
 }
 
 #[test]
-fn everything_said_arrives() {
+fn every_option_reaches_its_setting() {
     let all = run(
         "run --name a --name b --slots 3 -w 10m -E 0 --ttl 20s --grace 1.5s --max-run 1h --hold-at-least 2 --signal int \
                    --once-per 1d --supersede --whole-tree --no-nest --label text --report r --metrics-file m \
@@ -178,7 +178,7 @@ fn every_usage_error_is_one_clear_line() {
 }
 
 #[test]
-fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
+fn non_unicode_text_is_an_error_or_passes_unchanged() {
     let bad = || OsStr::from_bytes(b"a\xff").to_owned();
     let mut words = os(&["run", "--name", "x"]);
     words.push(bad());
@@ -208,7 +208,7 @@ fn texts_that_are_no_unicode_are_errors_or_pass_untouched() {
 }
 
 #[test]
-fn flags_go_over_environment_over_the_users_file_over_the_systems() {
+fn settings_rank_flag_environment_user_file_system_file() {
     let folder = Folder::new("settings-layers");
     let user = folder.0.join("dlock/config.toml");
     let system = folder.0.join("system.toml");
@@ -273,7 +273,7 @@ fn flags_go_over_environment_over_the_users_file_over_the_systems() {
 }
 
 #[test]
-fn a_line_end_behind_a_setting_is_no_part_of_it_wherever_it_is_said() {
+fn trailing_line_end_is_no_part_of_a_setting() {
     let all = [
         ("DLOCK_BACKEND", "redis"),
         ("DLOCK_ENDPOINT", "redis://h"),
@@ -328,7 +328,7 @@ fn a_line_end_behind_a_setting_is_no_part_of_it_wherever_it_is_said() {
 }
 
 #[test]
-fn of_quiet_and_verbose_the_weightier_file_says_which() {
+fn quiet_or_verbose_follows_the_stronger_file() {
     let folder = Folder::new("settings-verbosity");
     let (user, system) = (folder.0.join("user.toml"), folder.0.join("system.toml"));
     let config = format!("--config={}", user.display());
@@ -355,7 +355,7 @@ fn of_quiet_and_verbose_the_weightier_file_says_which() {
 }
 
 #[test]
-fn variables_that_are_no_options_are_ignored() {
+fn unrelated_variables_are_ignored() {
     let kubernetes = around(&[
         ("DLOCK_PORT", "tcp://192.0.2.1:80"),
         ("DLOCK_SERVICE_HOST", "192.0.2.1"),

@@ -43,7 +43,7 @@ fn nested_runs_are_asked_for_when_nothing_else_keeps_the_hold() {
 }
 
 #[test]
-fn what_cuts_a_hold_short_has_nested_runs_asked_for() {
+fn cut_short_hold_checks_for_nested_runs() {
     let ends = [signal(Signal::TERM), from_terminal(Signal::INT), asked(), lost(), Event::FrontGone];
     let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
     m.on(exited(0), at(20));
@@ -74,7 +74,7 @@ const ENDS: [End; 4] = [
 ];
 
 #[test]
-fn nested_runs_outside_the_tree_keep_the_hold_however_the_command_is_ended() {
+fn outside_nested_runs_keep_the_hold_of_an_ended_command() {
     for (event, when, verdict) in ENDS {
         let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
         assert_ne!(m.on(event(), at(when)), []);
@@ -91,7 +91,7 @@ fn nested_runs_outside_the_tree_keep_the_hold_however_the_command_is_ended() {
 }
 
 #[test]
-fn nested_runs_outside_the_tree_keep_the_hold_when_dlock_is_told_to_end_after_the_command() {
+fn outside_nested_runs_keep_the_hold_on_a_later_end_request() {
     for (event, when, verdict) in ENDS {
         let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
         m.on(exited(0), at(20));
@@ -105,7 +105,7 @@ fn nested_runs_outside_the_tree_keep_the_hold_when_dlock_is_told_to_end_after_th
 }
 
 #[test]
-fn a_lock_lost_under_nested_runs_outside_the_tree_is_no_hold_any_more() {
+fn lock_lost_under_outside_nested_runs_is_left() {
     for (event, when) in [(lost as fn() -> Event, 40), (|| Event::Tick, 19_000)] {
         let mut m = running_machine(plan());
         m.on(exited(0), at(20));
@@ -131,7 +131,7 @@ fn a_whole_tree_keeps_the_hold() {
 }
 
 #[test]
-fn a_signal_ends_what_a_whole_tree_left() {
+fn signal_ends_the_rest_of_a_whole_tree() {
     let mut m = running_machine(Plan { whole_tree: true, ..plan() });
     m.on(Event::MarksGone, at(20));
     m.on(exited(5), at(20));
@@ -171,7 +171,7 @@ fn a_loss_after_the_command_has_ended_keeps_its_status() {
 }
 
 #[test]
-fn a_break_after_the_command_has_ended_releases_and_keeps_its_status() {
+fn break_after_the_command_releases_and_keeps_its_status() {
     let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
     m.on(Event::MarksGone, at(20));
     m.on(exited(4), at(20));
@@ -181,7 +181,7 @@ fn a_break_after_the_command_has_ended_releases_and_keeps_its_status() {
 }
 
 #[test]
-fn a_loss_ends_what_a_whole_tree_left() {
+fn loss_kills_the_rest_of_a_whole_tree() {
     let mut m = running_machine(Plan { whole_tree: true, ..plan() });
     m.on(Event::MarksGone, at(20));
     m.on(exited(0), at(20));
@@ -191,7 +191,7 @@ fn a_loss_ends_what_a_whole_tree_left() {
 }
 
 #[test]
-fn processes_that_may_not_be_signalled_keep_the_hold_unless_it_is_lost() {
+fn unsignallable_processes_keep_the_hold_until_a_loss() {
     let mut m = running_machine(plan());
     m.on(signal(Signal::TERM), at(20));
     m.on(Event::Tick, at(5020));
@@ -204,7 +204,7 @@ fn processes_that_may_not_be_signalled_keep_the_hold_unless_it_is_lost() {
 }
 
 #[test]
-fn a_lease_that_was_renewed_after_all_is_kept_over_what_cannot_be_ended() {
+fn late_renewed_lease_is_kept_over_unkillable_processes() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
     assert_eq!(m.on(window(40_000), at(18_100)), []);
@@ -228,7 +228,7 @@ fn a_lease_that_was_renewed_after_all_is_kept_over_what_cannot_be_ended() {
 }
 
 #[test]
-fn what_cannot_be_ended_loses_a_lease_that_runs_out_whatever_ended_it() {
+fn expiring_lease_over_unkillable_processes_is_lost() {
     for event in [signal(Signal::TERM), asked()] {
         let mut m = running_machine(plan());
         m.on(event, at(20));
@@ -243,7 +243,7 @@ fn what_cannot_be_ended_loses_a_lease_that_runs_out_whatever_ended_it() {
 }
 
 #[test]
-fn a_lease_that_was_renewed_after_all_is_kept_for_nested_runs_outside_the_tree() {
+fn late_renewed_lease_is_kept_for_outside_nested_runs() {
     let mut m = running_machine(plan());
     m.on(Event::Tick, at(18_000));
     m.on(window(40_000), at(18_100));
@@ -257,7 +257,7 @@ fn a_lease_that_was_renewed_after_all_is_kept_for_nested_runs_outside_the_tree()
 }
 
 #[test]
-fn a_lock_that_was_lost_is_not_given_back_over_what_may_live() {
+fn lost_lock_is_not_released_over_possible_survivors() {
     let mut m = running_machine(plan());
     m.on(Event::MarksGone, at(20));
     m.on(lost(), at(20));
@@ -276,7 +276,7 @@ fn a_lock_that_was_lost_is_not_given_back_over_what_may_live() {
 }
 
 #[test]
-fn a_lease_that_runs_out_over_what_outlived_the_command_terminates_and_then_kills() {
+fn expiring_lease_terminates_then_kills_survivors() {
     for whole_tree in [true, false] {
         let mut m = running_machine(Plan { whole_tree, ..plan() });
         if whole_tree {
@@ -296,7 +296,7 @@ fn a_lease_that_runs_out_over_what_outlived_the_command_terminates_and_then_kill
 }
 
 #[test]
-fn a_lease_that_runs_out_under_nested_runs_alone_is_kept_to_the_deadline() {
+fn expiring_lease_under_nested_runs_is_kept_to_the_deadline() {
     let mut m = running_machine(plan());
     m.on(exited(0), at(20));
     m.on(Event::TreeGone, at(30));
@@ -315,7 +315,7 @@ fn killed() -> Event {
 }
 
 #[test]
-fn what_a_command_that_was_killed_left_is_ended_before_the_release() {
+fn rest_of_a_killed_command_is_ended_before_the_release() {
     let mut m = running_machine(plan());
     m.on(Event::MarksGone, at(20));
     assert_eq!(m.on(killed(), at(20)), [Action::TerminateTree]);
@@ -325,7 +325,7 @@ fn what_a_command_that_was_killed_left_is_ended_before_the_release() {
 }
 
 #[test]
-fn a_command_that_was_killed_is_held_for_as_long_as_asked() {
+fn hold_at_least_applies_to_a_killed_command() {
     let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
     m.on(Event::MarksGone, at(20));
     m.on(killed(), at(20));
@@ -340,7 +340,7 @@ fn a_command_that_was_killed_is_held_for_as_long_as_asked() {
 }
 
 #[test]
-fn what_a_killed_command_left_is_killed_at_once_when_the_lock_is_lost() {
+fn rest_of_a_killed_command_is_killed_at_once_on_a_loss() {
     let mut m = running_machine(plan());
     m.on(killed(), at(20));
     assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
@@ -349,7 +349,7 @@ fn what_a_killed_command_left_is_killed_at_once_when_the_lock_is_lost() {
 }
 
 #[test]
-fn a_lock_given_back_waits_for_nested_runs_ends_nothing_and_records_no_success() {
+fn released_lock_waits_for_nested_runs_and_records_no_success() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::Released, at(20)), []);
     assert!(m.waits_for_marks());
@@ -361,7 +361,7 @@ fn a_lock_given_back_waits_for_nested_runs_ends_nothing_and_records_no_success()
 }
 
 #[test]
-fn a_lease_of_nobody_is_left_where_it_is() {
+fn detached_lease_is_left_in_place() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::LeftAlone, at(20)), []);
     assert_eq!(*m.phase(), Phase::Over);

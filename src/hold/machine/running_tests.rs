@@ -4,7 +4,7 @@ use super::*;
 use crate::supervise::signals::Signal;
 
 #[test]
-fn a_command_that_cannot_be_executed_releases() {
+fn unexecutable_command_releases() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::NotExecuted(std::io::ErrorKind::NotFound.into()), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::NotExecuted(_)));
@@ -34,7 +34,7 @@ fn an_ending_signal_starts_the_grace() {
 }
 
 #[test]
-fn what_left_the_group_is_terminated_when_the_command_has_ended() {
+fn processes_outside_the_group_are_terminated_at_the_end() {
     let mut m = running_machine(plan());
     m.on(Event::MarksGone, at(10));
     m.on(signal(Signal::TERM), at(1000));
@@ -55,7 +55,7 @@ fn a_second_ending_signal_kills_unless_it_is_the_same_one_again() {
 }
 
 #[test]
-fn who_releases_while_asked_to_end_goes_on() {
+fn release_during_an_end_request_spares_the_command() {
     for reason in [signal(Signal::TERM), asked()] {
         let mut m = running_machine(plan());
         m.on(reason, at(1000));
@@ -68,7 +68,7 @@ fn who_releases_while_asked_to_end_goes_on() {
 }
 
 #[test]
-fn a_release_spares_nobody_who_is_being_killed_or_has_no_lease() {
+fn release_spares_no_tree_under_kill_or_without_a_lease() {
     let mut killed = running_machine(plan());
     killed.on(signal(Signal::TERM), at(1000));
     assert_eq!(killed.on(Event::Tick, at(6000)), [Action::KillTree]);
@@ -98,7 +98,7 @@ fn a_loss_overrides_a_grace() {
 }
 
 #[test]
-fn a_lease_that_runs_out_terminates_and_then_kills_before_its_end() {
+fn expiring_lease_terminates_then_kills_before_its_end() {
     let mut m = running_machine(plan());
     assert_eq!(m.wake_at(), at(18_000));
     assert_eq!(m.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
@@ -147,7 +147,7 @@ fn max_run_counts_from_the_hold() {
 }
 
 #[test]
-fn what_dlock_stops_of_itself_gets_the_wanted_signal_first() {
+fn stop_by_dlock_sends_the_configured_signal_first() {
     let int = || Plan { signal: Signal::INT, max_run: Some(ms(2000)), ..plan() };
     for (event, when) in [(asked(), 1000), (Event::Tick, 2010)] {
         let mut m = running_machine(int());

@@ -18,7 +18,7 @@ fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
 }
 
 #[test]
-fn an_attempt_that_begins_later_waits_and_is_ended_as_any_wait() {
+fn postponed_attempt_waits_and_ends_as_any_wait() {
     let mut m = Machine::new(Plan { started: at(5000), ..plan() });
     assert_eq!(m.begin_at(at(5000)), []);
     assert_eq!(m.wake_at(), at(5000));
@@ -45,14 +45,14 @@ fn only_a_status_of_zero_is_recorded_as_a_success() {
 }
 
 #[test]
-fn one_attempt_leaves_when_somebody_is_ahead() {
+fn try_leaves_when_another_claim_is_ahead() {
     let mut m = machine(Plan { wait: Wait::Once, ..plan() }, vec![Event::Entered]);
     assert_eq!(m.on(waiting(), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Busy(None)));
 }
 
 #[test]
-fn one_attempt_gives_the_service_a_sixth_of_the_ttl_and_at_most_five_seconds() {
+fn try_waits_a_sixth_of_the_ttl_and_at_most_five_seconds() {
     for (ttl, limit) in [(6000, 1000), (60_000, 5000)] {
         let plan = Plan { wait: Wait::Once, ttl: ms(ttl), ..plan() };
         assert_eq!(Machine::new(plan).give_up_at(), at(limit));
@@ -69,7 +69,7 @@ fn a_wait_ends_on_time() {
 }
 
 #[test]
-fn what_is_said_of_a_holder_is_not_older_than_the_last_look() {
+fn holder_in_a_timeout_comes_from_the_last_look() {
     let failed = |kind| Event::Unseen(Error::new(kind, "why"));
     let seen = || ClaimState::Waiting { ahead: Some(1), holder: Some(Box::default()) };
     let over = |events: Vec<Event>| {
@@ -92,7 +92,7 @@ fn what_is_said_of_a_holder_is_not_older_than_the_last_look() {
 }
 
 #[test]
-fn a_service_that_never_answers_is_given_up_after_a_minute() {
+fn silent_service_is_abandoned_after_a_minute() {
     let mut m = Machine::new(plan());
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(100)), []);
     assert_eq!(m.wake_at(), at(350));
@@ -123,7 +123,7 @@ fn a_full_service_is_waited_for_as_long_as_the_wait_is() {
 }
 
 #[test]
-fn an_attempt_that_is_never_answered_is_no_busy_lock() {
+fn unanswered_attempt_is_no_busy_lock() {
     for wait in [Wait::Forever, Wait::Once, Wait::AtMost(ms(700))] {
         let mut m = Machine::new(Plan { wait, ..plan() });
         assert_eq!(m.on(Event::Tick, m.wake_at()), LEAVE);
@@ -132,7 +132,7 @@ fn an_attempt_that_is_never_answered_is_no_busy_lock() {
 }
 
 #[test]
-fn an_attempt_says_itself_at_its_deadline_why_it_came_to_nothing() {
+fn attempt_gives_its_own_reason_at_its_deadline() {
     for wait in [Wait::Once, Wait::AtMost(ms(700))] {
         let mut m = Machine::new(Plan { wait, ..plan() });
         let over = m.give_up_at();
@@ -150,13 +150,13 @@ fn an_attempt_says_itself_at_its_deadline_why_it_came_to_nothing() {
 }
 
 #[test]
-fn the_first_answer_is_waited_for_no_longer_than_all_first_answers() {
+fn first_answer_timeout_is_capped_for_a_long_ttl() {
     let m = Machine::new(Plan { ttl: ms(3_600_000), ..plan() });
     assert_eq!(m.give_up_at(), at(60_000));
 }
 
 #[test]
-fn who_waited_for_a_lock_and_cannot_join_again_in_time_waited_in_vain() {
+fn waiter_unable_to_rejoin_in_time_times_out() {
     for last in [refused(ErrorKind::Unavailable), Event::Tick] {
         let mut m = waiting_machine(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
         assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
@@ -167,7 +167,7 @@ fn who_waited_for_a_lock_and_cannot_join_again_in_time_waited_in_vain() {
 }
 
 #[test]
-fn one_attempt_whose_entry_is_lost_was_not_acquired() {
+fn try_with_a_lost_entry_is_busy() {
     let mut m = machine(Plan { wait: Wait::Once, ..plan() }, vec![Event::Entered]);
     assert_eq!(m.on(lost(), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Busy(None)));
@@ -184,7 +184,7 @@ fn a_refusal_with_a_reason_is_final() {
 }
 
 #[test]
-fn an_attempt_that_is_refused_may_follow_one_that_left_an_entry() {
+fn refused_attempt_withdraws_an_earlier_entry() {
     let mut m = Machine::new(plan());
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
     assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
@@ -194,7 +194,7 @@ fn an_attempt_that_is_refused_may_follow_one_that_left_an_entry() {
 }
 
 #[test]
-fn a_run_that_is_skipped_may_follow_an_attempt_that_left_an_entry() {
+fn skipped_run_withdraws_an_earlier_entry() {
     let mut m = Machine::new(plan());
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
     assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
@@ -236,7 +236,7 @@ fn a_suspended_wait_leaves_the_queue() {
 }
 
 #[test]
-fn a_waiter_whose_entry_is_lost_joins_again() {
+fn waiter_with_a_lost_entry_joins_again() {
     let mut m = waiting_machine(plan());
     assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
     assert_eq!(*m.phase(), Phase::Entering);
@@ -264,7 +264,7 @@ fn a_hold_lost_before_the_start_joins_again() {
 }
 
 #[test]
-fn a_claim_that_is_refused_while_it_waits_leaves() {
+fn claim_refused_while_waiting_leaves() {
     for kind in [ErrorKind::Mismatch, ErrorKind::Deadlock] {
         let mut m = waiting_machine(plan());
         assert_eq!(m.on(refused(kind), at(20)), LEAVE);
@@ -291,7 +291,7 @@ fn a_superseded_or_broken_waiter_leaves() {
 }
 
 #[test]
-fn a_front_that_does_not_answer_in_time_gets_no_command() {
+fn late_front_gets_no_command() {
     let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.wake_at(), at(18_000));
     m.on(window(40_000), at(10_000));
@@ -303,7 +303,7 @@ fn a_front_that_does_not_answer_in_time_gets_no_command() {
 }
 
 #[test]
-fn a_lock_given_when_little_is_left_of_the_lease_is_held_once_a_renewal_is_confirmed() {
+fn late_grant_is_held_only_after_a_confirmed_renewal() {
     let mut m = waiting_machine(plan());
     m.on(window(20_000), at(20));
     // After an outage: so late that the command would have to be stopped at once.
@@ -317,7 +317,7 @@ fn a_lock_given_when_little_is_left_of_the_lease_is_held_once_a_renewal_is_confi
 }
 
 #[test]
-fn a_hold_that_is_not_confirmed_is_no_hold() {
+fn unconfirmed_hold_is_no_hold() {
     let confirming = |wait| {
         let mut m = waiting_machine(Plan { wait, ..plan() });
         m.on(window(20_000), at(20));
@@ -338,7 +338,7 @@ fn a_hold_that_is_not_confirmed_is_no_hold() {
 }
 
 #[test]
-fn a_run_that_turned_out_unneeded_is_skipped() {
+fn unneeded_run_is_skipped() {
     let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.on(Event::Unneeded(ms(9)), at(20)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Skipped(_)));

@@ -59,7 +59,7 @@ fn curator() -> Option<Peer> {
 }
 
 #[test]
-fn whoever_holds_keeps_the_others_out() {
+fn any_holder_keeps_the_others_out() {
     let Some(mut peer) = curator() else { return };
     for (kind, exclusive, shared) in [("mutex", 75, 75), ("write", 75, 75), ("read", 75, 0)] {
         let queue = Queue::new("curator");

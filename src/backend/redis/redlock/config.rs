@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_redlock_is_refused_and_says_why() {
+    fn invalid_redlock_is_refused_with_reason() {
         for (endpoints, part) in [
             (&["redis://a,b"] as &[&str], "an odd number"),
             (&["redis://:secret@a,b,c,d"], "an odd number"),

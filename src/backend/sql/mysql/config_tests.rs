@@ -71,7 +71,7 @@ const CNF: &str = "[client]\nuser=filed\npassword=from file\nhost=filehost\nport
                    socket=/run/file.sock\n[mysql]\ndatabase=filebase\n";
 
 #[test]
-fn what_an_address_leaves_out_is_in_the_option_files() {
+fn missing_address_parts_come_from_option_files() {
     let found =
         config_of(&Options::default(), CNF, &[("MYSQL_HOST", "no"), ("MYSQL_PWD", "no")]).expect("valid");
     assert_eq!(found.identity(), "mysql://filehost:3310/filebase");
@@ -88,7 +88,7 @@ fn what_an_address_leaves_out_is_in_the_option_files() {
 }
 
 #[test]
-fn what_no_file_says_is_in_the_environment() {
+fn missing_settings_come_from_the_environment() {
     let variables =
         [("MYSQL_HOST", "e"), ("MYSQL_TCP_PORT", "9"), ("MYSQL_UNIX_PORT", "/e.sock"), ("MYSQL_PWD", "w")];
     let found = config_of(&Options::at(&["/d"]), "", &variables).expect("valid");
@@ -148,7 +148,7 @@ fn encryption_is_as_strict_as_it_was_said() {
 }
 
 #[test]
-fn what_leads_nowhere_says_why() {
+fn invalid_address_is_refused_with_reason() {
     for (endpoints, cnf, part) in [
         (&["mysql://u@h"] as &[&str], "", "no database is named"),
         (&["mysql://u@h:x/d"], "", "not HOST:PORT"),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_anybody_may_write_says_nothing() {
+    fn world_writable_option_file_is_ignored() {
         let folder = Folder::new("open");
         let file = folder.file("a.cnf", "[client]\nuser=mallory\n");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("changes");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_said_without_its_text() {
+    fn option_file_error_omits_the_malformed_text() {
         let folder = Folder::new("wrong");
         let round = folder.0.join("round").display().to_string();
         for (text, part) in [

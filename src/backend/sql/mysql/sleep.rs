@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_is_news_only_if_nothing_else_is() {
+    fn grant_is_news_only_without_other_notifications() {
         let (own, other) = (ClaimId::from_bytes([1; 16]), ClaimId::from_bytes([2; 16]));
         let granted = Granted { token: crate::lock::FencingToken::new(7).expect("not zero"), slot: None };
         let mut notified = Notified::default();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_the_signature() {
+    fn binding_digest_matches_the_signature_algorithm() {
         for (prefix, rest, length) in [
             (&RSA[..], &[5][..], Some(32)),
             (&RSA, &[11], Some(32)),

@@ -34,7 +34,7 @@ fn addresses_are_read_as_documented() {
 }
 
 #[test]
-fn what_is_left_out_comes_from_the_variables_of_libpq() {
+fn missing_settings_come_from_libpq_variables() {
     let variable = |name: &str| {
         let all = [
             ("PGHOST", "a,b"),
@@ -93,7 +93,7 @@ fn a_login_is_taken_off_and_stays_secret() {
 }
 
 #[test]
-fn who_names_an_authority_wants_it_checked() {
+fn option_names_an_authority_and_enables_verification() {
     let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
     let given = Options { tls, ..Options::at(&["postgres://h/d"]) };
     assert_eq!(PgConfig::within(&given, &alone()).expect("valid").mode, PgMode::VerifyFull);
@@ -142,7 +142,7 @@ fn settings_of_libpq_are_obeyed_taken_or_refused() {
 }
 
 #[test]
-fn what_leads_nowhere_says_why() {
+fn invalid_address_is_refused_with_reason() {
     for (endpoint, part) in [
         ("postgres://h:x", "not HOST:PORT"),
         ("postgres://h/d?sslmode=on", "not an sslmode"),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_file_that_others_may_read_is_left_alone() {
+    fn world_readable_password_file_is_ignored() {
         use std::os::unix::fs::PermissionsExt as _;
         let home = std::env::temp_dir().join(format!("dlock-pgpass-{}", std::process::id()));
         fs::create_dir_all(&home).expect("a folder");

@@ -101,7 +101,7 @@ mod tests {
     use crate::net::fault::Retry;
 
     #[test]
-    fn what_a_failover_says_may_pass_and_a_statement_that_is_wrong_does_not() {
+    fn failover_errors_are_retried_and_wrong_statements_are_not() {
         let cases = [
             ("40001", Retry::Again),
             ("40003", Retry::Again),
