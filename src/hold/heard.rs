@@ -75,7 +75,7 @@ impl Driver<'_> {
         let context = &mut self.context;
         let job = context.job;
         job.backend.connects_as(match &state {
-            ClaimState::Waiting { ahead, .. } => Rank::Waits { ahead: ahead.unwrap_or(1), ttl: job.plan.ttl },
+            ClaimState::Waiting { ahead, .. } => Rank::Waits { ahead: ahead.unwrap_or(0), ttl: job.plan.ttl },
             _ => Rank::Holds,
         });
         match (&state, &self.following.claim) {

@@ -21,7 +21,7 @@ pub enum Rank {
     Holds,
     /// A wait with `ahead` claims ahead, which must renew within `ttl`.
     Waits {
-        /// The number of claims ahead; 0 without a place in the queue.
+        /// The number of claims ahead.
         ahead: u32,
         /// The claim's ttl.
         ttl: Duration,
@@ -53,10 +53,10 @@ impl Rank {
     }
 
     /// Returns how long a waiter does not contact the server after `fault`: twice the length of `before`, up to a tenth
-    /// of the ttl. One with a place in the queue tries again at once after a broken connection: it may lose its place.
+    /// of the ttl.
     pub(super) fn rest(self, fault: &Fault, now: Moment, before: Option<&Rest>) -> Option<Rest> {
-        let Self::Waits { ahead, ttl } = self else { return None };
-        if fault.kind == ErrorKind::Unavailable && ahead > 0 {
+        let Self::Waits { ttl, .. } = self else { return None };
+        if fault.kind == ErrorKind::Unavailable {
             return None;
         }
         let longest = longest(ttl);

@@ -434,14 +434,6 @@ async fn refused_waiter_retries_after_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_without_a_place_leaves_connections_to_others() {
-    let dials = |ahead| dials_in_a_lease(Rank::Waits { ahead, ttl: Duration::from_secs(30) }, Next::Refuses);
-    let newcomer = dials(0).await;
-    assert!((10..=25).contains(&newcomer), "{newcomer}");
-    assert!(dials(1).await > 250, "it has a place to lose");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_waiter_far_behind_replaces_its_connection_later() {
     for (ahead, longest) in [(1, 0), (2, 0), (3, 50), (22, 1000), (u32::MAX, 3000)] {
         let one = link::<false>(1, &[Next::Works], None);

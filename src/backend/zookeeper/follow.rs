@@ -127,7 +127,7 @@ async fn keep_connected(shared: &Arc<Shared>, link: &Link<Dialer>, settled: Faul
 fn rank(shared: &Shared) -> Rank {
     match shared.publisher.state() {
         ClaimState::Waiting { ahead, .. } => {
-            Rank::Waits { ahead: ahead.unwrap_or(1), ttl: shared.request.ttl }
+            Rank::Waits { ahead: ahead.unwrap_or_default(), ttl: shared.request.ttl }
         }
         _ => Rank::Holds,
     }

@@ -42,7 +42,6 @@ use crate::clock::Clock;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::rank::Rank;
 use claim::ZkClaim;
 pub use config::ZkConfig;
 use ensemble::Ensemble;
@@ -189,7 +188,6 @@ impl ZkBackend {
         self.left_behind(request.id).await;
         let begun = self.ensemble.clock.now();
         let link = self.ensemble.link(request.ttl);
-        link.connects_as(Rank::Waits { ahead: 0, ttl: request.ttl });
         let session = self.ensemble.session(&link).await?;
         let client = session.client.clone();
         let granted = client.session_timeout();
