@@ -107,6 +107,6 @@ fn broken_lease_is_removed_at_once_with_a_message() {
     acquire(&env, "4s", &["--shared"]).silently(0);
     acquire(&env, "4s", &["--shared"]).silently(0);
     let broken = env.finish(&mut env.verb("break", ["x", "--all", "--yes"])).silently(0).text();
-    assert_eq!(broken.matches("a lease without a process").count(), 2, "{broken}");
+    assert_eq!(broken.matches("it was a detached lease").count(), 2, "{broken}");
     env.assert_free("x");
 }

@@ -150,6 +150,6 @@ fn doctor_notes_a_read_only_server() {
     let (_writer, reader, env) = pair();
     let said = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
     let note = said.lines().find(|line| line.contains(&reader.port().to_string()) && line.contains("note: "));
-    assert!(note.is_some_and(|note| note.contains("it takes no writes (read_only)")), "{said}");
+    assert!(note.is_some_and(|note| note.contains("it is read-only (read_only)")), "{said}");
     assert!(!said.contains("they are not one service"), "{said}");
 }
