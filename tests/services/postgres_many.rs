@@ -29,7 +29,7 @@ fn a_standby_is_passed_over_and_followed_when_it_takes_over() {
     let said = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
     let note =
         said.lines().find(|line| line.contains(&standby.port().to_string()) && line.contains("note: "));
-    assert!(note.is_some_and(|note| note.contains("it takes no writes (it is a standby)")), "{said}");
+    assert!(note.is_some_and(|note| note.contains("it is read-only (it is a standby)")), "{said}");
     let holder = env.held(&["--name", "x", "--ttl", "30s", "-q"]);
     let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "6s", "--", "true"]));
     env.await_waiters("x", 1);
