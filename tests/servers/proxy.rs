@@ -57,6 +57,11 @@ impl Proxy {
                 bound => break bound.expect("listens"),
             }
         };
+        Self::over(listener, port)
+    }
+
+    /// Starts a relay that takes connections from `listener`.
+    pub(crate) fn over(listener: TcpListener, port: u16) -> Self {
         let own = listener.local_addr().expect("bound").port();
         let state = Arc::new(State {
             conduct: Mutex::new(Conduct::Pass),

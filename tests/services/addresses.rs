@@ -1,6 +1,6 @@
 //! A host with two addresses. The first one is silent.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
 use crate::causes::ports::Full;
@@ -17,8 +17,10 @@ fn behind_a_silent_address() -> (TestEnv, Proxy, Full) {
     let site = site::shared();
     let mut part = site.part();
     let server = site.servers()[0].port();
-    let way = Proxy::at(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), server);
-    let silent = Full::on(way.port());
+    let silent = Full::new();
+    // No other program uses this address, so the port of the first one is free there.
+    let second = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), silent.port())).expect("the same port");
+    let way = Proxy::over(second, server);
     part.endpoint =
         part.endpoint.replace(&format!("127.0.0.1:{server}"), &format!("twice.example:{}", way.port()));
     let env = TestEnv::on(part);

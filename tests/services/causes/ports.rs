@@ -23,12 +23,7 @@ impl Full {
     }
 
     pub(crate) fn new() -> Self {
-        Self::on(0)
-    }
-
-    /// Creates one on this port.
-    pub(crate) fn on(port: u16) -> Self {
-        let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
         let socket = || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
