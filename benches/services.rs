@@ -89,9 +89,9 @@ fn compare(service: &Service, scratch: &Scratch) {
         let mut command = support::dlock(scratch);
         // A Redlock of servers that have just started grants nothing for so long.
         command.env("DLOCK_MAX_TTL", "10s").env("DLOCK_TTL", "10s");
-        let mine = once(command.args(dlock(&format!("own{round}"))));
+        let mine = once(command.args(dlock("own")));
         for (client, (locked, bare)) in service.clients.iter().zip(&mut times) {
-            let its = once(&mut words(&(client.command)(&format!("its{round}"))));
+            let its = once(&mut words(&(client.command)("its")));
             let start_up = client.start_up.as_deref().map(|start_up| once(&mut words(start_up)));
             // The first round makes tables and fills caches.
             if round > 0 {
