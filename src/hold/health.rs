@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::job::Notice;
 use crate::backend::{Claim, Examination, Weight};
-use crate::lock::{Error, Moment, Reason, Result};
+use crate::lock::{Error, ErrorKind, Moment, Result};
 
 /// How long the service may be silent before dlock prints it. That counts from the start of this keeper, not of dlock:
 /// a keeper that replaces a stopped one has just begun to ask.
@@ -31,8 +31,8 @@ pub(super) struct Health {
     pub(super) examining: Option<Examining>,
     /// The service has not answered since the last such message.
     doubtful: bool,
-    /// Why the claim could not be followed, as last printed; cleared by news of the claim.
-    trouble: Option<Reason>,
+    /// The kind of error by which the claim could not be followed, as last printed; cleared by news of the claim.
+    trouble: Option<ErrorKind>,
 }
 
 impl Health {
@@ -104,10 +104,11 @@ impl Health {
         self.examining = Some(Box::pin(async move { backend.examine(deadline).await }));
     }
 
-    /// Prints that the claim cannot be followed. The same reason is printed once until there is news of the claim.
+    /// Prints that the claim cannot be followed. An error of the same kind is printed once until there is news of the claim: its
+    /// reason contains times, which differ.
     pub(super) fn tell_trouble(&mut self, context: &mut Context<'_>, error: &Error, until: Option<Moment>) {
-        if !self.doubtful && self.trouble.as_ref() != Some(&error.reason) {
-            self.trouble = Some(error.reason.clone());
+        if !self.doubtful && self.trouble != Some(error.kind) {
+            self.trouble = Some(error.kind);
             self.tell_doubt(context, error, until);
         }
     }

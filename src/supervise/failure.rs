@@ -8,8 +8,6 @@ use super::wait::ChildChange;
 /// The failure of a keeper, and what it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeeperFailure {
-    /// The keeper's pid. The keeper is gone.
-    pub pid: i32,
     /// The cause.
     pub why: WhyFailed,
     /// The state of the command at that moment.

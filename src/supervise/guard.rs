@@ -105,7 +105,7 @@ impl Front {
         let command = self.fate(watch);
         let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
         let ended_by = watch.told_to_end.filter(|_| command == CommandFate::NotStarted);
-        Step::End(FrontEnd::KeeperFailed(KeeperFailure { pid: keeper, why, command, tree, ended_by }))
+        Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree, ended_by }))
     }
 
     /// Returns the state of the command when its keeper failed.

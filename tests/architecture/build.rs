@@ -44,7 +44,7 @@ fn etcd_client() -> (PathBuf, String) {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that cannot run here says why")]
+#[expect(clippy::print_stderr, reason = "a test that cannot run here prints the reason")]
 fn kept_descriptor_set_of_etcd_client_matches_protoc() {
     let (sources, version) = etcd_client();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!(".cargo/etcd-client-{version}.pb"));
