@@ -245,8 +245,11 @@ impl Process {
         let terminal = context.keeper.start.terminal.as_ref();
         let resumable = terminal.is_none_or(|t| !t.nobody_resumes && !self.stops.shell_gone);
         if !signal.is_terminal_stop() || resumable {
-            self.stops.front_stopped = true;
-            return context.keeper.stop_front();
+            self.stops.front_stopped = context.keeper.stop_front();
+        }
+        // A shell resumes a job only if it has seen the front stop.
+        if !signal.is_terminal_stop() || self.stops.front_stopped {
+            return;
         }
         // A command that reads a terminal from the background would be stopped again at once, and so on.
         let now = context.now();

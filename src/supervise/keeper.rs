@@ -149,21 +149,19 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Stops the front after its command has stopped. Any later message resumes it.
-    pub fn stop_front(&self) {
+    /// Stops the front after its command has stopped. Any later message resumes it. Returns whether that was possible.
+    pub fn stop_front(&self) -> bool {
         self.shared.count_stop();
-        self.signal_front(Signal::STOP);
+        self.signal_front(Signal::STOP)
     }
 
     /// Resumes a front that was stopped with its command.
     pub fn resume_front(&self) {
-        self.signal_front(Signal::CONT);
+        let _ = self.signal_front(Signal::CONT);
     }
 
-    /// While the front is the parent of this process, its number belongs to it.
-    fn signal_front(&self, signal: Signal) {
-        if self.has_its_front() {
-            drop(sys::kill(self.start.front_pid, signal));
-        }
+    /// Returns whether `signal` was sent. While the front is the parent of this process, its number belongs to it.
+    fn signal_front(&self, signal: Signal) -> bool {
+        self.has_its_front() && sys::kill(self.start.front_pid, signal).is_ok()
     }
 }
