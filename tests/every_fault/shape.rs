@@ -190,14 +190,15 @@ impl Shape {
         matches!(self.event, Event::Remove | Event::Delete)
     }
 
-    /// Whether it keeps the lock for ever under that fault: what holds it for a script and cannot see whom that has left, or
-    /// may not end them, has nobody to tell.
+    /// Whether the lock may stay held for ever under this fault: a hold of a script whose processes the keeper cannot
+    /// see or may not signal, or a stopped job whose keeper may signal neither the command nor the front.
     pub(crate) fn may_keep(&self, fault: Fault) -> bool {
-        self.is_for_script()
-            && matches!(
-                fault,
-                Fault::Lasting(Class::Proc | Class::Descriptors | Class::Reading | Class::Signals, _)
-            )
+        let Fault::Lasting(class, _) = fault else { return false };
+        match class {
+            Class::Signals => self.is_for_script() || self.is_job(),
+            Class::Proc | Class::Descriptors | Class::Reading => self.is_for_script(),
+            _ => false,
+        }
     }
 
     /// How long after the script's end what is still kept is kept for ever: a lease, and what releasing may take.
