@@ -28,6 +28,7 @@ pub struct Key {
 pub struct Item {
     /// The number of entries ahead of it.
     pub at: usize,
+    /// Its place.
     pub key: Key,
     /// The claim; for another program's entry that of [`crate::backend::foreign::identity`].
     pub id: ClaimId,
@@ -63,6 +64,7 @@ pub struct About {
 /// The entries of one lock, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Queue {
+    /// The lock.
     pub name: LockName,
     /// All entries, or those that [`Extent::Needed`] promises.
     pub items: Vec<Item>,
@@ -71,8 +73,11 @@ pub struct Queue {
 /// A claim of this client, as its store knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Own {
+    /// Its identity.
     pub id: ClaimId,
+    /// Its locks.
     pub names: Vec<LockName>,
+    /// Its mode.
     pub mode: Mode,
     /// The granted length of the lease.
     pub ttl: Duration,
@@ -137,17 +142,36 @@ pub enum Change {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Takes what the own claim holds by: a slot of each name, a later token, another program's object. Refused if a
-    /// slot is taken, if another program has the object, or if the own entry has another token than `seen`.
-    Hold { slots: Vec<Option<u32>>, seen: Option<FencingToken> },
-    /// Removes the entries of the claim `id` under all `names`, whether they hold or not, and leaves it `note`. `found`
-    /// are those entries, as far as they were read. With `bar`, a request of that claim still in flight is refused.
-    Remove { id: ClaimId, names: Vec<LockName>, found: Vec<Item>, note: Option<Note>, bar: bool },
+    /// slot is taken, if another program has the object, or if the own entry has another token than `seen`. A claim that was woken makes this step before it knows whether
+    /// it holds; the answer shows that, and otherwise the step means nothing.
+    Hold {
+        /// The slot of each name.
+        slots: Vec<Option<u32>>,
+        /// The token of the own entry as it was read last.
+        seen: Option<FencingToken>,
+    },
+    /// Removes the entries of a claim, whether they hold or not.
+    Remove {
+        /// The claim.
+        id: ClaimId,
+        /// Its locks.
+        names: Vec<LockName>,
+        /// Its entries, as far as they were read.
+        found: Vec<Item>,
+        /// The notice to its owner.
+        note: Option<Note>,
+        /// Whether a request of that claim still in flight is to be refused.
+        bar: bool,
+    },
     /// Removes another program's entry in the queue of this lock.
     RemoveForeign(LockName, Key),
     /// Changes an entry in the queue of this lock.
     Change(LockName, Item, Change),
     /// Records, with the removal of the own entry, a success of the run that acquired so long ago.
-    Success { held_for: Duration },
+    Success {
+        /// How long ago it acquired.
+        held_for: Duration,
+    },
 }
 
 /// An entry whose end may let a claim hold.
@@ -155,6 +179,7 @@ pub enum Step {
 pub struct Target {
     /// The index of its lock among the names of the claim.
     pub name: usize,
+    /// The entry.
     pub key: Key,
     /// Whether it is enough that the entry takes a slot.
     pub or_holds: bool,
@@ -164,7 +189,12 @@ pub struct Target {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watched<'a> {
     /// A change of the own entry, a notice to it, or the end of a target.
-    Claim { own: &'a Own, on: &'a [Target] },
+    Claim {
+        /// The own claim.
+        own: &'a Own,
+        /// The targets.
+        on: &'a [Target],
+    },
     /// Any change of a queue.
     Queue(&'a LockName),
 }
@@ -223,8 +253,8 @@ pub trait Store: Debug + Send + Sync {
     /// Returns why the entries of the claim are gone, if a client noted it.
     async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>>;
 
-    /// Returns the names with entries that start with `prefix`.
-    async fn names(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockName>>;
+    /// Reads the queues with entries and with names that start with `prefix`, whole, by name.
+    async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>>;
 
     /// Implements [`crate::backend::Backend::last_success`].
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>>;
