@@ -127,6 +127,9 @@ async fn supersede(store: &dyn Store, own: &Own, request: &Request, deadline: Mo
             let own_key =
                 found.iter().find(|(of, _)| of.name == queue.name).map(|(_, item)| item.key.clone());
             let when: Vec<_> = keys.into_iter().chain(own_key).map(|key| (queue.name.clone(), key)).collect();
+            if when.len() > store.most_conditions() {
+                break;
+            }
             let step = Step::Remove {
                 id: older.id,
                 names: older.names.clone(),
