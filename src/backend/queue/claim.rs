@@ -19,8 +19,10 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
-/// The pause before another attempt: at a store that is down, or to take a slot after another claim was faster.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The pause before another attempt at a store that is down.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before another attempt to take a slot.
+const SLOT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a claim waits for.
 #[derive(Debug)]
@@ -243,7 +245,7 @@ impl Core {
                 }
             }
             // The slot went to another claim, or its last holder has not given it back.
-            let next = self.clock.now() + PAUSE;
+            let next = self.clock.now() + SLOT_PAUSE;
             if next >= deadline {
                 return Err(Fault::unavailable("other claims took each free slot until the deadline"));
             }
