@@ -13,7 +13,7 @@ use super::store::{Change, Extent, Item, Key, Note, Own, Queue, Step, Store};
 use crate::backend::observe::QueueObserver;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::clock::Clock;
-use crate::lock::{ClaimId, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 
@@ -182,10 +182,13 @@ impl Backend for Queues {
     }
 
     fn is_detachable(&self) -> bool {
-        self.store.capabilities().leased
+        self.store.is_detachable()
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
+        if !self.is_detachable() {
+            return Err(Fault::new(ErrorKind::Unsupported, "it keeps no lease without a process"));
+        }
         let queue = self.whole(name, deadline).await?;
         let Some(item) = decide::holder(&queue, id) else { return Ok(false) };
         let Some(about) = &item.about else { return Ok(false) };

@@ -289,7 +289,7 @@ impl Core {
         self.publisher.publish(match note {
             Some(Note::Superseded(by)) => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
-            Some(Note::Forgotten(why)) => ClaimState::Lost(LossReason::Replaced(why)),
+            Some(Note::Forgotten(why)) => ClaimState::Lost(why),
             Some(Note::Asked(_)) | None => self.publisher.ended(None, None, own.ttl),
         });
     }
@@ -311,7 +311,7 @@ impl Core {
         };
         self.publisher.prove(since);
         self.heed(&answer);
-        if waits {
+        if waits && !answer.queues.is_empty() {
             match decide::stand(&answer.queues, &own) {
                 Stand::Waits { ahead, first, .. } => self.waits(ahead, first),
                 Stand::Gone | Stand::Holds => self.look.notify_one(),
@@ -363,7 +363,7 @@ impl Source for Core {
 #[async_trait]
 impl Claim for QueueClaim {
     fn ttl(&self) -> Option<Duration> {
-        Some(unlocked(&self.core.own).ttl)
+        Some(self.core.store.ttl(&unlocked(&self.core.own)))
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {

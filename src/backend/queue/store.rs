@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use crate::backend::{Capabilities, Examination};
-use crate::lock::{ClaimId, Entry, FencingToken, Holder, LockName, Mode, Moment, Request, Result};
+use crate::lock::{
+    ClaimId, Entry, FencingToken, Holder, LockName, LossReason, Mode, Moment, Request, Result,
+};
 use crate::net::fault::FaultResult;
 use crate::net::rank::Rank;
 
@@ -95,8 +97,8 @@ pub enum Note {
     Superseded(Holder),
     /// A client removed it.
     Evicted(Option<Holder>),
-    /// The store lost it, with the reason as a sentence without a full stop.
-    Forgotten(String),
+    /// The store has lost it.
+    Forgotten(LossReason),
 }
 
 /// The answer to a request.
@@ -215,6 +217,16 @@ pub trait Store: Debug + Send + Sync {
         matches!(mode, Mode::Slots(_))
     }
 
+    /// Implements [`crate::backend::Backend::is_detachable`].
+    fn is_detachable(&self) -> bool {
+        self.capabilities().leased
+    }
+
+    /// Returns the present length of the claim's lease.
+    fn ttl(&self, own: &Own) -> Duration {
+        own.ttl
+    }
+
     /// Returns how many entries one [`Store::commit`] can require.
     fn most_conditions(&self) -> usize {
         usize::MAX
@@ -248,7 +260,8 @@ pub trait Store: Debug + Send + Sync {
     ) -> FaultResult<(bool, Answer)>;
 
     /// Gives the claim another ttl and returns the moment from which that counts, not after the beginning of the call;
-    /// `None` if an entry is gone. `waits` asks for what [`Extent::Needed`] shows; otherwise the queues may be missing.
+    /// `None` if an entry is gone. `waits` asks for what [`Extent::Needed`] shows. The queues may be missing if the claim
+    /// holds, or if [`Store::changed`] reports each change of them.
     async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>>;
 
     /// Completes when what is watched may have changed after `seen`, at `until`, or if the store cannot tell.
