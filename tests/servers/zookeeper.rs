@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dlock::backend::context::with_context;
-use dlock::backend::zookeeper::{ZkBackend, ZkConfig};
+use dlock::backend::zookeeper::{ZkConfig, open_with};
 
 use super::process::dying_with_us;
 use super::site::{self, Facts, Kind, Need, Site, number};
@@ -30,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { endpoint: format!("{}/t{n}", whole.endpoint), ..whole },
     client: |part, clock| {
         let config = ZkConfig::parse(&site::options(part)).expect("an address");
-        with_context(Arc::new(ZkBackend::open_with(&config, clock)))
+        with_context(Arc::new(open_with(&config, clock)))
     },
     protocol: || Box::<messages::Zookeeper>::default(),
     facts: Facts {

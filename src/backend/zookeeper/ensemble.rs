@@ -11,10 +11,11 @@ use super::config::ZkConfig;
 use super::dial::{Dialer, Session};
 use super::paths::Paths;
 use crate::clock::Clock;
-use crate::lock::{Moment, Reason};
+use crate::lock::{ErrorKind, LockName, Moment, Reason};
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Link;
+use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
 /// A client of one ensemble.
@@ -28,6 +29,8 @@ pub(super) struct Ensemble {
     cause: Arc<Mutex<Option<Reason>>>,
     /// Whether requests continue until the deadline even if no server is present.
     persists: AtomicBool,
+    /// The purpose of the claims' connections.
+    rank: Mutex<Rank>,
     begun: Moment,
 }
 
@@ -41,7 +44,8 @@ impl Ensemble {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config.chroot, config.prefix.as_deref());
         let (connected, persists) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { config, paths, clock, connected, cause: Arc::default(), persists, begun: clock.now() }
+        let (cause, rank, begun) = (Arc::default(), Mutex::default(), clock.now());
+        Self { config, paths, clock, connected, cause, persists, rank, begun }
     }
 
     /// Implements [`crate::backend::Backend::has_connected`].
@@ -54,6 +58,20 @@ impl Ensemble {
         self.persists.store(true, Ordering::Relaxed);
     }
 
+    /// Implements [`crate::backend::Backend::connects_as`].
+    pub(super) fn connects_as(&self, rank: Rank) {
+        *self.rank.lock().unwrap_or_else(PoisonError::into_inner) = rank;
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        *self.rank.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the path of the queue of `name`.
+    pub(super) fn queue(&self, name: &LockName) -> FaultResult<String> {
+        self.paths.queue(name).map_err(|why| Fault::new(ErrorKind::Invalid, why))
+    }
+
     /// Returns the access rights of created nodes: with a user, this user only.
     pub(super) fn acls(&self) -> Acls<'static> {
         if self.config.user.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
@@ -61,6 +79,11 @@ impl Ensemble {
 
     pub(super) fn ephemeral(&self) -> CreateOptions<'static> {
         CreateMode::EphemeralSequential.with_acls(self.acls())
+    }
+
+    /// Returns the options of a node for a slot.
+    pub(super) fn slot(&self) -> CreateOptions<'static> {
+        CreateMode::Ephemeral.with_acls(self.acls())
     }
 
     /// Starts a session of about `ttl`. It retries until a server answers, so the caller sets a deadline. If no server

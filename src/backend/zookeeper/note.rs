@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::record::Record;
-use crate::lock::{Entry, FencingToken, Holder};
+use crate::lock::{FencingToken, Holder};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zookeeper_client::Stat;
 
@@ -40,22 +40,14 @@ impl Note {
     }
 }
 
-/// Returns the entry for display from the data and stat of the node at `path`. The caller adds whether it holds.
-pub(super) fn entry(path: &str, note: Option<&Note>, stat: &Stat) -> Entry {
-    let waited = note.and_then(|n| n.waited_ms).unwrap_or_default();
-    let since = u64::try_from(stat.ctime).unwrap_or_default() + waited;
-    let foreign = || Entry { foreign: true, key: Some(called(path)), ..Entry::default() };
-    let base = note.map_or_else(foreign, |n| n.record.entry());
-    Entry { slot: note.and_then(|n| n.slot), since: Some(at(since)), token: token(stat), ..base }
-}
-
 /// Returns the term for the node at `path` in sentences.
 pub(super) fn called(path: &str) -> String {
     format!("node {path}")
 }
 
-fn at(millis: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(millis)
+/// Returns the time `millis` milliseconds after a node was created, by the server's clock.
+pub(super) fn time(stat: &Stat, millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(stat.ctime).unwrap_or_default() + millis)
 }
 
 /// Returns the zxid that created a node: later claims have greater ones, even after the folder was recreated.

@@ -28,7 +28,9 @@ impl Paths {
         };
         check(&path)?;
         let first = path.split('/').nth(1).unwrap_or_default();
-        if path.split('/').any(|part| part == ASIDE) || (self.chroot.is_empty() && first == "zookeeper") {
+        if path.split('/').any(|part| part.starts_with(ASIDE))
+            || (self.chroot.is_empty() && first == "zookeeper")
+        {
             return Err(format!("{path} is not for locks"));
         }
         Ok(format!("{}{path}", self.chroot))
@@ -71,9 +73,15 @@ impl Paths {
     }
 }
 
-/// Returns whether the node `name` is the one next to the queues.
+/// Returns the path of a slot that is taken in the queue at `queue`. It is in the queue, so that its folder exists, and
+/// no client takes it for a contender.
+pub(super) fn slot(queue: &str, number: u32) -> String {
+    format!("{queue}/{ASIDE}{number}")
+}
+
+/// Returns whether the node `name` is the one next to the queues, or a slot.
 pub(super) fn is_aside(name: &str) -> bool {
-    name == ASIDE
+    name.starts_with(ASIDE)
 }
 
 fn absolute(path: &str) -> String {

@@ -66,12 +66,10 @@ impl Proofs {
         self.ttl
     }
 
-    /// Records that a server granted `ttl` to the resumed session, requested at `asked`. Returns whether it is another
-    /// ttl.
-    ///
-    /// It does not prolong the promise: until the next renewal, that server may be cut off from the others.
+    /// Records that a server granted `ttl` to the resumed session, requested at `asked`. Returns whether the claim's ttl
+    /// is shorter from now on. It is never longer: until the next renewal, that server may be cut off from the others.
     pub(super) fn regrant(&mut self, ttl: Duration, asked: Moment) -> bool {
-        if ttl == self.ttl {
+        if ttl >= self.ttl {
             return false;
         }
         let promised = self.counts_from() + self.ttl;
@@ -152,8 +150,13 @@ mod tests {
         proofs.kept();
         assert_eq!((proofs.counts_from(), proofs.ends()), (at(111), at(115)));
         assert_eq!(regranted(4, 124).0, at(121), "no longer than was promised");
-        assert_eq!(regranted(30, 110).0, at(95));
-        assert!(!Proofs::new(at(100), Duration::from_secs(20)).regrant(Duration::from_secs(20), at(101)));
+        for ttl in [20, 30] {
+            let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
+            assert!(
+                !proofs.regrant(Duration::from_secs(ttl), at(101)) && proofs.ttl().as_secs() == 20,
+                "{ttl}"
+            );
+        }
     }
 
     #[test]

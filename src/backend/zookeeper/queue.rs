@@ -16,9 +16,9 @@ impl ClaimNodes {
         &self.nodes[0]
     }
 
-    /// Returns the node to watch for the end of the entry. If there are two, its data never changes.
-    pub(super) fn watched(&self) -> &Node {
-        &self.nodes[self.nodes.len() - 1]
+    /// Returns the names of its nodes, with a slash between them.
+    pub(super) fn text(&self) -> String {
+        self.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join("/")
     }
 
     pub(super) fn guid(&self) -> Option<ClaimId> {
@@ -27,7 +27,7 @@ impl ClaimNodes {
 
     /// Returns the mode. A mutex of any program is exclusive.
     pub(super) fn mode(&self) -> Mode {
-        match (self.record().part, self.watched().part) {
+        match (self.record().part, self.nodes[self.nodes.len() - 1].part) {
             (Part::Slots(n), _) => Mode::Slots(n),
             (_, Part::Reader) => Mode::Shared,
             _ => Mode::Exclusive,
@@ -59,32 +59,18 @@ impl QueueNodes {
         Self { entries }
     }
 
-    /// Returns the index of the entry with a record node of this name.
-    pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.record().name == name)
-    }
-
-    /// Removes and returns the nodes of `id` except those of the entry with the record node `own`. An earlier attempt
-    /// of the same claim left them, and the claim would wait for itself.
+    /// Removes and returns the nodes of `id` except those of the entry with the text `own`. An earlier attempt of the
+    /// same claim left them, and the claim would wait for itself.
     pub(super) fn take_older_selves(&mut self, id: ClaimId, own: &str) -> Vec<Node> {
         let mut taken = Vec::new();
         self.entries.retain_mut(|entry| {
-            let older = entry.guid() == Some(id) && entry.record().name != own;
+            let older = entry.guid() == Some(id) && entry.text() != own;
             if older {
                 taken.append(&mut entry.nodes);
             }
             !older
         });
         taken
-    }
-
-    /// Returns the index of an entry of `id`.
-    pub(super) fn find(&self, id: ClaimId) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.guid() == Some(id))
-    }
-
-    pub(super) fn modes(&self) -> Vec<Mode> {
-        self.entries.iter().map(ClaimNodes::mode).collect()
     }
 }
 
@@ -154,24 +140,5 @@ mod tests {
         ];
         let order: Vec<_> = read(&children).into_iter().map(|(guid, _)| guid).collect();
         assert_eq!(order, [Some(id(1)), Some(id(2)), Some(id(3))]);
-    }
-
-    #[test]
-    fn the_second_node_of_an_entry_is_watched() {
-        let children = [
-            node(1, Part::Mutex, 0),
-            node(1, Part::Reader, 1),
-            node(2, Part::Mutex, 2),
-            node(2, Part::Writer, 3),
-            node(3, Part::Mutex, 4),
-            node(3, Part::Reader, 5),
-            node(4, Part::Mutex, 6),
-            node(4, Part::Writer, 7),
-        ];
-        let queue = QueueNodes::of(&children);
-        let watched = |at: usize| queue.entries[at].watched().name.clone();
-        assert_eq!([watched(0), watched(1)], [children[1].clone(), children[3].clone()], "the second node");
-        assert_eq!(queue.position(&children[4]), Some(2));
-        assert_eq!(queue.find(id(4)), Some(3));
     }
 }

@@ -6,17 +6,14 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError};
 
 use super::ensemble::Ensemble;
 use super::fault::{LOST, OVER};
-use super::shared::{Own, RETRY, Shared};
-use super::wire::make_folders;
+use super::life::{Life, RETRY};
+use super::wire::{LOOKING, make_folders};
 use crate::backend::success;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
 /// How often other clients may write first.
 const RACES: usize = 50;
-
-/// The length of a session that only records a success.
-const SESSION: Duration = Duration::from_secs(10);
 
 /// Returns how long a claim has held, in milliseconds. The server dates the write. The length of the hold before it is
 /// the same on every clock.
@@ -38,10 +35,10 @@ fn age(now: i64, written: i64, lasted: Duration) -> Option<Duration> {
 
 /// Removes the nodes of an exclusive claim and records the success of its run, in one step and one write of the
 /// server's log. No other claim can have acquired later. Returns whether it succeeded.
-pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
-    let Some(since) = shared.publisher.held_at() else { return false };
+pub(super) async fn leave(life: &Life, since: Moment) -> bool {
+    let Some(client) = life.client().await else { return false };
     for is_first in [false, true] {
-        match step(shared, client, since, is_first).await {
+        match step(life, &client, since, is_first).await {
             Ok(()) => return true,
             // There is no earlier success to replace.
             Err(ZkError::NoNode) => {}
@@ -51,36 +48,38 @@ pub(super) async fn leave(shared: &Shared, client: &Client) -> bool {
     false
 }
 
-async fn step(shared: &Shared, client: &Client, since: Moment, is_first: bool) -> Result<(), ZkError> {
-    let held = held(&shared.ensemble, since);
-    let options = CreateMode::Persistent.with_acls(shared.ensemble.acls());
+async fn step(life: &Life, client: &Client, since: Moment, is_first: bool) -> Result<(), ZkError> {
+    let held = held(&life.ensemble, since);
+    let options = CreateMode::Persistent.with_acls(life.ensemble.acls());
     let mut step = client.new_multi_writer();
-    for own in shared.own() {
-        let path = shared.ensemble.paths.success(&own.queue);
+    for queue in life.queues() {
+        let path = life.ensemble.paths.success(&queue);
         if is_first {
             step.add_create(&path, held.as_bytes(), &options)?;
         } else {
             step.add_set_data(&path, held.as_bytes(), None)?;
         }
-        for node in &own.nodes {
-            step.add_delete(node, None)?;
-        }
+    }
+    for node in life.nodes() {
+        step.add_delete(&node, None)?;
     }
     step.commit().await?;
     Ok(())
 }
 
-/// Records the success of the run that acquired with this claim, in the claim's session, or in a new one if that is
-/// over.
-pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
+/// Records the success of the run that acquired with this claim at `since`, in the claim's session, or in a new one if
+/// that is over.
+pub(super) async fn record(life: &Life, since: Moment) -> FaultResult<()> {
     loop {
-        let client = match shared.client().await.filter(|client| !client.state().is_terminated()) {
+        let client = match life.client().await.filter(|client| !client.state().is_terminated()) {
             Some(client) => client,
-            None => shared.ensemble.connect(SESSION).await?,
+            None => life.ensemble.connect(LOOKING).await?,
         };
         let mut written = Ok(());
-        for own in shared.own() {
-            written = written.and(write(shared, &client, &own).await);
+        let token = life.own.get().and_then(|own| own.keys.first()).map_or(0, |key| key.order);
+        for queue in life.queues() {
+            let path = life.ensemble.paths.success(&queue);
+            written = written.and(write(&life.ensemble, &client, &path, token, since).await);
         }
         match written {
             // Successes that were written already are written again.
@@ -90,22 +89,25 @@ pub(super) async fn record(shared: &Shared) -> FaultResult<()> {
     }
 }
 
-/// Writes the success for one name, unless the last recorded run acquired later.
-async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
-    let ensemble = &shared.ensemble;
-    let path = ensemble.paths.success(&own.queue);
+/// Writes the success at `path`, unless the last recorded run acquired later than this one, which has `token`.
+async fn write(
+    ensemble: &Ensemble,
+    client: &Client,
+    path: &str,
+    token: u64,
+    since: Moment,
+) -> FaultResult<()> {
     let mut denied = false;
     for _ in 0..RACES {
-        let found = match client.get_data(&path).await {
+        let found = match client.get_data(path).await {
             Ok(found) => Some(found),
             Err(ZkError::NoNode) => None,
             Err(error) => return Err(error.into()),
         };
-        let Some(since) = shared.publisher.held_at() else { return Ok(()) };
         if let Some((data, stat)) = &found
             && let Some(lasted) = lasted(data)
             // A success written before this claim was created is of a run that acquired before.
-            && u64::try_from(stat.mzxid).is_ok_and(|at| at >= own.token.get())
+            && stat.mzxid.cast_unsigned() >= token
         {
             let age = age(now(ensemble, client).await?, stat.mtime, lasted);
             if age.is_some_and(|age| age <= ensemble.clock.now().since(since)) {
@@ -115,8 +117,8 @@ async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
         let held = held(ensemble, since);
         let options = CreateMode::Persistent.with_acls(ensemble.acls());
         let written = match found {
-            Some((_, stat)) => client.set_data(&path, held.as_bytes(), Some(stat.version)).await.map(drop),
-            None => client.create(&path, held.as_bytes(), &options).await.map(drop),
+            Some((_, stat)) => client.set_data(path, held.as_bytes(), Some(stat.version)).await.map(drop),
+            None => client.create(path, held.as_bytes(), &options).await.map(drop),
         };
         match written {
             Ok(()) => return Ok(()),

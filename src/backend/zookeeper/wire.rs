@@ -1,10 +1,15 @@
 //! Single requests, with deadlines and readable errors.
 
+use std::time::Duration;
+
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, Stat};
 
 use super::ensemble::Ensemble;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+
+/// The length of a session that reads or writes for no claim. It has no nodes, so nothing depends on it.
+pub(super) const LOOKING: Duration = Duration::from_secs(10);
 
 impl Ensemble {
     /// Runs `work` until the deadline.

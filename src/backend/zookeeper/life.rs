@@ -1,0 +1,353 @@
+//! The life of a claim: its session, which is resumed over one connection after another until it ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use zookeeper_client::{Client, Error as ZkError, StateWatcher};
+
+use super::dial::{Dialer, Session, silence};
+use super::ensemble::Ensemble;
+use super::fault::{LOST, OVER, is_ambiguous};
+use super::note::Note as Record;
+use super::proofs::Proofs;
+use super::renew::renew;
+use super::view::Shown;
+use super::wire::{connected, ended};
+use crate::backend::queue::store::{Answer, Note, Own};
+use crate::lock::{Holder, LossReason, Moment, Request};
+use crate::net::fault::FaultResult;
+use crate::net::link::Link;
+
+/// The pause before a request is repeated after its connection broke.
+pub(super) const RETRY: Duration = Duration::from_millis(20);
+
+/// The number of attempts in one ttl to resume a session that a server refuses.
+const ATTEMPTS: u32 = 30;
+
+/// The number of renewals in one ttl.
+pub(super) const RENEWALS: u32 = 4;
+
+/// The state of the session.
+enum Line {
+    Up(Session),
+    /// The connection broke, and is being replaced.
+    Down,
+    /// It was closed, and ends as soon as the server knows.
+    Closed(Option<StateWatcher>),
+}
+
+/// The session of one claim of this client.
+pub(super) struct Life {
+    pub(super) ensemble: Arc<Ensemble>,
+    pub(super) request: Request,
+    /// Its entries, once they exist.
+    pub(super) own: OnceLock<Own>,
+    line: watch::Sender<Line>,
+    /// The tasks that use the connection.
+    tasks: Mutex<JoinSet<()>>,
+    proofs: Mutex<Proofs>,
+    /// Notified when the end of the session has changed.
+    regranted: Notify,
+    /// The number of possible changes of the own nodes and of the session.
+    news: watch::Sender<u64>,
+    asked: Mutex<Option<Holder>>,
+    lost: OnceLock<LossReason>,
+    shown: Mutex<Shown>,
+    /// Whether its queues showed it as a waiter when they were read last.
+    pub(super) waits: AtomicBool,
+}
+
+impl std::fmt::Debug for Life {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Life({})", self.request.id)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Life {
+    pub(super) fn new(ensemble: &Arc<Ensemble>, request: &Request, session: Session, begun: Moment) -> Self {
+        let proofs = Proofs::new(begun, session.client.session_timeout());
+        Self {
+            ensemble: Arc::clone(ensemble),
+            request: request.clone(),
+            own: OnceLock::new(),
+            line: watch::Sender::new(Line::Up(session)),
+            tasks: Mutex::default(),
+            proofs: Mutex::new(proofs),
+            regranted: Notify::new(),
+            news: watch::Sender::new(0),
+            asked: Mutex::default(),
+            lost: OnceLock::new(),
+            shown: Mutex::default(),
+            waits: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn proofs(&self) -> MutexGuard<'_, Proofs> {
+        locked(&self.proofs)
+    }
+
+    /// Returns what the queues showed when they were read last.
+    pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
+        locked(&self.shown)
+    }
+
+    /// Returns the number of possible changes so far.
+    pub(super) fn seen(&self) -> u64 {
+        *self.news.borrow()
+    }
+
+    /// Completes when there were more than `seen` possible changes.
+    pub(super) async fn changed(&self, seen: u64) {
+        // The sender lives as long as `self`.
+        let _ = self.news.subscribe().wait_for(|count| *count > seen).await;
+    }
+
+    fn tell(&self) {
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    /// Returns the notice to the claim.
+    pub(super) fn note(&self) -> Option<Note> {
+        let asked = || locked(&self.asked).clone().map(Note::Asked);
+        self.lost.get().cloned().map(Note::Forgotten).or_else(asked)
+    }
+
+    /// Returns an answer that shows no queues.
+    pub(super) fn bare_answer(&self, sent: Moment) -> Answer {
+        Answer { queues: Vec::new(), note: self.note(), sent, seen: self.seen() }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(&*self.line.borrow(), Line::Closed(_))
+    }
+
+    /// Returns whether nothing of it is left at the service, as far as this client can know.
+    pub(super) fn is_over(&self) -> bool {
+        match &*self.line.borrow() {
+            Line::Closed(watcher) => watcher.as_ref().is_none_or(|one| one.peek_state().is_terminated()),
+            _ => false,
+        }
+    }
+
+    /// Returns the session, while it has a connection and was not closed.
+    pub(super) fn up(&self) -> Option<Session> {
+        if let Line::Up(session) = &*self.line.borrow() { Some(session.clone()) } else { None }
+    }
+
+    /// Waits until the session has a connection; `None` when it is closed.
+    pub(super) async fn client(&self) -> Option<Client> {
+        let mut line = self.line.subscribe();
+        // The sender lives as long as `self`.
+        let line = line.wait_for(|line| !matches!(line, Line::Down)).await.ok()?;
+        if let Line::Up(session) = &*line { Some(session.client.clone()) } else { None }
+    }
+
+    /// Makes a request, again after its connection broke; `None` when the session is closed.
+    pub(super) async fn ask<T, F>(&self, request: impl Fn(Client) -> F) -> FaultResult<Option<T>>
+    where
+        F: Future<Output = FaultResult<T>>,
+    {
+        while let Some(client) = self.client().await {
+            match request(client).await {
+                Err(fault) if matches!(fault.code, LOST | OVER) => tokio::time::sleep(RETRY).await,
+                done => return done.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends all tasks of a broken connection. Returns whether another connection is wanted.
+    async fn go_down(&self) -> bool {
+        if !self.change(Line::Down) {
+            return false;
+        }
+        let mut tasks = std::mem::take(&mut *locked(&self.tasks));
+        tasks.shutdown().await;
+        true
+    }
+
+    fn change(&self, new: Line) -> bool {
+        let changed = self.line.send_if_modified(|line| {
+            let is_open = !matches!(line, Line::Closed(_));
+            if is_open {
+                *line = new;
+            }
+            is_open
+        });
+        self.tell();
+        changed
+    }
+
+    /// Runs `work` until it completes, the connection breaks or the session is closed.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = locked(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        if self.up().is_some() {
+            tasks.spawn(work);
+        }
+    }
+
+    /// Closes the session, which removes all nodes of the claim. It ends once all handles are dropped.
+    pub(super) fn close(&self) {
+        let watcher = self.up().map(|session| session.client.state_watcher());
+        self.change(Line::Closed(watcher));
+        locked(&self.tasks).abort_all();
+    }
+
+    /// Completes when the closed session has ended.
+    pub(super) async fn ended(&self) {
+        let watcher = match &*self.line.borrow() {
+            Line::Closed(Some(watcher)) => watcher.clone(),
+            _ => return,
+        };
+        ended(watcher).await;
+    }
+
+    /// Closes a session that was lost.
+    pub(super) fn lose(&self, reason: LossReason) {
+        // The first reason counts.
+        let _ = self.lost.set(reason);
+        self.close();
+    }
+
+    /// Resumes the session over one connection after another, and ends it if it is not renewed, until it is closed.
+    pub(super) fn start(self: &Arc<Self>, link: Link<Dialer>) {
+        let life = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = life.keep_connected(&link) => {}
+                () = life.expire() => {}
+            }
+        });
+    }
+
+    /// The library would resume by itself, but at the same pace for all claims. If a server has few connections, those
+    /// of holders must come first.
+    async fn keep_connected(self: &Arc<Self>, link: &Link<Dialer>) {
+        let ttl = self.request.ttl;
+        while let Some(session) = self.up() {
+            let (mut watcher, service) = (session.client.state_watcher(), Arc::clone(&session.service));
+            link.dial.go_on(session.client.session());
+            self.attend(&session.client);
+            drop(session);
+            if watcher.changed().await.is_terminated() {
+                return self.lose(LossReason::SessionEnded);
+            }
+            if !self.go_down().await {
+                return;
+            }
+            service.end();
+            let (session, asked) = loop {
+                link.connects_as(self.ensemble.rank());
+                match self.ensemble.session(link).await {
+                    Ok(session) => {
+                        // The request was sent at most this long ago, because a silent server is not tolerated longer.
+                        let asked = self.ensemble.clock.now() - silence(ttl, 1);
+                        if self.is_current(&session.client).await {
+                            break (session, asked);
+                        }
+                        session.service.end();
+                    }
+                    Err(fault) if fault.code == OVER => return self.lose(LossReason::SessionEnded),
+                    // The refusal may be temporary.
+                    Err(_) => tokio::time::sleep(ttl / ATTEMPTS).await,
+                }
+            };
+            if self.proofs().regrant(session.client.session_timeout(), asked) {
+                self.regranted.notify_one();
+            }
+            self.change(Line::Up(session));
+        }
+    }
+
+    /// Makes the server catch up with the one that accepted the entry. Returns whether it has.
+    async fn is_current(&self, client: &Client) -> bool {
+        let queues = self.queues();
+        let asked: Vec<_> = queues.iter().map(|queue| client.sync(queue)).collect();
+        join_all(asked).await.into_iter().all(|synced| matches!(synced, Ok(()) | Err(ZkError::NoNode)))
+    }
+
+    /// Returns the paths of the queues.
+    pub(super) fn queues(&self) -> Vec<String> {
+        self.request.names.iter().filter_map(|name| self.ensemble.queue(name).ok()).collect()
+    }
+
+    /// Returns the paths of the own nodes.
+    pub(super) fn nodes(&self) -> Vec<String> {
+        let keys = self.own.get().map(|own| own.keys.as_slice()).unwrap_or_default();
+        let each = self.queues().into_iter().zip(keys);
+        each.flat_map(|(queue, key)| {
+            key.text.split('/').map(|node| format!("{queue}/{node}")).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Follows the claim over one connection.
+    fn attend(self: &Arc<Self>, client: &Client) {
+        for path in self.nodes() {
+            let (life, client) = (Arc::clone(self), client.clone());
+            self.spawn(async move { life.watch_own(&client, &path).await });
+        }
+        let (life, client) = (Arc::clone(self), client.clone());
+        self.spawn(async move { life.follow_grant(&client).await });
+    }
+
+    /// Ends a claim that was not renewed for a ttl: the client's pings alone would keep it forever.
+    async fn expire(&self) {
+        loop {
+            let when = self.proofs().ends();
+            if self.ensemble.clock.now() >= when {
+                return self.lose(LossReason::Expired);
+            }
+            tokio::select! {
+                () = self.ensemble.clock.sleep_until(when) => {}
+                () = self.regranted.notified() => {}
+            }
+        }
+    }
+
+    /// Renews after the server granted a shorter ttl to the resumed session, which counts from then on. It continues
+    /// until the keeper renews, which is still due by the former ttl.
+    async fn follow_grant(&self, client: &Client) {
+        while self.proofs().is_regranted() {
+            let begun = self.ensemble.clock.now();
+            // The end of the ttl shows a lasting failure.
+            let _ = renew(self, client, begun).await;
+            let next = begun + self.proofs().ttl() / RENEWALS;
+            self.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
+        }
+    }
+
+    /// Watches for requests to leave and for the end of an own node.
+    async fn watch_own(&self, client: &Client, path: &str) {
+        loop {
+            match client.get_and_watch_data(path).await {
+                Ok((data, _, watcher)) => {
+                    if let Some(by) = Record::parse(&data).and_then(|note| note.asked_by) {
+                        *locked(&self.asked) = Some(by);
+                        self.tell();
+                    }
+                    watcher.changed().await;
+                }
+                Err(ZkError::NoNode) => return self.tell(),
+                Err(error) if is_ambiguous(&error) && connected(client).await => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Records whether the claim was seen to wait.
+    pub(super) fn set_waits(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Relaxed);
+    }
+}

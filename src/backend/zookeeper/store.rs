@@ -1,0 +1,269 @@
+//! The operations of the queues.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex as Turn;
+use zookeeper_client::{Client, SessionState};
+
+use super::append::append;
+use super::config::ZkConfig;
+use super::ensemble::Ensemble;
+use super::fault::NAME;
+use super::life::{Life, RENEWALS};
+use super::wire::LOOKING;
+use super::{commit, examine, renew, success, view, watch, whole};
+use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::clock::Clock;
+use crate::lock::{ClaimId, Entry, Holder, LockName, Moment, Request};
+use crate::net::fault::FaultResult;
+use crate::net::rank::Rank;
+
+/// How long an abandoned attempt may take to leave nothing behind. A service that was silent then may still be so.
+/// Entries left behind are then found and removed.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The queues in one ensemble. It connects with the first request.
+#[derive(Debug)]
+pub(super) struct ZkStore {
+    ensemble: Arc<Ensemble>,
+    looking: Turn<Option<Client>>,
+    lives: Mutex<HashMap<ClaimId, Arc<Life>>>,
+}
+
+impl ZkStore {
+    pub(super) fn open(config: &ZkConfig, clock: Clock) -> Self {
+        let ensemble = Arc::new(Ensemble::new(config.clone(), clock));
+        Self { ensemble, looking: Turn::default(), lives: Mutex::default() }
+    }
+
+    fn lives(&self) -> MutexGuard<'_, HashMap<ClaimId, Arc<Life>>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn life(&self, id: ClaimId) -> Option<Arc<Life>> {
+        self.lives().get(&id).cloned()
+    }
+
+    /// Returns a session for one request, which may be that of a claim.
+    async fn reader(&self) -> FaultResult<Client> {
+        let of_claim = self.lives().values().find_map(|life| life.up());
+        match of_claim {
+            Some(session) => Ok(session.client),
+            None => self.looking().await,
+        }
+    }
+
+    /// Returns the session without nodes. Without a connection it is replaced, because a server that has lost its data
+    /// never accepts it again.
+    async fn looking(&self) -> FaultResult<Client> {
+        let mut looking = self.looking.lock().await;
+        match &*looking {
+            Some(client) if client.state() == SessionState::SyncConnected => Ok(client.clone()),
+            _ => Ok(looking.insert(self.ensemble.connect(LOOKING).await?).clone()),
+        }
+    }
+
+    async fn enter(&self, request: &Request) -> FaultResult<(Own, Answer)> {
+        if let Some(life) = self.life(request.id) {
+            match life.own.get().filter(|_| !life.is_closed()) {
+                Some(own) => return Ok((own.clone(), view::read(&life, own).await?)),
+                None => {
+                    life.close();
+                    let _ = tokio::time::timeout(LEAVING, life.ended()).await;
+                }
+            }
+        }
+        let remember = |life: &Arc<Life>| {
+            let mut lives = self.lives();
+            lives.retain(|_, life| !life.is_over());
+            lives.insert(request.id, Arc::clone(life));
+        };
+        append(&self.ensemble, request, remember).await
+    }
+
+    async fn made(&self, own: Option<&Own>, when: &[(LockName, Key)], steps: &[Step]) -> FaultResult<bool> {
+        if matches!(steps, [Step::Remove { .. } | Step::RemoveForeign(..), ..]) {
+            self.ensemble.persist();
+        }
+        if let [Step::Remove { id, found, note, .. }, further @ ..] = steps
+            && let Some(life) = self.life(*id)
+            && (note.is_none() || found.is_empty())
+        {
+            return commit::leave(&life, further).await.map(|()| true);
+        }
+        let [step, ..] = steps else { return Ok(true) };
+        let own_keys = own.iter().flat_map(|own| own.names.iter().cloned().zip(own.keys.iter().cloned()));
+        let when: Vec<_> = when.iter().cloned().chain(own_keys).collect();
+        loop {
+            let done = commit::commit(&self.ensemble, &self.reader().await?, &when, step).await?;
+            // A withdrawal has no condition. It was refused because a node has gone meanwhile.
+            if done || !matches!(step, Step::Remove { note: None, .. }) {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Returns why a life ended, or who superseded its claim, if that one is still in the queue. A hold is not
+    /// superseded.
+    async fn reason(&self, life: &Life, own: &Own) -> FaultResult<Option<Note>> {
+        let note = life.note().filter(|note| matches!(note, Note::Forgotten(_)));
+        if note.is_some() || !life.request.supersede || !life.waits.load(Ordering::Relaxed) {
+            return Ok(note);
+        }
+        let queues = whole::read(&self.ensemble, &self.reader().await?, &own.names).await?.queues;
+        let newer = queues.iter().zip(&own.keys).find_map(|(queue, key)| {
+            let later = queue.items.iter().rev().filter(|item| item.key.order > key.order);
+            later.filter_map(|item| item.about.as_ref()).find(|about| about.supersede)
+        });
+        Ok(newer.and_then(|about| holder(&about.entry)).map(Note::Superseded))
+    }
+}
+
+/// Returns the process that made an entry.
+fn holder(entry: &Entry) -> Option<Holder> {
+    let Entry { host, pid, born, user, command, label, replace, verb, .. } = entry.clone();
+    let (host, pid, user, command) = (host?, pid?, user?, command?);
+    Some(Holder { host, pid, born, user, command, label, replace, verb })
+}
+
+#[async_trait]
+impl Store for ZkStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            queue: true,
+            shared: true,
+            token: TokenStrength::Durable,
+            leased: true,
+            renewals_per_ttl: RENEWALS,
+            look_while_running: false,
+            // Two ticks of a server with the usual configuration.
+            abandoned_bound: Duration::from_secs(4),
+        }
+    }
+
+    /// A session needs a process.
+    fn is_detachable(&self) -> bool {
+        false
+    }
+
+    fn ttl(&self, own: &Own) -> Duration {
+        self.life(own.id).map_or(own.ttl, |life| life.proofs().ttl())
+    }
+
+    async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
+        self.ensemble.by(deadline, self.enter(request)).await
+    }
+
+    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
+        self.ensemble
+            .by(deadline, async {
+                if let Extent::Needed(own) = extent
+                    && let Some(life) = self.life(own.id)
+                {
+                    return view::read(&life, own).await;
+                }
+                whole::read(&self.ensemble, &self.reader().await?, names).await
+            })
+            .await
+    }
+
+    async fn commit(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        if let ([Step::Hold { slots, .. }], Some(own)) = (steps, own)
+            && let Some(life) = self.life(own.id)
+        {
+            return self.ensemble.by(deadline, commit::hold(&life, own, slots)).await;
+        }
+        let sent = self.ensemble.clock.now();
+        let made = self.ensemble.by(deadline, self.made(own, when, steps)).await;
+        if let [Step::Remove { id, note: None, .. }, ..] = steps {
+            // Also after a timeout, because the pings of the session would keep the claim alive.
+            self.abandon(*id);
+        }
+        Ok((made?, Answer { queues: Vec::new(), note: None, sent, seen: 0 }))
+    }
+
+    async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
+        let Some(life) = self.life(own.id) else { return Ok(None) };
+        let begun = self.ensemble.clock.now();
+        if !self.ensemble.by(deadline, renew::keep(&life)).await? {
+            return Ok(None);
+        }
+        let since = life.proofs().counts_from();
+        Ok(Some((since, life.bare_answer(begun))))
+    }
+
+    async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()> {
+        let changed = async {
+            match watched {
+                Watched::Claim { own, on } => match self.life(own.id) {
+                    Some(life) => watch::claim(&life, own, on, seen).await,
+                    None => Ok(()),
+                },
+                Watched::Queue(name) => {
+                    watch::queue(&self.ensemble, &self.looking().await?, name, seen).await
+                }
+            }
+        };
+        tokio::select! {
+            changed = changed => changed.map_err(|fault| self.ensemble.explain(fault)),
+            () = self.ensemble.clock.sleep_until(until) => Ok(()),
+        }
+    }
+
+    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>> {
+        let Some(life) = self.life(own.id) else { return Ok(None) };
+        let reason = self.ensemble.by(deadline, self.reason(&life, own)).await;
+        life.close();
+        reason
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
+        let list = async { whole::list(&self.ensemble, &self.reader().await?, prefix).await };
+        self.ensemble.by(deadline, list).await
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
+        self.ensemble
+            .by(deadline, async {
+                let queue = self.ensemble.queue(name)?;
+                success::last(&self.ensemble, &self.reader().await?, &queue).await
+            })
+            .await
+    }
+
+    /// Closes the session.
+    fn abandon(&self, id: ClaimId) {
+        if let Some(life) = self.life(id) {
+            life.close();
+        }
+    }
+
+    fn identity(&self) -> String {
+        self.ensemble.config.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.ensemble.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.ensemble.has_connected()
+    }
+
+    async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
+        let examine = async { examine::examine(&self.ensemble, &self.reader().await?).await };
+        self.ensemble.by(deadline, examine).await
+    }
+}

@@ -1,0 +1,176 @@
+//! Entries as their nodes show them, and the queues of a claim as its decisions need them.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use zookeeper_client::{Client, Stat};
+
+use super::ensemble::Ensemble;
+use super::life::Life;
+use super::note::{Note, called, time, token};
+use super::queue::{ClaimNodes, QueueNodes};
+use super::wire::{children, data_of};
+use crate::backend::foreign;
+use crate::backend::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
+use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode, queue};
+use crate::net::fault::FaultResult;
+
+/// The queues of a claim, and its records.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Shown {
+    pub(super) queues: Vec<Queue>,
+    pub(super) seen: Seen,
+    /// With slots: the path, the content and the version of each own record.
+    pub(super) records: Vec<(String, Note, i32)>,
+}
+
+/// Returns an entry without its description, which may be another program's.
+fn bare(at: usize, nodes: &ClaimNodes) -> Item {
+    Item {
+        at,
+        key: Key { order: 0, text: nodes.text() },
+        id: nodes.guid().unwrap_or(ClaimId::from_number(0)),
+        foreign: true,
+        mode: Some(nodes.mode()),
+        slot: None,
+        token: None,
+        left: None,
+        about: None,
+    }
+}
+
+/// Returns an entry in the queue of `name` at `queue`, with its description. `data` and `stat` are those of its record.
+/// An entry whose record this client cannot read is another program's.
+pub(super) fn item(
+    name: &LockName,
+    queue: &str,
+    at: usize,
+    nodes: &ClaimNodes,
+    (data, stat): &(Vec<u8>, Stat),
+) -> Item {
+    let (note, path) = (Note::parse(data), format!("{queue}/{}", nodes.record().name));
+    // No other node has its path and creating transaction.
+    let stranger = || foreign::identity([path.as_bytes(), &stat.czxid.to_be_bytes()]);
+    let record = note.as_ref().map(|note| &note.record);
+    let id = record.and_then(|record| record.id()).unwrap_or_else(stranger);
+    let base = match record {
+        Some(record) => record.entry(),
+        None => Entry { foreign: true, key: Some(called(&path)), ..Entry::default() },
+    };
+    let waited = note.as_ref().and_then(|note| note.waited_ms);
+    let about = About {
+        entry: Entry { claim: Some(id), mode: Some(nodes.mode()), since: Some(time(stat, 0)), ..base },
+        held_since: waited.map(|waited| time(stat, waited)),
+        names: record.map_or_else(|| vec![name.clone()], |record| record.names(name)),
+        ttl: record.map_or(Duration::ZERO, |record| Duration::from_millis(record.ttl_ms)),
+        supersede: record.is_some_and(|record| record.supersede),
+    };
+    let bare = bare(at, nodes);
+    Item {
+        key: Key { order: stat.czxid.cast_unsigned(), ..bare.key },
+        id,
+        foreign: record.is_none(),
+        slot: note.as_ref().and_then(|note| note.slot),
+        token: token(stat),
+        about: Some(Box::new(about)),
+        ..bare
+    }
+}
+
+fn number(n: NonZeroU32) -> usize {
+    usize::try_from(n.get()).unwrap_or(usize::MAX)
+}
+
+/// Returns whether a decision on `own`, which is at `own_at`, needs the record of the entry `at`: the first one is
+/// shown to its waiters, those with slots have their slots in it, and one of another kind may be another program's.
+fn matters(own: &Own, own_at: usize, at: usize, nodes: &ClaimNodes) -> bool {
+    let may_have_slot = matches!(own.mode, Mode::Slots(n) if at < number(n));
+    may_have_slot || (at < own_at && (at == 0 || !nodes.mode().mixes_with(own.mode)))
+}
+
+/// Returns the queues of `own` from the names of their children. Removes nodes that an earlier attempt of the claim
+/// left in them, for which it would wait.
+pub(super) async fn shown(
+    ensemble: &Ensemble,
+    client: &Client,
+    own: &Own,
+    listed: &[Vec<String>],
+) -> FaultResult<Shown> {
+    let (mut each, mut wanted) = (Vec::new(), Vec::new());
+    for ((name, key), names) in own.names.iter().zip(&own.keys).zip(listed) {
+        let (path, mut nodes) = (ensemble.queue(name)?, QueueNodes::of(names));
+        for older in nodes.take_older_selves(own.id, &key.text) {
+            // If this fails, the next read removes it, or the end of the session does.
+            drop(client.delete(&format!("{path}/{}", older.name), None));
+        }
+        let own_at = nodes.entries.iter().position(|entry| entry.text() == key.text).unwrap_or(0);
+        let needed = nodes.entries.iter().enumerate().filter(|(at, entry)| matters(own, own_at, *at, entry));
+        wanted.extend(needed.map(|(_, entry)| format!("{path}/{}", entry.record().name)));
+        each.push((name, key, path, nodes, own_at));
+    }
+    let mut found = data_of(client, &wanted).await?.into_iter();
+    let mut shown = Shown::default();
+    for (name, key, path, nodes, own_at) in each {
+        let mut items = Vec::with_capacity(nodes.entries.len());
+        for (at, entry) in nodes.entries.iter().enumerate() {
+            let data = if matters(own, own_at, at, entry) { found.next().flatten() } else { None };
+            let is_own = entry.text() == key.text;
+            let read = match &data {
+                Some(data) => item(name, &path, at, entry, data),
+                None => bare(at, entry),
+            };
+            if !is_own {
+                items.push(read);
+                continue;
+            }
+            if let Some((data, stat)) = &data {
+                // Another program has overwritten the record, which ends the claim.
+                let Some(note) = Note::parse(data) else { continue };
+                shown.records.push((format!("{path}/{}", entry.record().name), note, stat.version));
+            }
+            let token = FencingToken::new(key.order);
+            items.push(Item { key: key.clone(), id: own.id, foreign: false, token, ..read });
+        }
+        shown.queues.push(Queue { name: name.clone(), items });
+    }
+    Ok(shown)
+}
+
+/// Returns the answer that shows the queues of `own`, for which `listed` are the names of the children.
+pub(super) async fn answer(
+    life: &Life,
+    client: &Client,
+    own: &Own,
+    listed: &[Vec<String>],
+    seen: Seen,
+) -> FaultResult<Answer> {
+    let sent = life.ensemble.clock.now();
+    let shown = Shown { seen, ..shown(&life.ensemble, client, own, listed).await? };
+    let waits = |(queue, key): (&Queue, &Key)| {
+        let modes: Vec<Mode> = queue.items.iter().filter_map(|item| item.mode).collect();
+        let at = queue.items.iter().position(|item| item.key == *key)?;
+        Some(at >= queue::held(&modes))
+    };
+    let waits: Option<Vec<bool>> = shown.queues.iter().zip(&own.keys).map(waits).collect();
+    waits.inspect(|waits| life.set_waits(waits.contains(&true)));
+    let queues = shown.queues.clone();
+    *life.shown() = shown;
+    Ok(Answer { queues, note: life.note(), sent, seen })
+}
+
+/// Reads the queues of `own` in its session.
+pub(super) async fn read(life: &Life, own: &Own) -> FaultResult<Answer> {
+    let sent = life.ensemble.clock.now();
+    let answer = life.ask(|client| async move {
+        let seen = life.seen();
+        let paths =
+            own.names.iter().map(|name| life.ensemble.queue(name)).collect::<FaultResult<Vec<_>>>()?;
+        let asked: Vec<_> = paths.iter().map(|path| children(&client, path)).collect();
+        let mut listed = Vec::with_capacity(asked.len());
+        for names in asked {
+            listed.push(names.await?);
+        }
+        answer(life, &client, own, &listed, seen).await
+    });
+    Ok(answer.await?.unwrap_or_else(|| life.bare_answer(sent)))
+}
