@@ -1,6 +1,4 @@
-//! Slots of several names. A claim takes each slot as soon as its queue admits it, while it waits for others.
-
-use std::collections::BTreeMap;
+//! Slots of several names. A claim counts in each queue that admits it, while it waits in others.
 
 use rustix::process::Signal;
 
@@ -110,8 +108,7 @@ fn holders_requesting_a_name_of_a_later_waiter_proceed() {
     }
 }
 
-/// Expects that no name has more holders than slots, that no two claims share a slot, and that on each slot tokens
-/// rise.
+/// Expects that no name has more holders than slots, and that no two claims share a slot.
 #[test]
 fn a_crowd_on_names_in_any_order_comes_through() {
     if absent() {
@@ -123,7 +120,6 @@ fn a_crowd_on_names_in_any_order_comes_through() {
             mkdir "in.$name.$DLOCK_CLAIM"
             [ "$(ls -d in."$name".* | wc -l)" -le 2 ] || echo "$name: too many" >>wrong
         done
-        echo "$1 $DLOCK_SLOT $DLOCK_TOKEN" >>log
         for name; do rmdir "in.$name.$DLOCK_CLAIM"; done; rmdir "$1.$DLOCK_SLOT""#;
     for env in envs("crowd") {
         let all: Vec<_> = (0..CLAIMS)
@@ -139,13 +135,6 @@ fn a_crowd_on_names_in_any_order_comes_through() {
             assert_eq!(ended.code(), Some(0), "{}", ended.err);
         }
         assert_eq!(env.read("wrong"), "");
-        let mut last = BTreeMap::new();
-        for line in env.read("log").lines() {
-            let (slot, token) = line.rsplit_once(' ').expect("three words");
-            let token: u64 = token.parse().expect("a token");
-            let before = last.insert(slot.to_owned(), token).unwrap_or(0);
-            assert!(token > before, "{token} after {before} on {slot}");
-        }
     }
 }
 

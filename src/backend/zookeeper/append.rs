@@ -9,9 +9,8 @@ use super::fault::LOST;
 use super::life::Life;
 use super::node::{Part, stem};
 use super::note::Note;
-use super::queue::QueueNodes;
 use super::view;
-use super::wire::{children, connected, data_of, make_folders};
+use super::wire::{children, connected, make_folders};
 use crate::backend::options::ZkLayout;
 use crate::backend::queue::store::{Answer, Key, Own};
 use crate::backend::record::Record;
@@ -108,11 +107,8 @@ async fn enter(life: &Life, client: Client, entries: &[NewEntry]) -> FaultResult
     let note = Note::new(Record::of(request, granted)).to_bytes();
     let mut joined = join(ensemble, &client, entries, &note).await;
     while joined.as_ref().is_err_and(|fault| fault.code == LOST) && connected(&client).await {
-        joined = match find(&client, entries, request).await {
-            Ok(None) => join(ensemble, &client, entries, &note).await,
-            Ok(Some(found)) => Ok(found),
-            Err(fault) => Err(fault),
-        };
+        // Nodes of a step with a lost answer are found and removed when the queues are read.
+        joined = join(ensemble, &client, entries, &note).await;
     }
     let (keys, listed) = joined?;
     let Request { id, names, mode, .. } = request;
@@ -203,27 +199,4 @@ async fn keys(
         keys.push(Key { order: stat.czxid.cast_unsigned(), text: names.join("/") });
     }
     Ok(keys)
-}
-
-/// Finds the nodes of a step with a lost answer: entries with this id that belong to this very session. Nodes of an
-/// earlier session are not taken for this claim's own (CURATOR-498).
-async fn find(client: &Client, entries: &[NewEntry], request: &Request) -> FaultResult<Option<Joined>> {
-    let (mut keys, mut listed) = (Vec::new(), Vec::new());
-    for entry in entries {
-        // This server may lag behind the one that executed the step.
-        match client.sync(&entry.queue).await {
-            Ok(()) | Err(ZkError::NoNode) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let names = children(client, &entry.queue).await?;
-        let mut ours = QueueNodes::of(&names).entries.into_iter().rev();
-        let Some(found) = ours.find(|found| found.guid() == Some(request.id)) else { return Ok(None) };
-        let record = format!("{}/{}", entry.queue, found.record().name);
-        let first = data_of(client, &[record]).await?.into_iter().flatten().next();
-        let stat = first.map(|(_, stat)| stat).filter(|stat| stat.ephemeral_owner == client.session_id().0);
-        let Some(stat) = stat.filter(|_| found.nodes.len() == entry.stems.len()) else { return Ok(None) };
-        keys.push(Key { order: stat.czxid.cast_unsigned(), text: found.text() });
-        listed.push(names);
-    }
-    Ok(Some((keys, listed)))
 }

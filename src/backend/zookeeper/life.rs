@@ -14,10 +14,8 @@ use super::ensemble::Ensemble;
 use super::fault::{LOST, OVER, is_ambiguous};
 use super::note::Note as Record;
 use super::proofs::Proofs;
-use super::renew::renew;
-use super::view::Shown;
 use super::wire::{connected, ended};
-use crate::backend::queue::store::{Answer, Note, Own};
+use crate::backend::queue::store::{Answer, Note, Own, Queue, Seen};
 use crate::lock::{Holder, LossReason, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::link::Link;
@@ -38,6 +36,15 @@ enum Line {
     Down,
     /// It was closed, and ends as soon as the server knows.
     Closed(Option<StateWatcher>),
+}
+
+/// The queues of a claim, and its records.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Shown {
+    pub(super) queues: Vec<Queue>,
+    pub(super) seen: Seen,
+    /// With slots: the path, the content and the version of each own record.
+    pub(super) records: Vec<(String, Record, i32)>,
 }
 
 /// The session of one claim of this client.
@@ -320,7 +327,7 @@ impl Life {
         while self.proofs().is_regranted() {
             let begun = self.ensemble.clock.now();
             // The end of the ttl shows a lasting failure.
-            let _ = renew(self, client, begun).await;
+            let _ = self.renew(client, begun).await;
             let next = begun + self.proofs().ttl() / RENEWALS;
             self.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
         }

@@ -15,7 +15,7 @@ use super::ensemble::Ensemble;
 use super::fault::NAME;
 use super::life::{Life, RENEWALS};
 use super::wire::LOOKING;
-use super::{commit, examine, renew, success, view, watch, whole};
+use super::{commit, examine, success, view, watch, whole};
 use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::clock::Clock;
@@ -70,13 +70,11 @@ impl ZkStore {
 
     async fn enter(&self, request: &Request) -> FaultResult<(Own, Answer)> {
         if let Some(life) = self.life(request.id) {
-            match life.own.get().filter(|_| !life.is_closed()) {
-                Some(own) => return Ok((own.clone(), view::read(&life, own).await?)),
-                None => {
-                    life.close();
-                    let _ = tokio::time::timeout(LEAVING, life.ended()).await;
-                }
+            if let Some(own) = life.own.get().filter(|_| !life.is_closed()) {
+                return Ok((own.clone(), view::read(&life, own).await?));
             }
+            life.close();
+            let _ = tokio::time::timeout(LEAVING, life.ended()).await;
         }
         let remember = |life: &Arc<Life>| {
             let mut lives = self.lives();
@@ -197,7 +195,7 @@ impl Store for ZkStore {
     async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
         let Some(life) = self.life(own.id) else { return Ok(None) };
         let begun = self.ensemble.clock.now();
-        if !self.ensemble.by(deadline, renew::keep(&life)).await? {
+        if !self.ensemble.by(deadline, life.keep()).await? {
             return Ok(None);
         }
         let since = life.proofs().counts_from();

@@ -6,23 +6,15 @@ use std::time::Duration;
 use zookeeper_client::{Client, Stat};
 
 use super::ensemble::Ensemble;
-use super::life::Life;
+use super::life::{Life, Shown};
 use super::note::{Note, called, time, token};
 use super::queue::{ClaimNodes, QueueNodes};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::backend::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
+use crate::backend::record::Record;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode, queue};
 use crate::net::fault::FaultResult;
-
-/// The queues of a claim, and its records.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Shown {
-    pub(super) queues: Vec<Queue>,
-    pub(super) seen: Seen,
-    /// With slots: the path, the content and the version of each own record.
-    pub(super) records: Vec<(String, Note, i32)>,
-}
 
 /// Returns an entry without its description, which may be another program's.
 fn bare(at: usize, nodes: &ClaimNodes) -> Item {
@@ -52,7 +44,7 @@ pub(super) fn item(
     // No other node has its path and creating transaction.
     let stranger = || foreign::identity([path.as_bytes(), &stat.czxid.to_be_bytes()]);
     let record = note.as_ref().map(|note| &note.record);
-    let id = record.and_then(|record| record.id()).unwrap_or_else(stranger);
+    let id = record.and_then(Record::id).unwrap_or_else(stranger);
     let base = match record {
         Some(record) => record.entry(),
         None => Entry { foreign: true, key: Some(called(&path)), ..Entry::default() },
@@ -65,15 +57,14 @@ pub(super) fn item(
         ttl: record.map_or(Duration::ZERO, |record| Duration::from_millis(record.ttl_ms)),
         supersede: record.is_some_and(|record| record.supersede),
     };
-    let bare = bare(at, nodes);
     Item {
-        key: Key { order: stat.czxid.cast_unsigned(), ..bare.key },
+        key: Key { order: stat.czxid.cast_unsigned(), text: nodes.text() },
         id,
         foreign: record.is_none(),
         slot: note.as_ref().and_then(|note| note.slot),
         token: token(stat),
         about: Some(Box::new(about)),
-        ..bare
+        ..bare(at, nodes)
     }
 }
 
