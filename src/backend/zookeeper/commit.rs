@@ -146,7 +146,7 @@ fn delete(
 }
 
 /// Changes the record at `path`. Returns whether there was one.
-async fn amend(client: &Client, path: &str, change: &Change) -> FaultResult<bool> {
+pub(super) async fn amend(client: &Client, path: &str, change: &Change) -> FaultResult<bool> {
     for _ in 0..RACES {
         let (data, stat) = match client.get_data(path).await {
             Ok(found) => found,
@@ -157,7 +157,8 @@ async fn amend(client: &Client, path: &str, change: &Change) -> FaultResult<bool
         match change {
             Change::Asked(by) => note.asked_by = Some(by.clone()),
             Change::Label(text) => note.record.holder.label = Some(text.clone()),
-            Change::HeldFor(_) => return Ok(true),
+            // After its arrival.
+            Change::HeldFor(length) => note.waited_ms = u64::try_from(length.as_millis()).ok(),
         }
         match client.set_data(path, &note.to_bytes(), Some(stat.version)).await {
             Ok(_) => return Ok(true),

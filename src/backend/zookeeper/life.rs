@@ -1,6 +1,6 @@
 //! The life of a claim: its session, which is resumed over one connection after another until it ends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -64,8 +64,11 @@ pub(super) struct Life {
     asked: Mutex<Option<Holder>>,
     lost: OnceLock<LossReason>,
     shown: Mutex<Shown>,
-    /// Whether its queues showed it as a waiter when they were read last.
+    /// Whether it waits for another entry.
     pub(super) waits: AtomicBool,
+    /// When it first held after a wait, until that is recorded.
+    pub(super) held: Mutex<Option<Moment>>,
+    pub(super) begun: Moment,
 }
 
 impl std::fmt::Debug for Life {
@@ -74,7 +77,7 @@ impl std::fmt::Debug for Life {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -94,6 +97,8 @@ impl Life {
             lost: OnceLock::new(),
             shown: Mutex::default(),
             waits: AtomicBool::new(false),
+            held: Mutex::default(),
+            begun,
         }
     }
 
@@ -351,10 +356,5 @@ impl Life {
                 Err(_) => return,
             }
         }
-    }
-
-    /// Records whether the claim was seen to wait.
-    pub(super) fn set_waits(&self, waits: bool) {
-        self.waits.store(waits, Ordering::Relaxed);
     }
 }

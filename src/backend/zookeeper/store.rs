@@ -12,8 +12,8 @@ use zookeeper_client::{Client, SessionState};
 use super::append::append;
 use super::config::ZkConfig;
 use super::ensemble::Ensemble;
-use super::fault::NAME;
-use super::life::{Life, RENEWALS};
+use super::fault::{LOST, NAME};
+use super::life::{Life, RENEWALS, RETRY};
 use super::wire::LOOKING;
 use super::{commit, examine, success, view, watch, whole};
 use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
@@ -68,6 +68,24 @@ impl ZkStore {
         }
     }
 
+    /// Makes a request, again over another session after a connection broke.
+    async fn ask<T, F>(&self, request: impl Fn(Client) -> F + Send) -> FaultResult<T>
+    where
+        F: Future<Output = FaultResult<T>> + Send,
+    {
+        loop {
+            match request(self.reader().await?).await {
+                Err(fault) if fault.code == LOST => tokio::time::sleep(RETRY).await,
+                done => return done,
+            }
+        }
+    }
+
+    async fn whole(&self, names: &[LockName]) -> FaultResult<Answer> {
+        let ensemble = &*self.ensemble;
+        self.ask(|client| async move { whole::read(ensemble, &client, names).await }).await
+    }
+
     async fn enter(&self, request: &Request) -> FaultResult<(Own, Answer)> {
         if let Some(life) = self.life(request.id) {
             if let Some(own) = life.own.get().filter(|_| !life.is_closed()) {
@@ -97,8 +115,10 @@ impl ZkStore {
         let [step, ..] = steps else { return Ok(true) };
         let own_keys = own.iter().flat_map(|own| own.names.iter().cloned().zip(own.keys.iter().cloned()));
         let when: Vec<_> = when.iter().cloned().chain(own_keys).collect();
+        let (ensemble, when) = (&*self.ensemble, &when);
         loop {
-            let done = commit::commit(&self.ensemble, &self.reader().await?, &when, step).await?;
+            let done = self.ask(|client| async move { commit::commit(ensemble, &client, when, step).await });
+            let done = done.await?;
             // A withdrawal has no condition. It was refused because a node has gone meanwhile.
             if done || !matches!(step, Step::Remove { note: None, .. }) {
                 return Ok(done);
@@ -113,7 +133,7 @@ impl ZkStore {
         if note.is_some() || !life.request.supersede || !life.waits.load(Ordering::Relaxed) {
             return Ok(note);
         }
-        let queues = whole::read(&self.ensemble, &self.reader().await?, &own.names).await?.queues;
+        let queues = self.whole(&own.names).await?.queues;
         let newer = queues.iter().zip(&own.keys).find_map(|(queue, key)| {
             let later = queue.items.iter().rev().filter(|item| item.key.order > key.order);
             later.filter_map(|item| item.about.as_ref()).find(|about| about.supersede)
@@ -166,7 +186,7 @@ impl Store for ZkStore {
                 {
                     return view::read(&life, own).await;
                 }
-                whole::read(&self.ensemble, &self.reader().await?, names).await
+                self.whole(names).await
             })
             .await
     }
@@ -215,7 +235,11 @@ impl Store for ZkStore {
             }
         };
         tokio::select! {
-            changed = changed => changed.map_err(|fault| self.ensemble.explain(fault)),
+            changed = changed => match changed {
+                // The next read finds out why.
+                Err(fault) if fault.code == LOST => Ok(()),
+                changed => changed.map_err(|fault| self.ensemble.explain(fault)),
+            },
             () = self.ensemble.clock.sleep_until(until) => Ok(()),
         }
     }
@@ -228,17 +252,15 @@ impl Store for ZkStore {
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
-        let list = async { whole::list(&self.ensemble, &self.reader().await?, prefix).await };
-        self.ensemble.by(deadline, list).await
+        let ensemble = &*self.ensemble;
+        let list = self.ask(|client| async move { whole::list(ensemble, &client, prefix).await });
+        ensemble.by(deadline, list).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        self.ensemble
-            .by(deadline, async {
-                let queue = self.ensemble.queue(name)?;
-                success::last(&self.ensemble, &self.reader().await?, &queue).await
-            })
-            .await
+        let (ensemble, queue) = (&*self.ensemble, &*self.ensemble.queue(name)?);
+        let last = self.ask(|client| async move { success::last(ensemble, &client, queue).await });
+        ensemble.by(deadline, last).await
     }
 
     /// Closes the session.

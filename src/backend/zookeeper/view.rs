@@ -13,7 +13,7 @@ use super::wire::{children, data_of};
 use crate::backend::foreign;
 use crate::backend::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode, queue};
+use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 
 /// Returns an entry without its description, which may be another program's.
@@ -137,13 +137,6 @@ pub(super) async fn answer(
 ) -> FaultResult<Answer> {
     let sent = life.ensemble.clock.now();
     let shown = Shown { seen, ..shown(&life.ensemble, client, own, listed).await? };
-    let waits = |(queue, key): (&Queue, &Key)| {
-        let modes: Vec<Mode> = queue.items.iter().filter_map(|item| item.mode).collect();
-        let at = queue.items.iter().position(|item| item.key == *key)?;
-        Some(at >= queue::held(&modes))
-    };
-    let waits: Option<Vec<bool>> = shown.queues.iter().zip(&own.keys).map(waits).collect();
-    waits.inspect(|waits| life.set_waits(waits.contains(&true)));
     let queues = shown.queues.clone();
     *life.shown() = shown;
     Ok(Answer { queues, note: life.note(), sent, seen })
