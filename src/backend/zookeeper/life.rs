@@ -64,8 +64,9 @@ pub(super) struct Life {
     asked: Mutex<Option<Holder>>,
     lost: OnceLock<LossReason>,
     shown: Mutex<Shown>,
-    /// Whether it waits for another entry.
+    /// Whether it waits for another entry, or holds, as far as it was followed.
     pub(super) waits: AtomicBool,
+    pub(super) holds: AtomicBool,
     /// When it first held after a wait, until that is recorded.
     pub(super) held: Mutex<Option<Moment>>,
     pub(super) begun: Moment,
@@ -97,6 +98,7 @@ impl Life {
             lost: OnceLock::new(),
             shown: Mutex::default(),
             waits: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
             held: Mutex::default(),
             begun,
         }

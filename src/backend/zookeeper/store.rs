@@ -130,7 +130,7 @@ impl ZkStore {
     /// superseded.
     async fn reason(&self, life: &Life, own: &Own) -> FaultResult<Option<Note>> {
         let note = life.note().filter(|note| matches!(note, Note::Forgotten(_)));
-        if note.is_some() || !life.request.supersede || !life.waits.load(Ordering::Relaxed) {
+        if note.is_some() || !life.request.supersede || life.holds.load(Ordering::Relaxed) {
             return Ok(note);
         }
         let queues = self.whole(&own.names).await?.queues;

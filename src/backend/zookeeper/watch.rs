@@ -45,6 +45,7 @@ pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> 
 /// Completes when one of the targets may have ended.
 async fn first_of(life: &Life, own: &Own, on: &[Target]) -> FaultResult<()> {
     let waited = life.waits.swap(!on.is_empty(), Ordering::Relaxed);
+    life.holds.store(on.is_empty(), Ordering::Relaxed);
     if waited && on.is_empty() {
         *locked(&life.held) = Some(life.ensemble.clock.now());
     }
