@@ -386,3 +386,7 @@ impl Drop for QueueClaim {
         self.core.store.abandon(self.core.request.id);
     }
 }
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod tests;

@@ -186,3 +186,7 @@ pub(super) fn status(queue: &Queue) -> LockStatus {
     let each = |items: &[Item], is_holder| items.iter().map(|item| shown(item, is_holder)).collect();
     LockStatus::of(&queue.name, each(holders, true), each(waiters, false))
 }
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

@@ -8,5 +8,7 @@ mod claim;
 mod decide;
 mod observe;
 pub mod store;
+#[cfg(test)]
+mod testing;
 
 pub use backend::Queues;
