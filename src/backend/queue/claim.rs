@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use super::decide::{self, Stand};
 use super::store::{Answer, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
 use crate::backend::Claim;
-use crate::backend::claim_state::{Cause, Publisher, SHORT_HOLD, Source, due, patience};
+use crate::backend::claim_state::{Cause, POLL, Publisher, SHORT_HOLD, Source, due, patience};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimState, Entry, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
@@ -19,7 +19,7 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
-/// The pause before another attempt: at a store that is down, or to take a slot after another claim was faster.
+/// The first pause before another attempt: at a store that is down, or to take a slot after another claim was faster.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a claim waits for.
@@ -154,19 +154,22 @@ async fn follow(core: Arc<Core>, mut place: Place) {
             changed = core.store.changed(watched, *seen, *until) => changed,
             () = core.look.notified() => Ok(()),
         };
-        if let Err(fault) = changed {
-            core.publisher.cannot_follow(fault);
-            core.clock.sleep_until(core.clock.now() + PAUSE).await;
-        }
+        let (mut outcome, mut pause) = (changed, PAUSE);
         place = loop {
+            if let Err(fault) = outcome {
+                // A refusal lasts.
+                pause = if fault.is_transient() { pause } else { POLL };
+                core.publisher.cannot_follow(fault);
+                core.clock.sleep_until(core.clock.now() + pause).await;
+                pause = (pause * 2).min(POLL);
+            }
             if core.publisher.is_over() {
                 return;
             }
-            match core.read(core.clock.now() + own.ttl).await {
+            outcome = match core.read(core.clock.now() + own.ttl).await {
                 Ok(place) => break place,
-                Err(fault) => core.publisher.cannot_follow(fault),
-            }
-            core.clock.sleep_until(core.clock.now() + PAUSE).await;
+                Err(fault) => Err(fault),
+            };
         };
     }
 }
@@ -282,10 +285,11 @@ impl Core {
             _ => self.store.why_gone(&own, self.clock.now() + WHY).await.ok().flatten(),
         };
         self.publisher.publish(match note {
-            Some(Note::Superseded(by)) => ClaimState::Superseded { by },
+            // A newer claim may leave its note and find that this one holds.
+            Some(Note::Superseded(by)) if self.publisher.held_at().is_none() => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
             Some(Note::Forgotten(why)) => ClaimState::Lost(LossReason::Replaced(why)),
-            Some(Note::Asked(_)) | None => self.publisher.ended(None, None, own.ttl),
+            Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(None, None, own.ttl),
         });
     }
 
