@@ -30,6 +30,13 @@ pub(super) enum Found {
     Nothing,
 }
 
+impl Found {
+    /// Returns the queue, if there is one.
+    pub(super) fn document(&self) -> Option<&Document> {
+        if let Self::Queue(known) = self { Some(&known.document) } else { None }
+    }
+}
+
 /// The queue of a lock as it was read last, and the observations of it.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -43,8 +50,6 @@ pub(super) struct Lease {
     /// The claim for which the item was created that it entered.
     pub(super) born: String,
     pub(super) expires: Moment,
-    /// Whether it was seen to hold.
-    pub(super) held: bool,
 }
 
 /// The queues in the items of one service.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::change::{DocumentStore, locked};
+use super::change::DocumentStore;
 use super::store::only;
 use super::view::seen;
 use crate::backend::claim_state::patience;
@@ -37,11 +37,6 @@ impl DocumentStore {
             }
             Watched::Queue(name) => (name, None, false),
         };
-        if let Some(own) = own.filter(|_| holds)
-            && let Some(lease) = locked(&self.leases).get_mut(&own.id)
-        {
-            lease.held = true;
-        }
         let (mut unchanged, mut alarm) = (0, Alarm::default());
         loop {
             let now = self.clock.now();

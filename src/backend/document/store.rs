@@ -167,8 +167,7 @@ impl Store for DocumentStore {
             let (done, found) = self.put(name, &known.version, &document, deadline).await?;
             if done {
                 own.keys = vec![Key { order: token, text: id.to_string() }];
-                locked(&self.leases)
-                    .insert(id, Lease { born: document.born, expires: sent + ttl, held: false });
+                locked(&self.leases).insert(id, Lease { born: document.born, expires: sent + ttl });
                 let answer = self.answer(&own, name, &found, sent);
                 return Ok((own, answer));
             }
@@ -309,25 +308,16 @@ impl Store for DocumentStore {
             return Ok(None);
         }
         let name = only(&own.names)?;
-        let (born, held) = {
-            let leases = locked(&self.leases);
-            let lease = leases.get(&own.id);
-            (lease.map(|lease| lease.born.clone()), lease.is_some_and(|lease| lease.held))
-        };
-        let note = self.items.read_note(name, own.id, deadline).await?;
-        let note = note.map(|note| match serde_json::from_slice(&note.bytes) {
-            Ok(Gone { why, by: Some(by) }) if why == "superseded" => Note::Superseded(by),
-            Ok(Gone { by, .. }) => Note::Evicted(by),
-            Err(_) => Note::Evicted(None),
-        });
-        // A newer claim writes its note before it supersedes a waiter. A waiter that held by then was not superseded.
-        if note.is_some() && !(held && matches!(note, Some(Note::Superseded(_)))) {
-            return Ok(note);
+        if let Some(note) = self.items.read_note(name, own.id, deadline).await? {
+            return Ok(Some(match serde_json::from_slice(&note.bytes) {
+                Ok(Gone { why, by: Some(by) }) if why == "superseded" => Note::Superseded(by),
+                Ok(Gone { by, .. }) => Note::Evicted(by),
+                Err(_) => Note::Evicted(None),
+            }));
         }
-        let is_same = match self.look(name, deadline).await? {
-            Found::Queue(known) => Some(&known.document.born) == born.as_ref(),
-            Found::Foreign(_) | Found::Nothing => false,
-        };
+        let born = locked(&self.leases).get(&own.id).map(|lease| lease.born.clone());
+        let found = self.look(name, deadline).await?;
+        let is_same = found.document().is_some_and(|document| Some(&document.born) == born.as_ref());
         Ok((!is_same).then(|| Note::Forgotten(self.items.why_forgotten().to_owned())))
     }
 

@@ -11,7 +11,7 @@ use super::items::Item as Stored;
 use super::queue::QueueEntry;
 use crate::backend::foreign;
 use crate::backend::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
-use crate::lock::{ClaimId, Entry, FencingToken, Holder, LockName, Moment};
+use crate::lock::{ClaimId, FencingToken, Holder, LockName, Moment};
 
 /// Why a claim is gone, noted by the client that removed it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,10 +22,6 @@ pub(super) struct Gone {
     pub(super) by: Option<Holder>,
 }
 
-fn key(place: &QueueEntry) -> Key {
-    Key { order: place.token, text: place.about.claim.clone() }
-}
-
 pub(super) fn is_at(place: &QueueEntry, key: &Key) -> bool {
     place.token == key.order && place.about.claim == key.text
 }
@@ -33,16 +29,11 @@ pub(super) fn is_at(place: &QueueEntry, key: &Key) -> bool {
 /// Returns the entry of a claim.
 fn item(name: &LockName, at: usize, place: &QueueEntry, left: Option<Duration>) -> Item {
     let time = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
-    let about = About {
-        entry: Entry { since: Some(time(place.since)), ..place.about.entry() },
-        held_since: place.held_ms.map(time),
-        names: place.about.names(name),
-        ttl: place.ttl(),
-        supersede: place.about.supersede,
-    };
+    let about = About::of(&place.about, name, Some(time(place.since)));
+    let about = About { held_since: place.held_ms.map(time), ..about };
     Item {
         at,
-        key: key(place),
+        key: Key { order: place.token, text: place.about.claim.clone() },
         id: place.id().unwrap_or_else(|| foreign::identity([place.about.claim.as_bytes()])),
         foreign: false,
         mode: place.about.mode(),
@@ -56,19 +47,15 @@ fn item(name: &LockName, at: usize, place: &QueueEntry, left: Option<Duration>) 
 /// Returns the mark of what was read. Renewals and entries behind `own` do not change it.
 pub(super) fn seen(found: &Found, own: Option<&Own>) -> Seen {
     let mut hasher = DefaultHasher::new();
-    match found {
-        Found::Queue(known) => {
-            let super::queue::Document { claims, born, .. } = &known.document;
-            let own = own.and_then(|own| known.document.position(own.id));
-            born.hash(&mut hasher);
-            for place in &claims[..own.map_or(claims.len(), |at| at + 1)] {
-                let asked = place.asked.as_ref().map(ToString::to_string);
-                let about = (&place.about.claim, &place.about.holder.label);
-                (about, place.slot, place.held_ms, asked).hash(&mut hasher);
-            }
+    if let Some(document) = found.document() {
+        let own = own.and_then(|own| document.position(own.id));
+        let mut claims = document.claims[..own.map_or(document.claims.len(), |at| at + 1)].to_vec();
+        for place in &mut claims {
+            (place.beat, place.seen) = (0, None);
         }
-        Found::Foreign(item) => item.version.write.hash(&mut hasher),
-        Found::Nothing => {}
+        (&document.born, serde_json::to_vec(&claims).ok()).hash(&mut hasher);
+    } else if let Found::Foreign(item) = found {
+        item.version.write.hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -118,14 +105,7 @@ impl DocumentStore {
     fn foreign(&self, name: &LockName, stored: &Stored) -> Item {
         let write = &stored.version.write;
         let id = foreign::identity([name.as_str().as_bytes(), write.as_bytes()]);
-        let called = Some(self.items.called(name));
-        let about = About {
-            entry: Entry { claim: Some(id), foreign: true, key: called, ..Entry::default() },
-            held_since: None,
-            names: vec![name.clone()],
-            ttl: Duration::ZERO,
-            supersede: false,
-        };
+        let about = About::foreign(name, id, self.items.called(name));
         Item {
             at: 0,
             key: Key { order: 0, text: write.clone() },
@@ -145,13 +125,10 @@ impl DocumentStore {
         if self.has_expired(own.id) {
             queue.items.retain(|item| item.id != own.id);
         }
-        let asked = match found {
-            Found::Queue(known) => {
-                let own = known.document.position(own.id).map(|at| &known.document.claims[at]);
-                own.and_then(|own| own.asked.clone())
-            }
-            Found::Foreign(_) | Found::Nothing => None,
-        };
+        let asked = found.document().and_then(|document| {
+            let at = document.position(own.id)?;
+            document.claims[at].asked.clone()
+        });
         Answer { queues: vec![queue], note: asked.map(Note::Asked), sent, seen: seen(found, Some(own)) }
     }
 }
