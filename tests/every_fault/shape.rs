@@ -63,7 +63,8 @@ pub(crate) struct Shape {
 }
 
 /// So that the tree is dead within the kill budget, a twentieth, also where looking for it is slow: under the tracer, with
-/// many others, and for what `acquire` has to find by its environment.
+/// many others, and for what `acquire` has to find by its environment. Also so that a stalled disk of the server loses no
+/// lease while a user looks at a terminal.
 const UNHURRIED: &str = "8s";
 
 const PLAIN: Shape = Shape {
@@ -132,7 +133,14 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
     Shape { name: "terminal", command: "gate", event: Event::Suspend, ..PLAIN },
     Shape { name: "redis", on_redis: true, ..PLAIN },
-    Shape { name: "redis-terminal", on_redis: true, command: "gate", event: Event::Suspend, ..PLAIN },
+    Shape {
+        name: "redis-terminal",
+        on_redis: true,
+        ttl: UNHURRIED,
+        command: "gate",
+        event: Event::Suspend,
+        ..PLAIN
+    },
     Shape { name: "redis-acquire", on_redis: true, ttl: UNHURRIED, ..ACQUIRE },
     Shape {
         name: "redis-acquire-waiter",
