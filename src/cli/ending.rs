@@ -14,7 +14,7 @@ use crate::hold::{CutShort, HoldEnd, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, Holder, LossReason};
 use crate::output::message::names;
 use crate::output::report::{Outcome, Report};
-use crate::output::{Message, Ms, Party, sanitise};
+use crate::output::{Message, Ms, Party, agree, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::limits;
@@ -64,7 +64,8 @@ impl Ending {
     fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
         let (backend, place) = (address.service().name, sanitise::text(&address.place()));
         let reason = format!(
-            "{backend} at {place} did not answer in time{perhaps}; cannot tell whether {lock} is free"
+            "{backend} at {place} did not answer in time{perhaps}; cannot tell whether {lock} {} free",
+            agree(lock, "is", "are")
         );
         Self::error(ExitCode::Unavailable, Message::failed(reason))
     }
@@ -124,7 +125,7 @@ impl Ending {
                     kind => Self::error(kind.into(), Message::failed(sanitise::text(&error.to_string()))),
                 }
             }
-            // The front is told nothing of these.
+            // The front receives no report of these.
             Verdict::Suspended | Verdict::Abandoned | Verdict::LeftAlone => {
                 Self::new(ExitStatus::Exited(0), Outcome::Error, None::<Message>)
             }

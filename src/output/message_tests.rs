@@ -228,9 +228,19 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "running under the enclosing hold of deploy, claim ab",
         ),
         (
+            M::KeptByNested { lock: "db and cache".into() },
+            Level::Info,
+            "db and cache stay locked until the nested runs have exited",
+        ),
+        (
+            M::Busy { lock: "db and cache".into(), service: service(""), holder: None },
+            Level::Busy,
+            "db and cache are busy (file /l)",
+        ),
+        (
             M::KeptByNested { lock: lock() },
             Level::Info,
-            "deploy stays locked until the runs nested in it have exited",
+            "deploy stays locked until the nested runs have exited",
         ),
         (
             M::NotWritten { what: "report", path: "/x".into(), reason: why() },

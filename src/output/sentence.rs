@@ -2,6 +2,13 @@
 
 use super::{Ms, Party};
 
+/// Returns the form of the verb after `lock`, which is made by [`names`](super::message::names).
+///
+/// A single name with ` and ` in it gets the form for several.
+pub fn agree(lock: &str, one: &'static str, several: &'static str) -> &'static str {
+    if lock.contains(" and ") { several } else { one }
+}
+
 /// Returns the fate of a command whose lock was lost.
 pub(super) fn fate(ran: bool) -> &'static str {
     if ran { "the command was stopped" } else { "the command was not started" }
@@ -23,7 +30,7 @@ pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) ->
         (None, Some(reason)) => reason.to_owned(),
         (None, None) => "the lease-keeper was killed or stopped".to_owned(),
     };
-    format!("{lock} was released early, after the command exited: {why}")
+    format!("{lock} {} released early, after the command exited: {why}", agree(lock, "was", "were"))
 }
 
 /// Returns the sentence about processes that dlock cannot kill. `pids` are the first of them, or `None` if dlock cannot find out which

@@ -114,7 +114,7 @@ fn outside_nested_run_keeps_the_hold_of_an_ended_outer_run() {
         let own = (ended.code(), ended.signal());
         let wanted = if command_ends_first { (Some(4), None) } else { (None, Some(15)) };
         assert_eq!(own, wanted, "{}", ended.err);
-        assert_eq!(ended.err, "dlock: x stays locked until the runs nested in it have exited\n");
+        assert_eq!(ended.err, "dlock: x stays locked until the nested runs have exited\n");
         env.assert_free("x");
         env.await_no_process();
     }

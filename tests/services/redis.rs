@@ -50,7 +50,7 @@ fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {
     let server = redis::start_with(&[QUIET, &["--requirepass", "right"]].concat());
     let env = env_on(&server);
     // kubelet mounts a secret like this: mode 0644, behind two links.
-    std::fs::create_dir(env.path("..1")).expect("a folder");
+    std::fs::create_dir(env.path("..1")).expect("a directory");
     let path = env.write("..1/password", "\u{feff}right\r\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("sets");
     for (target, name) in [("..1", "..data"), ("..data/password", "password")] {

@@ -55,7 +55,9 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::always(
         "containers and chroots exclude each other only where they share this directory (a bind mount)",
     ),
-    Rule::backup(|_| with("leave the lock directory out of backups: a lost counter goes on from the clock")),
+    Rule::backup(|_| {
+        with("leave the lock directory out of backups: a lost counter continues from the clock")
+    }),
     Rule::note(|f| when(f.users.is_none()), "the directory does not exist yet: the first run creates it"),
     Rule::note(|f| with(f.users.as_ref()?), "{0}"),
     Rule::warning(

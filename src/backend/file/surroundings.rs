@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(place("/var/tmp/dlock-1000"), Some("/var/tmp"));
         assert_eq!(place("/run/user/1000/locks"), Some("/run/user"));
         assert_eq!(place("/run/locks"), Some("/run"));
-        assert_eq!(place("/tmp"), None, "its own times are nobody's");
+        assert_eq!(place("/tmp"), None, "not in the table");
         assert_eq!(place("/tmpfoo/locks"), None);
         assert_eq!(place("/var/lib/dlock"), None);
     }
