@@ -252,7 +252,7 @@ fn foreign_advisory_locks_block_no_claim() {
     let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
     until_true("a holder", || watch.out_so_far().contains(holder.claim()));
     holder.release().silently(0);
-    until_true("nobody", || {
+    until_true("no session", || {
         watch.out_so_far().lines().last().is_some_and(|line| line.contains("\"holders\":[]"))
     });
     watch.signal(Signal::INT);
