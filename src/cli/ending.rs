@@ -20,17 +20,20 @@ use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::limits;
 use crate::supervise::tree_state::TreeState;
 
-/// Returns the message about a tree that may still have processes.
-pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
+/// Returns the message about a tree under `lock` that may still have processes.
+pub(super) fn cannot_end(lock: &str, tree: TreeState, lease_lost: bool) -> Option<Message> {
+    let lock = lock.to_owned();
     match tree {
         TreeState::Gone => None,
         TreeState::Alive(pids) => {
             let named: Vec<u32> = pids.named().iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
             let lacks_kill = pids.named().iter().any(|pid| limits::lacks_kill(*pid));
             let more = pids.count() - named.len();
-            Some(Message::CannotEnd { more, pids: Some(named), lease_lost, lacks_kill })
+            Some(Message::CannotEnd { lock, more, pids: Some(named), lease_lost, lacks_kill })
         }
-        TreeState::Unknown => Some(Message::CannotEnd { pids: None, more: 0, lease_lost, lacks_kill: false }),
+        TreeState::Unknown => {
+            Some(Message::CannotEnd { lock, pids: None, more: 0, lease_lost, lacks_kill: false })
+        }
     }
 }
 
@@ -152,8 +155,11 @@ impl Ending {
     }
 
     fn lost(lock: String, reason: &LossReason, tree: TreeState) -> Self {
-        let lost = || Message::Lost { lock, reason: sanitise::text(&reason.to_string()), command_ran: true };
-        let message = cannot_end(tree, true).unwrap_or_else(lost);
+        let message = cannot_end(&lock, tree, true).unwrap_or_else(|| Message::Lost {
+            lock,
+            reason: sanitise::text(&reason.to_string()),
+            command_ran: true,
+        });
         Self::new(ExitCode::Lost.into(), Outcome::Lost, message)
     }
 

@@ -194,6 +194,7 @@ messages! {
     };
     Error CannotExecute { command: String, reason: String } => format!("cannot execute {command}: {reason}");
     Error CannotEnd {
+        lock: String,
         /// `None` if dlock cannot find out which processes are left.
         pids: Option<Vec<u32>>,
         /// The number of further processes.
@@ -202,7 +203,7 @@ messages! {
         /// Whether dlock runs as root without the capability to signal them.
         #[serde(skip)]
         lacks_kill: bool,
-    } => cannot_end(pids.as_deref(), *more, *lease_lost, *lacks_kill);
+    } => cannot_end(lock, pids.as_deref(), *more, *lease_lost, *lacks_kill);
     Error KeeperDied {
         lock: String,
         #[serde(skip)]

@@ -232,7 +232,7 @@ fn root_without_cap_kill_keeps_the_lock_and_names_cap_kill() {
     assert_eq!(env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).code(), Some(75));
     let ended = running.finish();
     assert_eq!(ended.code(), Some(124), "{}", ended.err);
-    for words in ["dlock keeps the lock and cannot end until they exit", "give dlock CAP_KILL"] {
+    for words in ["dlock keeps the lock on x and cannot end until they exit", "give dlock CAP_KILL"] {
         assert!(ended.err.contains(words), "{}", ended.err);
     }
     env.assert_free("x");
