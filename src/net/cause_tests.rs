@@ -34,7 +34,7 @@ async fn cause(answer: Option<&'static [u8]>, encrypts: bool) -> Option<String> 
 }
 
 #[tokio::test]
-async fn a_server_is_told_from_another() {
+async fn servers_are_distinguished() {
     let foreign = "AT accepts connections but does not answer as Redis does";
     for (answer, encrypts, wanted) in [
         (Some(b"+PONG\r\n" as &[u8]), false, None),

@@ -197,7 +197,7 @@ fn living_nested_tree_keeps_the_hold_without_its_keeper() {
     let outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", &script]));
     let pid_in = |file: &str| env.await_line(file).parse::<i32>().expect("a pid");
     let (keeper, member, front) = (pid_in("keeper"), pid_in("member"), pid_in("front"));
-    process::await_told(keeper);
+    process::await_started(keeper);
     let outer_keeper = outer.keeper();
     until_true("the end of the outer command", || {
         process::children(outer_keeper).iter().all(|p| p.name == "dlock")

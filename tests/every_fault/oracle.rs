@@ -54,10 +54,10 @@ impl Case<'_> {
     fn exclusion(&self, found: &mut Vec<String>) {
         let log = self.site.log();
         // A caller that frees the lock by force accepts the consequences.
-        if !self.shape.frees_the_lock() && !self.said_what_it_cannot_end() {
+        if !self.shape.frees_the_lock() && !self.reported_survivors() {
             found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
         }
-        if !self.seen.unguarded.is_empty() && !self.said_what_it_cannot_end() {
+        if !self.seen.unguarded.is_empty() && !self.reported_survivors() {
             found.push(format!(
                 "unguarded: without front and keeper lives {}",
                 self.seen.unguarded.join(", ")
@@ -71,20 +71,20 @@ impl Case<'_> {
 
     /// Returns whether dlock reported processes that it cannot kill, because it may not signal them or cannot find
     /// them. A call that an older kernel or a filter of system calls lacks is no reason: dlock has another way.
-    fn said_what_it_cannot_end(&self) -> bool {
+    fn reported_survivors(&self) -> bool {
         let said = self.site.read("run.err");
         matches!(self.fault(), Some(Fault::Lasting(class, _)) if class != Class::Newer)
             && (said.contains("cannot verify that all") || said.contains("cannot kill process"))
     }
 
     /// Returns whether the lock of a script may be kept for ever.
-    fn keeps_what_it_cannot_end(&self) -> bool {
+    fn may_stay_locked(&self) -> bool {
         self.noted("start run") && self.fault().is_some_and(|fault| self.shape.may_keep(fault))
     }
 
     /// Every process ends, and the next run gets the lock soon.
     fn next_one(&self, found: &mut Vec<String>) {
-        if !self.said_what_it_cannot_end() && !self.keeps_what_it_cannot_end() {
+        if !self.reported_survivors() && !self.may_stay_locked() {
             found.extend(self.seen.stuck.iter().map(|stuck| format!("no end: {stuck}")));
         }
         if let (Some(gone), Some(began)) = (self.seen.all_gone, self.seen.next_began) {

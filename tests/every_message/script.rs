@@ -106,11 +106,11 @@ impl Script {
     fn with_a_lease(&self) -> ExitCode {
         // The length of the first lease is unknown: it may have been renewed while it waited.
         let mut begun = now();
-        let mut ended = self.told("renew", self.verb("renew"), begun);
+        let mut ended = self.note_answer("renew", self.verb("renew"), begun);
         while ended == Some(0) && now() > begun + RELIED_ON {
             // Too late to rely on it.
             begun = now();
-            ended = self.told("renew", self.verb("renew"), begun);
+            ended = self.note_answer("renew", self.verb("renew"), begun);
         }
         if ended == Some(0) {
             let mut work = self.command(Length::Gate);
@@ -122,15 +122,15 @@ impl Script {
             }
             fs::write(self.folder.join("gate.claim"), "").expect("a gate");
             let worked = work.wait().expect("a child").code();
-            ended = self.told("renew-again", renew, again).filter(|code| *code != 0).or(worked);
+            ended = self.note_answer("renew-again", renew, again).filter(|code| *code != 0).or(worked);
         }
         let begun = now();
-        let released = self.told("release", self.verb("release"), begun);
+        let released = self.note_answer("release", self.verb("release"), begun);
         code(if released == Some(0) { ended } else { released })
     }
 
     /// Notes the end of a command that was started at `begun`, and whether its claim holds then, past the relays.
-    fn told(&self, verb: &str, mut one: Child, begun: Duration) -> Option<i32> {
+    fn note_answer(&self, verb: &str, mut one: Child, begun: Duration) -> Option<i32> {
         let code = one.wait().expect("a child").code();
         let told = code.map_or_else(|| "signal".to_owned(), |code| code.to_string());
         let name = self.claim.iter().find(|(name, _)| name == "DLOCK_NAME").map_or("", |(_, value)| value);

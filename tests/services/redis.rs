@@ -281,7 +281,7 @@ fn expired_foreign_hold_is_noticed_without_polling() {
 }
 
 #[test]
-fn looking_at_the_server_does_not_make_a_holder_deaf() {
+fn examination_keeps_a_holders_notifications() {
     let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let env = env_on(&server);
     let before = env.held(&["--name", "x", "-q"]);

@@ -120,7 +120,7 @@ fn children_started_before_exec_are_not_killed() {
     let running = env.start(&mut env.bash(script));
     let (stranger, member) = (pid_in(&env, "stranger"), pid_in(&env, "pid"));
     let keeper = running.keeper();
-    process::await_told(keeper);
+    process::await_started(keeper);
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was stopped"]);
     assert!(!is_alive(member) && is_alive(stranger));

@@ -194,7 +194,7 @@ fn stopped_dlock_ends_processes_outside_the_group() {
 }
 
 #[test]
-fn the_keeper_is_deaf_to_signals_meant_for_the_whole_service() {
+fn keeper_ignores_signals_to_the_whole_service() {
     let env = TestEnv::new();
     let (running, logger) = logged(&env, &["--grace", "1h"], &[15]);
     let keeper = running.keeper();
