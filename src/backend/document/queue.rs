@@ -35,7 +35,7 @@ pub struct Document {
 /// One claim in the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueEntry {
-    /// The claim's description of itself.
+    /// The claim's own description.
     pub about: Record,
     /// Its fencing token, drawn on arrival.
     pub token: u64,

@@ -189,7 +189,7 @@ impl Core {
         }
     }
 
-    /// Takes a free slot of each name; `false` if there is none, or another claim was faster.
+    /// Takes a free slot of each name; `false` if all are taken, or another claim was faster.
     async fn take_slots(&self, seen: &[Seen], n: u32, deadline: Moment) -> FaultResult<bool> {
         let mut compares = self.all_stand();
         compares.extend(self.proofs_are_of(0));
