@@ -1,5 +1,5 @@
-//! The queue of a lock as one document, for stores with only compare-and-set: read, create if absent, replace if
-//! unchanged, remove if unchanged.
+//! The queue of a lock as one document, for services with only compare-and-set: read, create if absent, replace if
+//! unchanged, remove if unchanged ([`Items`]). [`DocumentStore`] makes a store of the engine of them.
 //!
 //! Each claim is an entry of the document ([`queue::Document`]), in order of arrival, with a counter that its owner
 //! increments to renew it. A change is one replacement of the document that was read, so a late request is refused

@@ -1,10 +1,11 @@
 //! The document as a [`Store`] of the engine.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::change::{DocumentStore, Found, Lease, contended, locked};
+use super::change::{DocumentStore, Found, Known, Lease, contended, locked};
 use super::queue::{Document, EMPTY_LIFE};
 use super::view::{Gone, is_at, seen};
 use super::watch::MARGIN;
@@ -81,9 +82,10 @@ fn is_done(document: &Document, step: &Step) -> bool {
 }
 
 impl DocumentStore {
+    /// Leaves a claim the reason for its removal, before that.
     async fn write_note(
         &self,
-        names: &[LockName],
+        name: &LockName,
         id: ClaimId,
         note: &Note,
         deadline: Moment,
@@ -95,10 +97,7 @@ impl DocumentStore {
         };
         let note = Gone { why: why.to_owned(), by: by.cloned() };
         let note = serde_json::to_vec(&note).unwrap_or_default();
-        for name in names {
-            self.items.write_note(name, id, &note, NOTED, deadline).await?;
-        }
-        Ok(())
+        self.items.write_note(name, id, &note, NOTED, deadline).await
     }
 
     /// Removes another program's item, if it is still the one with this key.
@@ -219,57 +218,56 @@ impl Store for DocumentStore {
     ) -> FaultResult<(bool, Answer)> {
         let (sent, mut done, mut full) = (self.clock.now(), false, false);
         let mut answer = Answer { queues: Vec::new(), note: None, sent, seen: 0 };
-        let mut names = own.map(|own| own.names.clone()).unwrap_or_default();
-        let mut leaves = false;
+        let leaves =
+            |step: &Step| matches!(step, Step::Remove { id, .. } if own.is_some_and(|own| own.id == *id));
+        let leaves = steps.iter().any(leaves);
+        // No claim has several names.
+        let mut name = own.and_then(|own| own.names.first());
         for step in steps {
             match step {
                 Step::RemoveForeign(name, key) => {
                     return Ok((self.remove_foreign(name, key, deadline).await?, answer));
                 }
-                // The note is written first, so that the removed claim finds the reason.
-                Step::Remove { id, names: of, note, .. } => {
-                    names.clone_from(of);
-                    leaves = own.is_some_and(|own| own.id == *id);
-                    if let Some(note) = note {
-                        self.write_note(of, *id, note, deadline).await?;
+                Step::Remove { id, names, note, .. } => {
+                    name = names.first();
+                    if let (Some(name), Some(note)) = (name, note) {
+                        self.write_note(name, *id, note, deadline).await?;
                     }
                 }
-                Step::Change(name, ..) => names = vec![name.clone()],
+                Step::Change(of, ..) => name = Some(of),
                 Step::Success { held_for } => {
-                    for name in &names {
+                    if let Some(name) = name {
                         self.note_success(name, *held_for, deadline).await;
                     }
                 }
                 Step::Hold { .. } => {}
             }
         }
+        let Some(name) = name else { return Ok((false, answer)) };
         let room = self.items.room() / 16 * 15;
-        for name in &names {
-            let edit = |document: &mut Document, again: bool| {
-                let has = |key: &Key| document.claims.iter().any(|place| is_at(place, key));
-                let lives = |own: &Own| document.position(own.id).is_some() && !self.has_expired(own.id);
-                let stands = (leaves || own.is_none_or(lives))
-                    && when.iter().filter(|(of, _)| of == name).all(|(_, key)| has(key));
-                if stands {
-                    done = steps.iter().all(|step| apply(document, own, step));
-                    full = document.to_bytes().len() > room
-                        && steps.iter().any(|step| matches!(step, Step::Change(..)));
-                    return done && !full;
-                }
-                // An earlier attempt with a lost answer may have removed what was there.
-                done = again && steps.iter().all(|step| is_done(document, step));
-                false
-            };
-            let (_, found) = self.change(name, Patience::Deadline, deadline, edit).await?;
-            if let Some(own) = own.filter(|_| !leaves) {
-                answer = self.answer(own, name, &found, sent);
+        let has_label = steps.iter().any(|step| matches!(step, Step::Change(_, _, Change::Label(_))));
+        let edit = |document: &mut Document, again: bool| {
+            let has = |(_, key): &(LockName, Key)| document.claims.iter().any(|place| is_at(place, key));
+            let lives = |own: &Own| document.position(own.id).is_some() && !self.has_expired(own.id);
+            if (leaves || own.is_none_or(lives)) && when.iter().all(has) {
+                done = steps.iter().all(|step| apply(document, own, step));
+                full = has_label && document.to_bytes().len() > room;
+                return done && !full;
             }
-        }
+            // An earlier attempt with a lost answer may have removed what was there.
+            done = again && steps.iter().all(|step| is_done(document, step));
+            false
+        };
+        let (_, found) = self.change(name, Patience::Deadline, deadline, edit).await?;
         if full {
             return Err(Fault::new(ErrorKind::Full, "the item of the lock has no room for this value"));
         }
-        if let Some(own) = own.filter(|_| leaves) {
-            locked(&self.leases).remove(&own.id);
+        if let Some(own) = own {
+            if leaves {
+                locked(&self.leases).remove(&own.id);
+            } else {
+                answer = self.answer(own, name, &found, sent);
+            }
         }
         Ok((done, answer))
     }
@@ -329,8 +327,8 @@ impl Store for DocumentStore {
             // A lock of the same name under another prefix has another key.
             let is_own = self.items.key(&name).is_ok_and(|own| own == key);
             if is_own && name.as_str().starts_with(prefix) && !document.claims.is_empty() {
-                let found = self.take(&name, Some(item));
-                all.push(self.queue(&name, &found, true));
+                let known = Known { document, version: item.version };
+                all.push(self.queue(&name, &Found::Queue(Arc::new(known)), false));
             }
         }
         all.sort_by(|one, other| one.name.cmp(&other.name));

@@ -151,6 +151,26 @@ async fn late_write_does_not_recreate_the_item() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slot_with_a_lost_answer_is_found() {
+    let scene = Scene::new();
+    let mode = Mode::Slots(std::num::NonZeroU32::new(2).expect("positive"));
+    for mishap in [Mishap::AnswerLost, Mishap::RequestLost] {
+        let mut claims = Vec::new();
+        for n in 1..=2 {
+            scene.fake.expect(&[None, Some(mishap)]);
+            let request = Request { mode, ..request(n, &["a"]) };
+            let claim = scene.client().enter(&request, scene.soon()).await.expect("enters");
+            let ClaimState::Held(grant) = state(&claim).await else { panic!("does not hold") };
+            assert_eq!(grant.names[0].slot.map(u128::from), Some(n), "{mishap:?}");
+            claims.push(claim);
+        }
+        for claim in claims {
+            claim.leave(false, scene.soon()).await.expect("leaves");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn leave_is_applied_once_despite_lost_messages() {
     for mishap in [Mishap::RequestLost, Mishap::AnswerLost, Mishap::Late] {
         let scene = Scene::new();
