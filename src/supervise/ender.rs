@@ -79,7 +79,7 @@ impl Ender {
     pub fn hand_over(&mut self) -> io::Result<Self> {
         let table = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
             Ok(table) => table.reopen()?,
-            hidden => hidden,
+            Err(_) => ProcessTable::open()?,
         };
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
         Ok(Self { table, outside: Vec::new(), command: None, adopted, ..*self })
