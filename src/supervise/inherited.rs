@@ -1,4 +1,4 @@
-//! What dlock inherits for the command only: standard streams, other descriptors, the working directory. dlock closes
+//! Descriptors that dlock inherits for the command only: standard streams, other descriptors, the working directory. dlock closes
 //! its copies once the command has them, so that the reader of a pipe sees its end when the command closes it.
 
 use std::fs::File;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
+use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, Entry, FencingToken, Holder, LockName, Mode, Moment, Request, Result};
 use crate::net::fault::FaultResult;
@@ -59,6 +60,30 @@ pub struct About {
     pub ttl: Duration,
     /// Whether a newer claim with this flag may remove it while it waits (`--supersede`).
     pub supersede: bool,
+}
+
+impl About {
+    /// Describes the claim of `record`, which arrived at `since` in the queue of `name`.
+    pub fn of(record: &Record, name: &LockName, since: Option<SystemTime>) -> Self {
+        Self {
+            entry: Entry { since, ..record.entry() },
+            held_since: None,
+            names: record.names(name),
+            ttl: Duration::from_millis(record.ttl_ms),
+            supersede: record.supersede,
+        }
+    }
+
+    /// Describes the entry `id` of another program in the queue of `name`. Its clients call it `called`.
+    pub fn foreign(name: &LockName, id: ClaimId, called: String) -> Self {
+        Self {
+            entry: Entry { claim: Some(id), foreign: true, key: Some(called), ..Entry::default() },
+            held_since: None,
+            names: vec![name.clone()],
+            ttl: Duration::ZERO,
+            supersede: false,
+        }
+    }
 }
 
 /// The entries of one lock, in order.
