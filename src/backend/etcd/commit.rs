@@ -14,7 +14,7 @@ use crate::clock;
 use crate::lock::{FencingToken, LockName, Mode, Moment, Verb};
 use crate::net::fault::FaultResult;
 
-/// What a step needs.
+/// The parts of a step.
 pub(super) struct Committer<'a> {
     pub(super) wire: &'a Wire,
     pub(super) layout: &'a Layout,
