@@ -260,8 +260,8 @@ pub trait Store: Debug + Send + Sync {
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer>;
 
     /// Makes all steps if each entry in `when` (with the index of its lock among the names of the steps) and the own
-    /// entry are present; otherwise none. Returns whether it did, and what [`Extent::Needed`] shows afterwards; no
-    /// queues after the removal of the own claim, or without one.
+    /// entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
+    /// shows. The answer to other steps may lack the queues.
     ///
     /// A removal of the own claim works without an entry.
     async fn commit(
