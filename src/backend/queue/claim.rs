@@ -19,8 +19,10 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
-/// The first pause before another attempt: at a store that is down, or to take a slot after another claim was faster.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The first pause before another attempt at a store that is down.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before another attempt to take a slot.
+const SLOT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a claim waits for.
 #[derive(Debug)]
@@ -127,6 +129,9 @@ async fn supersede(store: &dyn Store, own: &Own, request: &Request, deadline: Mo
             let own_key =
                 found.iter().find(|(of, _)| of.name == queue.name).map(|(_, item)| item.key.clone());
             let when: Vec<_> = keys.into_iter().chain(own_key).map(|key| (queue.name.clone(), key)).collect();
+            if when.len() > store.most_conditions() {
+                break;
+            }
             let step = Step::Remove {
                 id: older.id,
                 names: older.names.clone(),
@@ -157,7 +162,6 @@ async fn follow(core: Arc<Core>, mut place: Place) {
         let (mut outcome, mut pause) = (changed, PAUSE);
         place = loop {
             if let Err(fault) = outcome {
-                // A refusal lasts.
                 pause = if fault.is_transient() { pause } else { POLL };
                 core.publisher.cannot_follow(fault);
                 core.clock.sleep_until(core.clock.now() + pause).await;
@@ -243,7 +247,7 @@ impl Core {
                 }
             }
             // The slot went to another claim, or its last holder has not given it back.
-            let next = self.clock.now() + PAUSE;
+            let next = self.clock.now() + SLOT_PAUSE;
             if next >= deadline {
                 return Err(Fault::unavailable("other claims took each free slot until the deadline"));
             }

@@ -240,6 +240,11 @@ pub trait Store: Debug + Send + Sync {
         matches!(mode, Mode::Slots(_))
     }
 
+    /// Returns how many entries one [`Store::commit`] can require.
+    fn most_conditions(&self) -> usize {
+        usize::MAX
+    }
+
     /// Returns whether the service reports changes. If not, [`Store::changed`] reads again and again.
     fn reports_changes(&self) -> bool {
         true
