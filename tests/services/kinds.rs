@@ -25,7 +25,7 @@ fn pairs(kinds: [&[&str]; 2]) {
         for code in codes {
             assert!([Some(0), Some(64)].contains(&code), "{codes:?} in round {round} of {kinds:?}");
         }
-        assert!(codes.contains(&Some(0)), "nobody ran in round {round} of {kinds:?}");
+        assert!(codes.contains(&Some(0)), "no command ran in round {round} of {kinds:?}");
         assert!(!env.exists("overlap"), "two at once in round {round} of {kinds:?}");
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Document {
 /// One claim in the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct QueueEntry {
-    /// The claim's description of itself.
+    /// The claim's own description.
     pub(super) about: Record,
     /// Its fencing token, drawn on arrival.
     pub(super) token: u64,

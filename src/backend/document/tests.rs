@@ -127,7 +127,7 @@ async fn late_entry_counts_unless_the_claim_has_ended() {
     let scene = Scene::new();
     scene.fake.expect(&[Some(Mishap::Late)]);
     assert!(scene.enter(1).await.is_err());
-    assert_eq!(scene.fake.deliver(), [true], "nobody has ended it");
+    assert_eq!(scene.fake.deliver(), [true], "no client has ended it");
     assert_eq!(scene.queue("a").await, [id(1)]);
 
     scene.fake.expect(&[Some(Mishap::Late)]);
@@ -265,7 +265,7 @@ async fn expired_lease_is_lost_and_never_revived() {
     assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
     let before = scene.queue("a").await;
     holder.renew(scene.soon()).await.expect("no error");
-    assert_eq!(before, [id(1)], "it stands there until it is dead for everybody");
+    assert_eq!(before, [id(1)], "it stays until it is dead for every client");
     assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
 }
 

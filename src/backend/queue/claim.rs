@@ -8,7 +8,7 @@ use tokio::sync::{Mutex as Turn, Notify};
 use tokio::task::AbortHandle;
 
 use super::decide::{self, Stand};
-use super::store::{Answer, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
+use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, SHORT_HOLD, Source, due, patience};
 use crate::clock::Clock;
@@ -20,9 +20,11 @@ use crate::net::fault::{Fault, FaultResult};
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
 /// The first pause before another attempt at a store that is down.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(50);
 /// The pause before another attempt to take a slot.
 const SLOT_PAUSE: Duration = Duration::from_millis(20);
+/// When a claim that waited records how long it has held, for display. A shorter hold shows its arrival.
+const LONG_HOLD: Duration = Duration::from_secs(1);
 
 /// What a claim waits for.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ pub(super) struct Core {
     publisher: Publisher,
     /// Whether it had to wait.
     waited: Mutex<bool>,
-    /// The token of its first entry, as it was read last.
-    token: Mutex<Option<FencingToken>>,
+    /// Its entries, as they were read last.
+    items: Mutex<Vec<Item>>,
     /// Held while the claim is read and its hold is taken.
     turn: Turn<()>,
     /// Makes the task read.
@@ -86,7 +88,7 @@ impl QueueClaim {
             publisher: Publisher::new(clock, answer.sent),
             own: Mutex::new(own),
             waited: Mutex::new(false),
-            token: Mutex::new(None),
+            items: Mutex::default(),
             turn: Turn::default(),
             look: Notify::new(),
         });
@@ -152,16 +154,23 @@ async fn follow(core: Arc<Core>, mut place: Place) {
     if core.publisher.holds() {
         core.clock.sleep_until(core.clock.now() + SHORT_HOLD).await;
     }
+    let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
         let own = unlocked(&core.own);
         let watched = Watched::Claim { own: &own, on };
+        let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
         let changed = tokio::select! {
             changed = core.store.changed(watched, *seen, *until) => changed,
             () = core.look.notified() => Ok(()),
+            () = core.clock.sleep_until(mark_at) => {
+                marked = true;
+                core.mark(&own).await
+            }
         };
         let (mut outcome, mut pause) = (changed, PAUSE);
         place = loop {
             if let Err(fault) = outcome {
+                // A refusal lasts.
                 pause = if fault.is_transient() { pause } else { POLL };
                 core.publisher.cannot_follow(fault);
                 core.clock.sleep_until(core.clock.now() + pause).await;
@@ -200,7 +209,7 @@ impl Core {
         }
         let holds = self.publisher.held_at().is_some();
         let (taken, answer) = if !holds && !self.is_slotted() && self.hold_is_a_step() {
-            let seen = *self.token.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = unlocked(&self.items).first().and_then(|item| item.token);
             self.hold(&own, vec![None; own.names.len()], seen, deadline).await?
         } else {
             (false, self.store.read(&own.names, Extent::Needed(&own), deadline).await?)
@@ -214,9 +223,8 @@ impl Core {
         loop {
             let own = unlocked(&self.own);
             self.heed(&answer);
-            if let Some(item) = decide::own_items(&answer.queues, &own).first() {
-                *self.token.lock().unwrap_or_else(PoisonError::into_inner) = item.token;
-            }
+            let items = decide::own_items(&answer.queues, &own);
+            *self.items.lock().unwrap_or_else(PoisonError::into_inner) = items.into_iter().cloned().collect();
             let (slots, items) = match decide::stand(&answer.queues, &own) {
                 Stand::Gone => {
                     self.conclude(answer.note).await;
@@ -319,6 +327,23 @@ impl Core {
                 Stand::Waits { ahead, first, .. } => self.waits(ahead, first),
                 Stand::Gone | Stand::Holds => self.look.notify_one(),
             }
+        }
+        Ok(())
+    }
+
+    /// Returns when to record how long it has held; `None` if no step is needed for that.
+    fn mark_at(&self) -> Option<Moment> {
+        let waited = unlocked(&self.waited) && !self.hold_is_a_step();
+        self.publisher.held_at().filter(|_| waited).map(|at| at + LONG_HOLD)
+    }
+
+    /// Records how long it has held.
+    async fn mark(&self, own: &Own) -> FaultResult<()> {
+        let deadline = self.clock.now() + patience(own.ttl);
+        for (name, item) in own.names.iter().zip(unlocked(&self.items)) {
+            let held_for = self.publisher.held_at().map_or(Duration::ZERO, |at| self.clock.now().since(at));
+            let step = Step::Change(name.clone(), item, Change::HeldFor(held_for));
+            self.store.commit(Some(own), &[], &[step], deadline).await?;
         }
         Ok(())
     }

@@ -99,6 +99,23 @@ async fn a_departure_wakes_the_next_claim_at_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_a_long_hold_after_a_wait_records_its_start() {
+    for (works, recorded) in [(900, false), (1_200, true)] {
+        let world = World::new(false);
+        let one = world.enter(&request(1, Mode::Exclusive)).await;
+        held(&one).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let two = world.enter(&request(2, Mode::Exclusive)).await;
+        one.leave(false, world.soon()).await.expect("leaves");
+        held(&two).await;
+        tokio::time::sleep(Duration::from_millis(works)).await;
+        two.leave(false, world.soon()).await.expect("leaves");
+        let shown = world.store.held_for();
+        assert_eq!(shown.is_some_and(|shown| shown >= Duration::from_secs(1)), recorded, "{shown:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_slot_is_held_once_and_given_on() {
     let world = World::new(false);
     let mut holders = Vec::new();
