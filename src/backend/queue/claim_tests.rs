@@ -1,3 +1,5 @@
+//! Claims over a store that loses, delays and refuses answers.
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,7 +196,7 @@ async fn newer_claim_supersedes_waiters_and_no_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn break_asks_or_removes_exactly_that_entry() {
+async fn break_asks_or_removes_exactly_one_entry() {
     let world = World::new(false);
     let name: LockName = "x".parse().expect("a name");
     let by = Holder { host: "admin".into(), ..Holder::default() };
@@ -322,7 +324,7 @@ async fn live(world: Arc<World>, id: u128, life: Life, modes: [Mode; 2]) -> Opti
 }
 
 #[test]
-fn random_schedules_with_lost_and_late_answers_keep_order_and_exclusion() {
+fn random_schedules_with_lost_answers_keep_order_and_exclusion() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let holds = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config { cases: 100, ..Config::default() });
