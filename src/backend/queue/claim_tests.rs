@@ -213,7 +213,7 @@ async fn break_asks_or_removes_exactly_one_entry() {
         seen = two.changed(Some(&seen)).await.expect("a state");
     }
     assert_eq!(seen, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
-    assert!(!evict(7, Evict::Force).await.expect("answers"), "there is none");
+    assert!(!evict(7, Evict::Force).await.expect("answers"), "it is not in the queue");
     let late = world.enter(&request(7, Mode::Exclusive)).await;
     assert!(state(&late).await.is_final(), "its requests in flight are refused");
 }
@@ -246,7 +246,7 @@ async fn abandoned_holder_is_followed_at_the_end_of_its_lease() {
     assert!(world.clock.now().since(begun) < TTL + Duration::from_millis(100));
 }
 
-/// What one claim of a random schedule does.
+/// The acts of one claim in a random schedule.
 #[derive(Clone, Debug)]
 struct Life {
     mode: usize,

@@ -133,7 +133,7 @@ pub struct Answer {
     pub note: Option<Note>,
     /// When the answered attempt was sent.
     pub sent: Moment,
-    /// What the answer shows of the store: [`Store::changed`] completes on any later change.
+    /// The state of the store that the answer shows: [`Store::changed`] completes on any later change.
     pub seen: Seen,
 }
 
@@ -210,7 +210,7 @@ pub struct Target {
     pub or_holds: bool,
 }
 
-/// What a client waits for.
+/// The changes that a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watched<'a> {
     /// A change of the own entry, a notice to it, or the end of a target.
