@@ -70,6 +70,7 @@ const CONTRACT: &[&str] = &[
     "mixing",
     "observe",
     "options",
+    "queue",
     "record",
     "service",
     "success",

@@ -47,6 +47,7 @@ pub mod memcached;
 pub mod mixing;
 pub mod observe;
 pub mod options;
+pub mod queue;
 pub mod record;
 #[cfg(feature = "redis")]
 pub mod redis;

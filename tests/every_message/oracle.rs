@@ -83,12 +83,13 @@ pub(crate) fn starts(log: &[String]) -> Vec<Start> {
     log.iter().filter_map(start).collect()
 }
 
-/// Returns the complaints about commands that waited for the end of another and have no higher token.
+/// Returns the complaints about commands that waited for the end of another and have no higher token. Commands in slots
+/// may run together, so their tokens only differ: a claim may take the slot of one that arrived after it.
 pub(crate) fn tokens_that_fall(starts: &[Start]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, later) in starts.iter().enumerate() {
         for earlier in &starts[..at] {
-            let slots = earlier.slot != later.slot && earlier.slot > 0 && later.slot > 0;
+            let slots = earlier.slot > 0 && later.slot > 0 && earlier.token != later.token;
             let together = slots || (earlier.is_shared && later.is_shared);
             if !together && earlier.token >= later.token {
                 found.push(format!(

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dlock::backend::context::with_context;
-use dlock::backend::etcd::{EtcdBackend, EtcdConfig, Prefix};
+use dlock::backend::etcd::{EtcdConfig, Prefix};
+use dlock::backend::service::Address as _;
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Need, Site, number};
@@ -32,7 +33,7 @@ pub(crate) static KIND: Kind = Kind {
         let mut config = EtcdConfig::parse(&site::options(part)).expect("an address");
         // The keys of `a/b` must not lie inside those of `a`.
         config.prefix = Prefix::Encoded(part.prefix.clone().unwrap_or_default());
-        with_context(Arc::new(EtcdBackend::open(&config)))
+        with_context(config.open())
     },
     protocol: || Box::<messages::Http2>::default(),
     facts: Facts {

@@ -220,6 +220,14 @@ fn holder_survives_the_compaction_of_its_watched_keys() {
     env.assert_free("x");
 }
 
+/// Executes etcdctl's `puts` in one transaction.
+fn put_together(etcd: &Etcd, puts: &[String]) {
+    let mut putting = etcd.ctl(&["txn"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let words = format!("\n{}\n\n\n", puts.join("\n"));
+    putting.stdin.take().expect("a pipe").write_all(words.as_bytes()).expect("it reads");
+    assert!(putting.wait().expect("ends").success());
+}
+
 #[test]
 fn waiter_beyond_the_transaction_limit_is_not_superseded() {
     if !available() {
@@ -229,16 +237,13 @@ fn waiter_beyond_the_transaction_limit_is_not_superseded() {
     let env = env(etcd.endpoint());
     let prefix = env.service().prefix.clone().unwrap_or_default();
     let puts: Vec<String> = (1..=128).map(|n| format!("put {prefix}x/slot/{n} taken")).collect();
-    let mut taking = etcd.ctl(&["txn"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
-    let words = format!("\n{}\n\n\n", puts.join("\n"));
-    taking.stdin.take().expect("a pipe").write_all(words.as_bytes()).expect("it reads");
-    assert!(taking.wait().expect("ends").success());
+    put_together(&etcd, &puts);
     let options = ["--name", "x", "--slots", "128", "--supersede"];
     let older = env.hold(&options);
-    env.await_waiters("x", 128);
+    env.await_waiters("x", 1);
     let newer = env.finish(env.run(options).args(["--wait", "2s", "--", "true"]));
     assert_eq!(newer.code(), Some(75), "{}", newer.err);
-    assert_eq!(env.waiters("x"), 128);
+    assert_eq!(env.waiters("x"), 1);
     older.running.signal(Signal::TERM);
     assert_eq!(older.running.finish().signal(), Some(Signal::TERM.as_raw()));
 }
@@ -276,11 +281,19 @@ fn record_of_a_newer_dlock_is_another_kind() {
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let prefix = env.service().prefix.clone().unwrap_or_default();
-    let record = format!("{prefix}x\u{1}n/5/1");
-    etcd.ask(&["put", &record, ""]);
+    let record = format!(
+        r#"{{"dlock":2,"claim":"{}","mode":"upgradable","ttl_ms":4000,"holder":{{"host":"h9","pid":4,"user":"u","command":"c"}}}}"#,
+        "7".repeat(32)
+    );
+    let record = format!("put {prefix}x\u{1}n/5/1 {record:?}");
+    put_together(&etcd, &[format!("put {prefix}x/slot/1 \"\""), record]);
     let before = etcd.requests();
     let refused = env.finish(&mut env.run(["--try", "--name", "x", "--", "true"]));
-    refused.failed(64, &["key ", "n/5/1 uses x as another kind of lock"]);
+    refused.failed(64, &["u@h9 pid 4 (c) uses x as a lock with 5 slots"]);
+    assert!(
+        etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}x/")]).trim()
+            == format!("{prefix}x/slot/1")
+    );
     let requests = etcd.requests() - before;
     assert!(requests < 20, "{requests}");
 }

@@ -39,11 +39,6 @@ pub(super) fn corrupt(what: &str) -> Fault {
     Fault::new(ErrorKind::Corrupt, format!("the server's answer makes no sense: {what}"))
 }
 
-/// Returns the fault of a missing answer.
-pub(super) fn late() -> Fault {
-    Fault::spent("no answer in time")
-}
-
 /// Returns the fault of an error that concerns encryption.
 pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
     tls::refusal(error).map(|fault| fault.helped_by(Retry::OtherConnection))

@@ -155,11 +155,6 @@ impl QueueKeys {
         prefixed(&format!("{}/", self.base))
     }
 
-    /// Returns the range of entries with slots.
-    pub(super) fn slot_entries(&self) -> Span {
-        prefixed(&format!("{}/slot/", self.base))
-    }
-
     /// Returns whether an entry is shared.
     pub(super) fn is_shared(&self, key: &[u8]) -> bool {
         key.starts_with(format!("{}/read/", self.base).as_bytes())
@@ -183,22 +178,21 @@ impl QueueKeys {
         (format!("{}m/", self.side), format!("{}o", self.side))
     }
 
-    /// Returns the ranges of records that do not mix with `mode`.
-    pub(super) fn other_kinds(&self, mode: Mode) -> Vec<Span> {
-        let all = |kind: &str| prefixed(&format!("{}{kind}/", self.side));
-        match mode {
-            Mode::Slots(n) => {
-                let (own, after) = prefixed(&format!("{}n/{n}/", self.side));
-                // There are no keys between the two kinds of records.
-                vec![(all("m").0, own), (after, all("n").1)]
-            }
-            _ => vec![all("n")],
-        }
+    /// Returns the mode that the key of a record tells, if that is one with slots.
+    pub(super) fn slots_of(&self, record: &[u8]) -> Option<Mode> {
+        let number = record.strip_prefix(format!("{}n/", self.side).as_bytes())?;
+        let number = number.split(|byte| *byte == b'/').next()?;
+        std::str::from_utf8(number).ok()?.parse().ok().map(Mode::Slots)
     }
 
     /// Returns the key of an entry's hold.
     pub(super) fn hold(&self, lease: i64) -> String {
         format!("{}t/{}", self.side, hex(lease))
+    }
+
+    /// Returns the key of the hold of another entry.
+    pub(super) fn hold_of(&self, entry: &[u8]) -> String {
+        format!("{}t/{}", self.side, String::from_utf8_lossy(last_part(entry)))
     }
 
     /// Returns the range of all holds.
@@ -209,11 +203,6 @@ impl QueueKeys {
     /// Returns the key of a slot.
     pub(super) fn slot(&self, number: u32) -> String {
         format!("{}s/{number}", self.side)
-    }
-
-    /// Returns the range of all taken slots.
-    pub(super) fn slots(&self) -> Span {
-        prefixed(&format!("{}s/", self.side))
     }
 
     /// Returns the key of the time at which the last successful run acquired the lock.
@@ -258,23 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_leave_out_the_own_one_only() {
+    fn records_tell_the_number_of_slots() {
         let queue = Layout::new(&Prefix::default()).queue(&name("a"));
-        let two = Mode::Slots(std::num::NonZeroU32::new(2).expect("positive"));
-        let inside = |key: &str, mode| {
-            queue.other_kinds(mode).iter().any(|(a, z)| a.as_str() <= key && key < z.as_str())
-        };
-        for (record, mode, odd) in [
-            ("dlock/a%m/1", two, true),
-            ("dlock/a%n/2/1", two, false),
-            ("dlock/a%n/1/1", two, true),
-            ("dlock/a%n/20/1", two, true),
-            ("dlock/a%n/3/1", two, true),
-            ("dlock/a%m/1", Mode::Shared, false),
-            ("dlock/a%n/2/1", Mode::Exclusive, true),
-        ] {
-            assert_eq!(inside(record, mode), odd, "{record} {mode}");
+        for mode in [2, 20].map(|n| Mode::Slots(std::num::NonZeroU32::new(n).expect("positive"))) {
+            assert_eq!(queue.slots_of(queue.record(mode, 7).as_bytes()), Some(mode));
         }
+        assert_eq!(queue.slots_of(queue.record(Mode::Shared, 7).as_bytes()), None);
     }
 
     proptest! {

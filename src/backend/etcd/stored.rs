@@ -1,11 +1,20 @@
 //! The values of keys.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::queue::store::Note;
 use crate::backend::record::Record;
 use crate::lock::{Holder, Request};
+
+/// A note's word: a client asks the claim to leave.
+const ASKED: &str = "ask";
+/// A newer claim superseded it.
+const SUPERSEDED: &str = "superseded";
+/// Its entry was removed.
+const EVICTED: &str = "evicted";
 
 /// Returns milliseconds since 1970 by the clock of this host: for display, and for `--once-per`.
 pub(super) fn wall_clock() -> u64 {
@@ -64,24 +73,25 @@ impl Hold {
     }
 }
 
-/// A note to a claim.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Note {
-    /// A request to leave.
-    Ask(Holder),
-    /// Its entry was removed.
-    Evicted(Holder),
-    /// A newer claim superseded it.
-    Superseded(Holder),
+/// Returns the value of a note.
+pub(super) fn note_text(note: &Note) -> String {
+    let (word, by) = match note {
+        Note::Asked(by) => (ASKED, Some(by)),
+        Note::Superseded(by) => (SUPERSEDED, Some(by)),
+        Note::Evicted(by) => (EVICTED, by.as_ref()),
+        Note::Forgotten(_) => (EVICTED, None),
+    };
+    serde_json::to_string(&HashMap::from([(word, by)])).unwrap_or_default()
 }
 
-impl Note {
-    pub(super) fn to_text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok()
+/// Parses the value of a note.
+pub(super) fn note(text: &[u8]) -> Option<Note> {
+    let notes: HashMap<String, Option<Holder>> = serde_json::from_slice(text).ok()?;
+    let (word, by) = notes.into_iter().next()?;
+    match (word.as_str(), by) {
+        (ASKED, Some(by)) => Some(Note::Asked(by)),
+        (SUPERSEDED, Some(by)) => Some(Note::Superseded(by)),
+        (EVICTED, by) => Some(Note::Evicted(by)),
+        _ => None,
     }
 }

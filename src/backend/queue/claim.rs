@@ -1,0 +1,374 @@
+//! One claim: its task reads, decides and commits.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Mutex as Turn, Notify};
+use tokio::task::AbortHandle;
+
+use super::decide::{self, Stand};
+use super::enter::{append, removal};
+use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
+use crate::backend::Claim;
+use crate::backend::claim_state::{Cause, POLL, Publisher, SHORT_HOLD, Source, due, patience};
+use crate::clock::Clock;
+use crate::lock::{
+    ClaimState, Entry, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
+};
+use crate::net::fault::{Fault, FaultResult};
+
+/// The time to find the reason for a vanished entry before its end is published without one.
+const WHY: Duration = Duration::from_millis(200);
+/// The first pause before another attempt at a store that is down.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The pause before another attempt to take a slot.
+const SLOT_PAUSE: Duration = Duration::from_millis(20);
+/// When a claim that waited records how long it has held, for display. A shorter hold shows its arrival.
+const LONG_HOLD: Duration = Duration::from_secs(1);
+
+/// The next reason to read the claim.
+#[derive(Debug)]
+enum Place {
+    Gone,
+    /// A change of its own entry, or the end of a target, after what was seen.
+    Follows {
+        on: Vec<Target>,
+        until: Moment,
+        seen: Seen,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Clock,
+    request: Request,
+    own: Mutex<Own>,
+    publisher: Publisher,
+    /// Whether it had to wait.
+    waited: Mutex<bool>,
+    /// Its entries, as they were read last.
+    items: Mutex<Vec<Item>>,
+    /// Held while the claim is read and its hold is taken.
+    turn: Turn<()>,
+    /// Makes the task read.
+    look: Notify,
+}
+
+/// A claim, followed by a task while it exists. Dropping it leaves its entry to its ttl.
+#[derive(Debug)]
+pub(super) struct QueueClaim {
+    core: Arc<Core>,
+    task: AbortHandle,
+}
+
+fn unlocked<T: Clone>(mutex: &Mutex<T>) -> T {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl QueueClaim {
+    /// Joins the queues and follows the claim from then on.
+    pub(super) async fn enter(
+        store: &Arc<dyn Store>,
+        clock: Clock,
+        request: &Request,
+        deadline: Moment,
+    ) -> FaultResult<Self> {
+        let (own, answer) = append(&**store, request, deadline).await?;
+        let core = Arc::new(Core {
+            store: Arc::clone(store),
+            clock,
+            request: request.clone(),
+            publisher: Publisher::new(clock, answer.sent),
+            own: Mutex::new(own),
+            waited: Mutex::new(false),
+            items: Mutex::default(),
+            turn: Turn::default(),
+            look: Notify::new(),
+        });
+        let place = core.settle(answer, false, deadline).await?;
+        let task = tokio::spawn(follow(Arc::clone(&core), place)).abort_handle();
+        Ok(Self { core, task })
+    }
+
+    /// Returns whether a caller that enters again with its id can use it.
+    pub(super) fn is_live(&self) -> bool {
+        !self.core.publisher.is_over()
+    }
+}
+
+/// Reads the claim whenever it may have changed, until it is over.
+async fn follow(core: Arc<Core>, mut place: Place) {
+    if core.publisher.holds() {
+        core.clock.sleep_until(core.clock.now() + SHORT_HOLD).await;
+    }
+    let mut marked = false;
+    while let Place::Follows { on, until, seen } = &place {
+        let own = unlocked(&core.own);
+        let watched = Watched::Claim { own: &own, on };
+        let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
+        let changed = tokio::select! {
+            changed = core.store.changed(watched, *seen, *until) => changed,
+            () = core.look.notified() => Ok(()),
+            () = core.clock.sleep_until(mark_at) => {
+                marked = true;
+                core.mark(&own).await
+            }
+        };
+        let (mut outcome, mut pause) = (changed, PAUSE);
+        place = loop {
+            if let Err(fault) = outcome {
+                // A refusal lasts.
+                pause = if fault.is_transient() { pause } else { POLL };
+                core.publisher.cannot_follow(fault);
+                core.clock.sleep_until(core.clock.now() + pause).await;
+                pause = (pause * 2).min(POLL);
+            }
+            if core.publisher.is_over() {
+                return;
+            }
+            outcome = match core.read(core.clock.now() + own.ttl).await {
+                Ok(place) => break place,
+                Err(fault) => Err(fault),
+            };
+        };
+    }
+}
+
+impl Core {
+    fn is_slotted(&self) -> bool {
+        matches!(self.request.mode, Mode::Slots(_))
+    }
+
+    fn hold_is_a_step(&self) -> bool {
+        self.store.hold_is_a_step(self.request.mode, unlocked(&self.waited))
+    }
+
+    /// Reads and publishes the state of the claim, and takes its hold if it may. A waiter whose hold is a step without
+    /// slots makes that step at once: the answer shows whether it holds, and else the step means nothing.
+    async fn read(&self, deadline: Moment) -> FaultResult<Place> {
+        let _turn = self.turn.lock().await;
+        let own = unlocked(&self.own);
+        if own.keys.is_empty() {
+            let (own, answer) = append(&*self.store, &self.request, deadline).await?;
+            self.publisher.prove(answer.sent);
+            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+            return self.settle(answer, false, deadline).await;
+        }
+        let holds = self.publisher.held_at().is_some();
+        let (taken, answer) = if !holds && !self.is_slotted() && self.hold_is_a_step() {
+            let seen = unlocked(&self.items).first().and_then(|item| item.token);
+            self.hold(&own, vec![None; own.names.len()], seen, deadline).await?
+        } else {
+            (false, self.store.read(&own.names, Extent::Needed(&own), deadline).await?)
+        };
+        self.settle(answer, taken, deadline).await
+    }
+
+    /// Publishes what `answer` shows, and takes the hold of a claim at the front. `taken` is whether the answer is that
+    /// to a step that took it.
+    async fn settle(&self, mut answer: Answer, mut taken: bool, deadline: Moment) -> FaultResult<Place> {
+        loop {
+            let own = unlocked(&self.own);
+            self.heed(&answer);
+            let items = decide::own_items(&answer.queues, &own);
+            *self.items.lock().unwrap_or_else(PoisonError::into_inner) = items.into_iter().cloned().collect();
+            let (slots, items) = match decide::stand(&answer.queues, &own) {
+                Stand::Gone => {
+                    self.conclude(answer.note).await;
+                    return Ok(Place::Gone);
+                }
+                Stand::Waits { ahead, first, on, due: left } => {
+                    self.waits(ahead, first);
+                    let until = due(self.clock.now(), left);
+                    return Ok(Place::Follows { on, until, seen: answer.seen });
+                }
+                Stand::Holds => {
+                    (decide::slots(&answer.queues, &own), decide::own_items(&answer.queues, &own))
+                }
+            };
+            let is_held = taken || self.publisher.held_at().is_some();
+            if is_held || !self.hold_is_a_step() || (self.is_slotted() && has_slots(&answer, &own)) {
+                let granted = |item: &&Item| Some(Granted { token: item.token?, slot: item.slot });
+                let names: Option<Vec<_>> = items.iter().map(granted).collect();
+                let nameless = || Fault::new(ErrorKind::Corrupt, "an entry that holds has no token");
+                self.publisher.publish_held(names.ok_or_else(nameless)?);
+                return Ok(Place::Follows { on: Vec::new(), until: Moment::NEVER, seen: answer.seen });
+            }
+            if let Some(slots) = slots {
+                (taken, answer) =
+                    self.hold(&own, slots, items.first().and_then(|item| item.token), deadline).await?;
+                if taken || !self.is_slotted() || has_slots(&answer, &own) {
+                    continue;
+                }
+            }
+            // The slot went to another claim, or its last holder has not given it back.
+            let next = self.clock.now() + SLOT_PAUSE;
+            if next >= deadline {
+                return Err(Fault::unavailable("other claims took each free slot until the deadline"));
+            }
+            self.clock.sleep_until(next).await;
+            answer = self.store.read(&own.names, Extent::Needed(&own), deadline).await?;
+        }
+    }
+
+    async fn hold(
+        &self,
+        own: &Own,
+        slots: Vec<Option<u32>>,
+        seen: Option<FencingToken>,
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        self.store.commit(Some(own), &[], &[Step::Hold { slots, seen }], deadline).await
+    }
+
+    fn waits(&self, ahead: usize, holder: Option<Box<Entry>>) {
+        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.publisher.publish(ClaimState::Waiting { ahead: u32::try_from(ahead).ok(), holder });
+    }
+
+    /// Publishes a request to leave.
+    fn heed(&self, answer: &Answer) {
+        if let Some(Note::Asked(by)) = &answer.note {
+            self.publisher.publish(ClaimState::AskedToLeave { by: by.clone() });
+        }
+    }
+
+    /// Publishes the end of a claim with a vanished entry, with the reason if one is found.
+    async fn conclude(&self, note: Option<Note>) {
+        if self.publisher.is_over() {
+            return;
+        }
+        let own = unlocked(&self.own);
+        let note = match note {
+            Some(note @ (Note::Superseded(_) | Note::Evicted(_) | Note::Forgotten(_))) => Some(note),
+            _ => self.store.why_gone(&own, self.clock.now() + WHY).await.ok().flatten(),
+        };
+        self.publisher.publish(match note {
+            // A newer claim may leave its note and find that this one holds.
+            Some(Note::Superseded(by)) if self.publisher.held_at().is_none() => ClaimState::Superseded { by },
+            Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
+            Some(Note::Forgotten(why)) => ClaimState::Lost(LossReason::Replaced(why)),
+            Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(None, None, own.ttl),
+        });
+    }
+
+    async fn renew(&self, deadline: Moment) -> FaultResult<()> {
+        let (begun, own) = (self.clock.now(), unlocked(&self.own));
+        if self.publisher.is_over() {
+            return Ok(());
+        }
+        // Without an entry there is no lease to expire.
+        if own.keys.is_empty() {
+            self.publisher.prove(begun);
+            return Ok(());
+        }
+        let waits = self.publisher.held_at().is_none();
+        let Some((since, answer)) = self.store.renew(&own, waits, deadline).await? else {
+            self.conclude(None).await;
+            return Ok(());
+        };
+        self.publisher.prove(since);
+        self.heed(&answer);
+        if waits {
+            match decide::stand(&answer.queues, &own) {
+                Stand::Waits { ahead, first, .. } => self.waits(ahead, first),
+                Stand::Gone | Stand::Holds => self.look.notify_one(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when to record how long it has held; `None` if no step is needed for that.
+    fn mark_at(&self) -> Option<Moment> {
+        let waited = unlocked(&self.waited) && !self.hold_is_a_step();
+        self.publisher.held_at().filter(|_| waited).map(|at| at + LONG_HOLD)
+    }
+
+    /// Records how long it has held.
+    async fn mark(&self, own: &Own) -> FaultResult<()> {
+        let deadline = self.clock.now() + patience(own.ttl);
+        for (name, item) in own.names.iter().zip(unlocked(&self.items)) {
+            let held_for = self.publisher.held_at().map_or(Duration::ZERO, |at| self.clock.now().since(at));
+            let step = Step::Change(name.clone(), item, Change::HeldFor(held_for));
+            self.store.commit(Some(own), &[], &[step], deadline).await?;
+        }
+        Ok(())
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
+        self.publisher.begin_leaving();
+        let mut steps = vec![removal(&self.request)];
+        if let Some(at) = self.publisher.held_at().filter(|_| succeeded) {
+            steps.push(Step::Success { held_for: self.clock.now().since(at) });
+        }
+        self.store.commit(Some(&unlocked(&self.own)), &[], &steps, deadline).await?;
+        self.publisher.leave();
+        Ok(())
+    }
+}
+
+/// Returns whether each own entry has a slot.
+fn has_slots(answer: &Answer, own: &Own) -> bool {
+    decide::own_items(&answer.queues, own).iter().all(|item| item.slot.is_some())
+}
+
+impl Source for Core {
+    fn is_fresh(&self) -> bool {
+        self.store.reports_changes()
+    }
+
+    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
+        (Some(self.publisher.troubled()), Moment::NEVER)
+    }
+
+    /// Reads the state only for a caller without `seen`. Otherwise the task reads, and this returns its failure.
+    async fn look(&self, cause: Cause) -> Result<()> {
+        let looked = match cause {
+            Cause::Asked => {
+                let soon = self.clock.now() + patience(self.request.ttl);
+                self.read(soon).await.map(|_| self.look.notify_one())
+            }
+            Cause::Notified | Cause::Due => self.publisher.trouble(),
+        };
+        // A claim that waited behind another program's object may find a queue of another kind after it.
+        looked.map_err(|error: Error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error })
+    }
+}
+
+#[async_trait]
+impl Claim for QueueClaim {
+    fn ttl(&self) -> Option<Duration> {
+        Some(unlocked(&self.core.own).ttl)
+    }
+
+    async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
+        self.core.publisher.follow(seen, &*self.core).await
+    }
+
+    async fn renew(&self, deadline: Moment) -> Result<Moment> {
+        self.core.renew(deadline).await?;
+        Ok(self.core.publisher.proof())
+    }
+
+    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
+        self.task.abort();
+        self.core.leave(succeeded, deadline).await
+    }
+
+    fn anchors(&self) -> Result<Vec<std::os::fd::OwnedFd>> {
+        self.core.store.anchors(self.core.request.id)
+    }
+}
+
+impl Drop for QueueClaim {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.core.store.abandon(self.core.request.id);
+    }
+}
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod tests;
