@@ -192,7 +192,7 @@ fn process_stopped_for_three_leases_lets_no_two_commands_run() {
         let members = tree.await_grown(&env);
         let (front, its_keeper) = until("the pair", || way.pair(&holder));
         if keeper {
-            process::await_told(its_keeper);
+            process::await_started(its_keeper);
         }
         let stopped = if keeper { its_keeper } else { front };
         process::signal(stopped, Signal::STOP);
@@ -256,11 +256,13 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         let one = One::start(&env, way, "one", "6s");
         let (command, _) = one.turn(&env, 1);
         let (front, keeper) = until("the pair", || way.pair(&one.running));
-        for pid in [front, keeper] {
+        // The kernel resumes a stopped front when the keeper sends it something or dies, so the keeper stops first and
+        // dies last.
+        for pid in [keeper, front] {
             process::signal(pid, Signal::STOP);
             until_true("a stopped process", || is_stopped(pid));
         }
-        for pid in [keeper, front] {
+        for pid in [front, keeper] {
             process::signal(pid, Signal::KILL);
         }
         if way == Way::Acquire {

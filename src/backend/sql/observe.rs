@@ -27,7 +27,7 @@ impl WatchedQueue {
         Self { service: Sessions::new(Arc::clone(&service.dialect), service.clock), notified: None }
     }
 
-    /// Returns the session that reports changes; `None` if there is none, and the observer polls. A session behind a
+    /// Returns the session that reports changes; `None` without one, and the observer polls. A session behind a
     /// pooler must remain unchanged, and reports nothing.
     async fn told_by(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Arc<dyn Session>>> {
         if let Some((session, _)) = self.notified.as_ref().filter(|(session, _)| session.is_open()) {

@@ -50,7 +50,7 @@ pub(super) fn time(stat: &Stat, millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(stat.ctime).unwrap_or_default() + millis)
 }
 
-/// Returns the zxid that created a node: later claims have greater ones, even after the folder was recreated.
+/// Returns the zxid that created a node: later claims have greater ones, even after the directory was recreated.
 pub(super) fn token(stat: &Stat) -> Option<FencingToken> {
     FencingToken::new(u64::try_from(stat.czxid).ok()?)
 }

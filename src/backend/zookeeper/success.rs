@@ -122,7 +122,7 @@ async fn write(
         };
         match written {
             Ok(()) => return Ok(()),
-            // The folder is missing, too.
+            // The directory is missing, too.
             Err(ZkError::NoNode) => {
                 denied |= make_folders(client, ensemble.acls(), &ensemble.paths.aside()).await?;
             }
