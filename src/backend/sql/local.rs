@@ -1,0 +1,218 @@
+//! What a client keeps for one of its claims, and waiting for a change of that claim.
+//!
+//! A session that can report changes is asked to once, and reports them from then on. Otherwise the session sleeps until
+//! a claim ahead is gone, or the claim is read again and again.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::dialect::{Session, Wait};
+use super::rows;
+use super::statements::UNCHANGED;
+use super::store::{RENEWALS_PER_TTL, SqlStore};
+use crate::backend::claim_state::POLL;
+use crate::backend::queue::store::{Answer, Own, Seen, Target};
+use crate::lock::{ClaimId, Mode, Moment};
+use crate::net::fault::FaultResult;
+use crate::net::rank::NEXT;
+use crate::net::request::Patience;
+
+/// The longest ttl of a waiter that may give up its connection between renewals: it learns of its hold up to a third of
+/// the ttl late.
+const PARKS: Duration = Duration::from_secs(30);
+
+/// A session that reports changes of the claims of these ids.
+type Armed = Option<(Arc<dyn Session>, HashSet<String>)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    /// From when its ttl counts.
+    renewed: watch::Sender<Option<Moment>>,
+    /// The number of entries ahead in the longest of its queues.
+    ahead: AtomicUsize,
+    /// The session of the last answer.
+    session: Mutex<Option<Arc<dyn Session>>>,
+    armed: Mutex<Armed>,
+}
+
+/// How a client learns of a change.
+enum Means {
+    /// It has changed already.
+    None,
+    Told(Arc<dyn Session>, Option<Wait>),
+    Polls,
+    /// It has no connection until its next renewal.
+    Parked,
+}
+
+impl Local {
+    pub(super) fn renewed(&self, sent: Moment) {
+        self.renewed.send_replace(Some(sent));
+    }
+
+    /// Remembers what an answer over `session` shows of the claim.
+    pub(super) fn learn(&self, answer: &Answer, own: &Own, session: &Arc<dyn Session>) {
+        let each = answer.queues.iter().zip(&own.keys);
+        let at = each.filter_map(|(queue, key)| Some(queue.items.iter().find(|item| item.key == *key)?.at));
+        self.ahead.store(at.max().unwrap_or(0), Ordering::Relaxed);
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
+    }
+
+    fn armed(&self) -> std::sync::MutexGuard<'_, Armed> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Implements [`crate::backend::queue::store::Store::changed`] for this claim.
+    pub(super) async fn changed(
+        &self,
+        store: &SqlStore,
+        own: &Own,
+        on: &[Target],
+        mut seen: Seen,
+        until: Moment,
+    ) -> FaultResult<()> {
+        let (clock, mut renewed) = (store.service.clock, self.renewed.subscribe());
+        loop {
+            let renew_at =
+                renewed.borrow_and_update().map_or(Moment::NEVER, |at| at + own.ttl / RENEWALS_PER_TTL);
+            let means = self.means(store, own, on, &mut seen, until.min(renew_at)).await?;
+            let (told, next) = match &means {
+                Means::None => return Ok(()),
+                // A renewal that is due is not late yet.
+                Means::Told(session, wait @ Some(_)) => (Some((session, wait)), renew_at + POLL),
+                Means::Told(session, wait) => (Some((session, wait)), Moment::NEVER),
+                Means::Polls => (None, clock.now() + POLL),
+                Means::Parked => (None, Moment::NEVER),
+            };
+            let told = async {
+                match told {
+                    Some((session, wait)) => session.notified_after(seen, wait.as_ref()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = told => return Ok(()),
+                _ = renewed.changed() => {}
+                () = clock.sleep_until(until) => return Ok(()),
+                () = clock.sleep_until(next) => match means {
+                    Means::Polls => return Ok(()),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    /// Returns how to learn of the next change after `seen`, which becomes the number of notifications from which that
+    /// counts.
+    async fn means(
+        &self,
+        store: &SqlStore,
+        own: &Own,
+        on: &[Target],
+        seen: &mut Seen,
+        until: Moment,
+    ) -> FaultResult<Means> {
+        if let Some(session) = self.listens(own, on, *seen) {
+            return Ok(Means::Told(session, None));
+        }
+        let last = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(session) = last.filter(|session| session.is_open()) else { return Ok(Means::None) };
+        if session.can_notify() {
+            return self.listen(store, own, on, seen).await;
+        }
+        Ok(self
+            .sleep(store, own, on, until, &session)
+            .map_or(Means::Polls, |wait| Means::Told(session, Some(wait))))
+    }
+
+    /// Returns the session that reports all that concerns the claim since `seen`.
+    fn listens(&self, own: &Own, on: &[Target], seen: Seen) -> Option<Arc<dyn Session>> {
+        let armed = self.armed();
+        let (session, claims) = armed.as_ref()?;
+        let mut needed = own.keys.iter().chain(on.iter().map(|on| &on.key));
+        let is_same = session.notified_count() >> 32 == seen >> 32;
+        (session.is_open() && is_same && needed.all(|key| claims.contains(&key.text)))
+            .then(|| Arc::clone(session))
+    }
+
+    async fn listen(
+        &self,
+        store: &SqlStore,
+        own: &Own,
+        on: &[Target],
+        seen: &mut Seen,
+    ) -> FaultResult<Means> {
+        let statements = store.of(own);
+        let batch = |session: &Arc<dyn Session>| {
+            if session.can_notify() {
+                statements.listen(&own.names, &own.keys, on)
+            } else {
+                statements.show()
+            }
+        };
+        let deadline = store.service.clock.now() + own.ttl;
+        let reply = store.service.call(deadline, Patience::Once, batch).await?;
+        let Some(unchanged) = rows::number(&reply.sets, UNCHANGED) else {
+            // A new session, which knows only now whether it can report changes.
+            *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply.session);
+            return Ok(Means::None);
+        };
+        if !on.is_empty() && self.parks(store, own, &reply.sets) {
+            *self.armed() = None;
+            store.service.close(&reply.session);
+            return Ok(Means::Parked);
+        }
+        let keys = own.keys.iter().chain(on.iter().map(|on| &on.key));
+        {
+            let mut armed = self.armed();
+            let known = armed.take().filter(|(session, _)| Arc::ptr_eq(session, &reply.session));
+            let mut claims = known.map(|(_, claims)| claims).unwrap_or_default();
+            claims.extend(keys.map(|key| key.text.clone()));
+            *armed = Some((Arc::clone(&reply.session), claims));
+        }
+        *seen = reply.notified;
+        let all = own.keys.len() + on.len();
+        Ok(if unchanged == all { Means::Told(reply.session, None) } else { Means::None })
+    }
+
+    /// Returns whether to close the session until the next renewal, because the server has few connections left and the
+    /// claim is not near the front.
+    fn parks(&self, store: &SqlStore, own: &Own, sets: &super::dialect::Sets) -> bool {
+        let mut rows = sets.iter().flatten().filter(|row| row.len() == 1);
+        let left: Option<u32> = rows.next().and_then(|row| row[0].as_deref()?.parse().ok());
+        let ahead = u32::try_from(self.ahead.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let distance = match own.mode {
+            Mode::Exclusive => Some(ahead),
+            Mode::Slots(slots) => Some(ahead.saturating_sub(slots.get() - 1)),
+            // It may be let in together with all others.
+            Mode::Shared => None,
+        };
+        let is_far = left.zip(distance).is_some_and(|(left, distance)| distance > NEXT.max(left));
+        is_far && own.ttl <= PARKS && store.is_alone()
+    }
+
+    /// Returns the sleep of the claim, if it can sleep until a claim ahead is gone.
+    fn sleep(
+        &self,
+        store: &SqlStore,
+        own: &Own,
+        on: &[Target],
+        until: Moment,
+        session: &Arc<dyn Session>,
+    ) -> Option<Wait> {
+        let first = on.first()?;
+        // Any of several targets in one queue may end the wait.
+        let is_single = on.iter().filter(|target| target.name == first.name).count() == 1;
+        let ahead: ClaimId = first.key.text.parse().ok()?;
+        let length = until.since(store.service.clock.now());
+        let may = is_single && !length.is_zero() && store.is_alone();
+        // With several queues, the claim further ahead may be in another queue.
+        let crowd = if own.names.len() == 1 { self.ahead.load(Ordering::Relaxed) } else { 0 };
+        let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);
+        (may && session.can_sleep(ahead)).then_some(Wait { own: own.id, ahead, crowd, length })
+    }
+}
