@@ -121,6 +121,10 @@ impl Store for SqlStore {
         }
     }
 
+    fn reports_changes(&self) -> bool {
+        !self.dialect().listen(&[]).is_empty()
+    }
+
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
         let Request { id, names, mode, ttl, .. } = request;
         let sql = self.statements(names, *id, *mode).append(request);
