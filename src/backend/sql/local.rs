@@ -98,10 +98,7 @@ impl Local {
                 () = told => return Ok(()),
                 _ = renewed.changed() => {}
                 () = clock.sleep_until(until) => return Ok(()),
-                () = clock.sleep_until(next) => match means {
-                    Means::Polls => return Ok(()),
-                    _ => {}
-                },
+                () = clock.sleep_until(next) => if matches!(means, Means::Polls) { return Ok(()) },
             }
         }
     }
