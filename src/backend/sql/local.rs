@@ -5,21 +5,24 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::dialect::{Session, Wait};
+use super::dialect::{Session, Sets, Wait};
 use super::rows;
-use super::statements::UNCHANGED;
-use super::store::{RENEWALS_PER_TTL, SqlStore};
+use super::sessions::Sessions;
+use super::statements::{Statements, UNCHANGED};
 use crate::backend::claim_state::POLL;
-use crate::backend::queue::store::{Answer, Own, Seen, Target};
+use crate::backend::queue::store::{Answer, Key, Own, Seen, Target};
 use crate::lock::{ClaimId, Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::rank::NEXT;
 use crate::net::request::Patience;
+
+/// The number of renewals in one ttl.
+pub(super) const RENEWALS_PER_TTL: u32 = 3;
 
 /// The longest ttl of a waiter that may give up its connection between renewals: it learns of its hold up to a third of
 /// the ttl late.
@@ -37,6 +40,23 @@ pub(super) struct Local {
     /// The session of the last answer.
     session: Mutex<Option<Arc<dyn Session>>>,
     armed: Mutex<Armed>,
+}
+
+/// What a claim waits for.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'a> {
+    pub(super) service: &'a Sessions,
+    pub(super) own: &'a Own,
+    pub(super) on: &'a [Target],
+    /// Whether this client has only one claim. Claims that share a connection would wake each other.
+    pub(super) is_alone: bool,
+}
+
+impl Waiting<'_> {
+    /// Returns the own entries and the targets.
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.own.keys.iter().chain(self.on.iter().map(|on| &on.key))
+    }
 }
 
 /// How a client learns of a change.
@@ -62,24 +82,23 @@ impl Local {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
     }
 
-    fn armed(&self) -> std::sync::MutexGuard<'_, Armed> {
+    fn armed(&self) -> MutexGuard<'_, Armed> {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Implements [`crate::backend::queue::store::Store::changed`] for this claim.
     pub(super) async fn changed(
         &self,
-        store: &SqlStore,
-        own: &Own,
-        on: &[Target],
+        waiting: Waiting<'_>,
         mut seen: Seen,
         until: Moment,
     ) -> FaultResult<()> {
-        let (clock, mut renewed) = (store.service.clock, self.renewed.subscribe());
+        let (clock, mut renewed) = (waiting.service.clock, self.renewed.subscribe());
         loop {
-            let renew_at =
-                renewed.borrow_and_update().map_or(Moment::NEVER, |at| at + own.ttl / RENEWALS_PER_TTL);
-            let means = self.means(store, own, on, &mut seen, until.min(renew_at)).await?;
+            let renew_at = renewed
+                .borrow_and_update()
+                .map_or(Moment::NEVER, |at| at + waiting.own.ttl / RENEWALS_PER_TTL);
+            let means = self.means(waiting, &mut seen, until.min(renew_at)).await?;
             let (told, next) = match &means {
                 Means::None => return Ok(()),
                 // A renewal that is due is not late yet.
@@ -105,45 +124,30 @@ impl Local {
 
     /// Returns how to learn of the next change after `seen`, which becomes the number of notifications from which that
     /// counts.
-    async fn means(
-        &self,
-        store: &SqlStore,
-        own: &Own,
-        on: &[Target],
-        seen: &mut Seen,
-        until: Moment,
-    ) -> FaultResult<Means> {
-        if let Some(session) = self.listens(own, on, *seen) {
+    async fn means(&self, waiting: Waiting<'_>, seen: &mut Seen, until: Moment) -> FaultResult<Means> {
+        if let Some(session) = self.listens(waiting, *seen) {
             return Ok(Means::Told(session, None));
         }
         let last = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(session) = last.filter(|session| session.is_open()) else { return Ok(Means::None) };
         if session.can_notify() {
-            return self.listen(store, own, on, seen).await;
+            return self.listen(waiting, seen).await;
         }
-        Ok(self
-            .sleep(store, own, on, until, &session)
-            .map_or(Means::Polls, |wait| Means::Told(session, Some(wait))))
+        Ok(self.sleep(waiting, until, &session).map_or(Means::Polls, |wait| Means::Told(session, Some(wait))))
     }
 
     /// Returns the session that reports all that concerns the claim since `seen`.
-    fn listens(&self, own: &Own, on: &[Target], seen: Seen) -> Option<Arc<dyn Session>> {
+    fn listens(&self, waiting: Waiting<'_>, seen: Seen) -> Option<Arc<dyn Session>> {
         let armed = self.armed();
         let (session, claims) = armed.as_ref()?;
-        let mut needed = own.keys.iter().chain(on.iter().map(|on| &on.key));
         let is_same = session.notified_count() >> 32 == seen >> 32;
-        (session.is_open() && is_same && needed.all(|key| claims.contains(&key.text)))
+        (session.is_open() && is_same && waiting.keys().all(|key| claims.contains(&key.text)))
             .then(|| Arc::clone(session))
     }
 
-    async fn listen(
-        &self,
-        store: &SqlStore,
-        own: &Own,
-        on: &[Target],
-        seen: &mut Seen,
-    ) -> FaultResult<Means> {
-        let statements = store.of(own);
+    async fn listen(&self, waiting: Waiting<'_>, seen: &mut Seen) -> FaultResult<Means> {
+        let Waiting { service, own, on, .. } = waiting;
+        let statements = Statements::new(&*service.dialect, &own.names, own.id, own.mode);
         let batch = |session: &Arc<dyn Session>| {
             if session.can_notify() {
                 statements.listen(&own.names, &own.keys, on)
@@ -151,34 +155,32 @@ impl Local {
                 statements.show()
             }
         };
-        let deadline = store.service.clock.now() + own.ttl;
-        let reply = store.service.call(deadline, Patience::Once, batch).await?;
+        let deadline = service.clock.now() + own.ttl;
+        let reply = service.call(deadline, Patience::Once, batch).await?;
         let Some(unchanged) = rows::number(&reply.sets, UNCHANGED) else {
             // A new session, which knows only now whether it can report changes.
             *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply.session);
             return Ok(Means::None);
         };
-        if !on.is_empty() && self.parks(store, own, &reply.sets) {
+        if !on.is_empty() && self.parks(waiting, &reply.sets) {
             *self.armed() = None;
-            store.service.close(&reply.session);
+            service.close(&reply.session);
             return Ok(Means::Parked);
         }
-        let keys = own.keys.iter().chain(on.iter().map(|on| &on.key));
         {
             let mut armed = self.armed();
             let known = armed.take().filter(|(session, _)| Arc::ptr_eq(session, &reply.session));
             let mut claims = known.map(|(_, claims)| claims).unwrap_or_default();
-            claims.extend(keys.map(|key| key.text.clone()));
+            claims.extend(waiting.keys().map(|key| key.text.clone()));
             *armed = Some((Arc::clone(&reply.session), claims));
         }
         *seen = reply.notified;
-        let all = own.keys.len() + on.len();
-        Ok(if unchanged == all { Means::Told(reply.session, None) } else { Means::None })
+        Ok(if unchanged == waiting.keys().count() { Means::Told(reply.session, None) } else { Means::None })
     }
 
     /// Returns whether to close the session until the next renewal, because the server has few connections left and the
     /// claim is not near the front.
-    fn parks(&self, store: &SqlStore, own: &Own, sets: &super::dialect::Sets) -> bool {
+    fn parks(&self, Waiting { own, is_alone, .. }: Waiting<'_>, sets: &Sets) -> bool {
         let mut rows = sets.iter().flatten().filter(|row| row.len() == 1);
         let left: Option<u32> = rows.next().and_then(|row| row[0].as_deref()?.parse().ok());
         let ahead = u32::try_from(self.ahead.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
@@ -189,15 +191,13 @@ impl Local {
             Mode::Shared => None,
         };
         let is_far = left.zip(distance).is_some_and(|(left, distance)| distance > NEXT.max(left));
-        is_far && own.ttl <= PARKS && store.is_alone()
+        is_far && own.ttl <= PARKS && is_alone
     }
 
     /// Returns the sleep of the claim, if it can sleep until a claim ahead is gone.
     fn sleep(
         &self,
-        store: &SqlStore,
-        own: &Own,
-        on: &[Target],
+        Waiting { service, own, on, is_alone }: Waiting<'_>,
         until: Moment,
         session: &Arc<dyn Session>,
     ) -> Option<Wait> {
@@ -205,8 +205,8 @@ impl Local {
         // Any of several targets in one queue may end the wait.
         let is_single = on.iter().filter(|target| target.name == first.name).count() == 1;
         let ahead: ClaimId = first.key.text.parse().ok()?;
-        let length = until.since(store.service.clock.now());
-        let may = is_single && !length.is_zero() && store.is_alone();
+        let length = until.since(service.clock.now());
+        let may = is_single && !length.is_zero() && is_alone;
         // With several queues, the claim further ahead may be in another queue.
         let crowd = if own.names.len() == 1 { self.ahead.load(Ordering::Relaxed) } else { 0 };
         let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);

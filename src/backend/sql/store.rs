@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::dialect::{Dialect, Session};
 use super::examine;
-use super::local::Local;
+use super::local::{Local, RENEWALS_PER_TTL, Waiting};
 use super::rows::{self, Shown, length};
 use super::sessions::{Reply, Sessions};
 use super::statements::{self, DONE, EVICTED, SUPERSEDED, Statements};
@@ -21,13 +21,10 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
-/// The number of renewals in one ttl.
-pub(super) const RENEWALS_PER_TTL: u32 = 3;
-
 /// The queues in one database.
 #[derive(Debug)]
 pub(super) struct SqlStore {
-    pub(super) service: Sessions,
+    service: Sessions,
     claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
     watchers: Mutex<HashMap<LockName, Arc<Watcher>>>,
 }
@@ -42,7 +39,7 @@ impl SqlStore {
         Self { service: Sessions::new(dialect, clock), claims: Mutex::default(), watchers: Mutex::default() }
     }
 
-    pub(super) fn dialect(&self) -> &dyn Dialect {
+    fn dialect(&self) -> &dyn Dialect {
         &*self.service.dialect
     }
 
@@ -50,17 +47,12 @@ impl SqlStore {
         Statements::new(self.dialect(), names, id, mode)
     }
 
-    pub(super) fn of(&self, own: &Own) -> Statements<'_> {
+    fn of(&self, own: &Own) -> Statements<'_> {
         self.statements(&own.names, own.id, own.mode)
     }
 
     fn local(&self, id: ClaimId) -> Arc<Local> {
         Arc::clone(lock(&self.claims).entry(id).or_default())
-    }
-
-    /// Returns whether this client has only one claim. Claims that share a connection would wake each other.
-    pub(super) fn is_alone(&self) -> bool {
-        lock(&self.claims).len() == 1
     }
 
     fn watcher(&self, name: &LockName) -> Arc<Watcher> {
@@ -218,7 +210,11 @@ impl Store for SqlStore {
 
     async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()> {
         match watched {
-            Watched::Claim { own, on } => self.local(own.id).changed(self, own, on, seen, until).await,
+            Watched::Claim { own, on } => {
+                let local = self.local(own.id);
+                let is_alone = lock(&self.claims).len() == 1;
+                local.changed(Waiting { service: &self.service, own, on, is_alone }, seen, until).await
+            }
             Watched::Queue(name) => self.watcher(name).changed(name, seen, until).await,
         }
     }
