@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -37,8 +37,8 @@ pub(super) struct Local {
     renewed: watch::Sender<Option<Moment>>,
     /// The number of entries ahead in the longest of its queues.
     ahead: AtomicUsize,
-    /// The session of the last answer.
-    session: Mutex<Option<Arc<dyn Session>>>,
+    /// The session of the last answer, while it is in use.
+    session: Mutex<Option<Weak<dyn Session>>>,
     armed: Mutex<Armed>,
 }
 
@@ -79,7 +79,7 @@ impl Local {
         let each = answer.queues.iter().zip(&own.keys);
         let at = each.filter_map(|(queue, key)| Some(queue.items.iter().find(|item| item.key == *key)?.at));
         self.ahead.store(at.max().unwrap_or(0), Ordering::Relaxed);
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(session));
     }
 
     fn armed(&self) -> MutexGuard<'_, Armed> {
@@ -129,7 +129,9 @@ impl Local {
             return Ok(Means::Told(session, None));
         }
         let last = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(session) = last.filter(|session| session.is_open()) else { return Ok(Means::None) };
+        let Some(session) = last.and_then(|last| last.upgrade()).filter(|session| session.is_open()) else {
+            return Ok(Means::None);
+        };
         if session.can_notify() {
             return self.listen(waiting, seen).await;
         }
@@ -159,7 +161,8 @@ impl Local {
         let reply = service.call(deadline, Patience::Once, batch).await?;
         let Some(unchanged) = rows::number(&reply.sets, UNCHANGED) else {
             // A new session, which knows only now whether it can report changes.
-            *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply.session);
+            *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Arc::downgrade(&reply.session));
             return Ok(Means::None);
         };
         if !on.is_empty() && self.parks(waiting, &reply.sets) {
