@@ -33,7 +33,7 @@ struct Client {
     title: &'static str,
     version: Vec<String>,
     command: Box<Words>,
-    /// What runs the program without a lock.
+    /// The words that start the program without a lock.
     start_up: Option<Vec<String>>,
 }
 

@@ -142,21 +142,22 @@ fn lists_contain_existing_parts_only() {
     assert!(root.join("tests").join(UNSAFE_TEST).is_file(), "{UNSAFE_TEST}");
 }
 
-fn complaints_in(folder: &str, check: fn(&str, &str) -> Vec<String>) -> Vec<String> {
+fn complaints_in(directory: &str, check: fn(&str, &str) -> Vec<String>) -> Vec<String> {
     let mut found = Vec::new();
-    for (path, text) in texts_in(folder) {
-        found
-            .extend(check(&path, &text).into_iter().map(|complaint| format!("{folder}/{path}: {complaint}")));
+    for (path, text) in texts_in(directory) {
+        found.extend(
+            check(&path, &text).into_iter().map(|complaint| format!("{directory}/{path}: {complaint}")),
+        );
     }
     found
 }
 
-/// Returns the paths of all sources in `folder`, relative to it, with their texts.
-fn texts_in(folder: &str) -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+/// Returns the paths of all sources in `directory`, relative to it, with their texts.
+fn texts_in(directory: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut files = Vec::new();
     collect(&root, &mut files);
-    assert!(!files.is_empty(), "{folder} has sources");
+    assert!(!files.is_empty(), "{directory} has sources");
     let read = |file: PathBuf| {
         let path = file.strip_prefix(&root).expect("inside").to_str().expect("UTF-8").to_owned();
         (path, fs::read_to_string(&file).expect("readable"))
@@ -164,8 +165,8 @@ fn texts_in(folder: &str) -> Vec<(String, String)> {
     files.into_iter().map(read).collect()
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("readable") {
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("readable") {
         let path = entry.expect("readable").path();
         if path.is_dir() {
             collect(&path, files);
@@ -221,8 +222,8 @@ fn complaints(path: &str, text: &str) -> Vec<String> {
 /// same text without comments and literals. A file of `backend/` can name modules without `backend::` before them, and
 /// states the feature of each.
 fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend");
-    let folders = fs::read_dir(folder).expect("readable").flatten().filter(|entry| entry.path().is_dir());
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend");
+    let folders = fs::read_dir(directory).expect("readable").flatten().filter(|entry| entry.path().is_dir());
     let modules = folders.map(|entry| entry.file_name().into_string().expect("UTF-8"));
     let is_named = |module: &String| {
         words(code, module).iter().any(|at| {
@@ -235,7 +236,7 @@ fn named_services(text: &str, code: &str, beside_them: bool) -> Vec<String> {
     let said: String = text.lines().filter(|line| !is_feature(line)).collect();
     let names = SERVICES.iter().map(|service| service.name);
     let names = names.filter(|name| said.contains(&format!("\"{name}\""))).map(str::to_owned);
-    modules.chain(names).map(|service| format!("names the service {service} outside its folder")).collect()
+    modules.chain(names).map(|service| format!("names the service {service} outside its directory")).collect()
 }
 
 /// Returns the files and functions that are too long. Test modules may be, since they are mostly tables.
@@ -293,8 +294,8 @@ fn part(path: &[String]) -> String {
 
 /// Returns whether the directory `of` in `src` has a module of that name.
 fn is_module_of(of: &str, name: &str) -> bool {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(of);
-    !name.is_empty() && (folder.join(name).is_dir() || folder.join(format!("{name}.rs")).is_file())
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(of);
+    !name.is_empty() && (directory.join(name).is_dir() || directory.join(format!("{name}.rs")).is_file())
 }
 
 fn bad_imports(path: &str, from: &str, code: &str) -> Vec<String> {

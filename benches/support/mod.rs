@@ -154,7 +154,7 @@ impl Holder {
 /// The holder's command: reports that it runs, and ends at the end of its standard input.
 fn gate() {
     let mut out = std::io::stdout();
-    out.write_all(b"held\n").and_then(|()| out.flush()).expect("somebody listens");
+    out.write_all(b"held\n").and_then(|()| out.flush()).expect("a server listens");
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 

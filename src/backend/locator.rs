@@ -166,7 +166,7 @@ fn service_of(options: &Options) -> Result<&'static Service, LocatorError> {
 fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     let Some(endpoint) = options.endpoints.first() else {
         if options.user.is_some() || options.password.is_some() || options.tls.is_given() {
-            let reason = "a user, password or certificate is given, and no service; say which with --backend or --endpoint";
+            let reason = "a user, password or certificate is given, and no service; name it with --backend or --endpoint";
             return Err(LocatorError::new(&[], reason));
         }
         return Ok(DEFAULT);
@@ -187,7 +187,7 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     };
     let remedy = match remote {
         Some(service) => format!("write {}://{endpoint}, or {directory}", service.name),
-        None => format!("say which service with --backend, or write {directory}"),
+        None => format!("name the service with --backend, or write {directory}"),
     };
     let reason = format!("{endpoint} could be a server or a directory: {remedy}");
     Err(LocatorError::new(&["endpoint"], reason))

@@ -190,9 +190,9 @@ fn invalid_address_is_refused_with_reason() {
         (
             None,
             &["h:1"],
-            "h:1 could be a server or a directory: say which service with --backend, or write ./h:1",
+            "h:1 could be a server or a directory: name the service with --backend, or write ./h:1",
         ),
-        (None, &["10.0.0.1:2379,10.0.0.2:2379"], "say which service with --backend"),
+        (None, &["10.0.0.1:2379,10.0.0.2:2379"], "name the service with --backend"),
         (None, &["u:secret@h"], "h could be a server or a directory"),
         (None, &["redis1"], "redis1 could be a server or a directory: write redis://redis1, or ./redis1"),
         (None, &["zk1:2181,zk2:2181"], "write zk://zk1:2181,zk2:2181"),

@@ -100,7 +100,7 @@ pub trait Backend: Debug + Send + Sync {
     }
 
     /// Returns a remark on the place for readers of a status, as the continuation of its name. For example, only a part
-    /// of this host sees the place, its files do not last, or it does not exist yet. Empty if there is none that is
+    /// of this host sees the place, its files do not last, or it does not exist yet. Empty if no remark is
     /// known without a request.
     fn remark(&self) -> String {
         String::new()

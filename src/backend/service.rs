@@ -49,7 +49,7 @@ pub const LOGIN: [ServiceOption; 6] = [
 ];
 
 /// How to make an option apply that belongs to another service.
-pub const NAME_THE_SERVICE: &str = "say which service is meant with --backend or --endpoint";
+pub const NAME_THE_SERVICE: &str = "name the service with --backend or --endpoint";
 
 const fn login(name: &'static str) -> ServiceOption {
     ServiceOption { name, remedy: NAME_THE_SERVICE }

@@ -124,7 +124,7 @@ fn choose<'a>(
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
     let lock = sanitise::text(queue.name.as_str());
     if claims.is_empty() {
-        return Err(gone(format!("nobody holds or waits for {lock} ({})", service.looked())));
+        return Err(gone(format!("{lock} is neither held nor waited for ({})", service.looked())));
     }
     let Target::Claim(digits) = target else { return Ok(claims) };
     let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
@@ -140,7 +140,7 @@ fn choose<'a>(
 /// Returns the error about several claims where one was meant.
 fn ambiguous(claims: usize, lock: &str) -> anyhow::Error {
     ExitCode::Usage
-        .error(format!("{claims} claims hold or wait for {lock}; say which with --claim ID, or --all"))
+        .error(format!("{claims} claims hold or wait for {lock}; choose one with --claim ID, or --all"))
 }
 
 fn subset(queue: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {

@@ -65,8 +65,8 @@ async fn missing_claim_exits_76() {
     backend.all_left();
     let left = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await;
     assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) is gone from a".into())));
-    let nobody = outcome(&Queues::new(vec![]), &settings(Target::All), true).await;
-    assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
+    let empty = outcome(&Queues::new(vec![]), &settings(Target::All), true).await;
+    assert_eq!(empty, Err((76, "a is neither held nor waited for (fake)".into())));
 }
 
 #[tokio::test]
@@ -88,10 +88,13 @@ async fn without_a_choice_the_only_claim_is_meant() {
     }
     let backend = Queues::new(vec![queue("a", 1, 1)]);
     let several = outcome(&backend, &settings(Target::Only), true).await;
-    assert_eq!(several, Err((64, "2 claims hold or wait for a; say which with --claim ID, or --all".into())));
+    assert_eq!(
+        several,
+        Err((64, "2 claims hold or wait for a; choose one with --claim ID, or --all".into()))
+    );
     assert!(backend.evicted().is_empty());
-    let nobody = outcome(&Queues::new(vec![]), &settings(Target::Only), true).await;
-    assert_eq!(nobody, Err((76, "nobody holds or waits for a (fake)".into())));
+    let empty = outcome(&Queues::new(vec![]), &settings(Target::Only), true).await;
+    assert_eq!(empty, Err((76, "a is neither held nor waited for (fake)".into())));
 }
 
 #[tokio::test]

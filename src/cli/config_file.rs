@@ -282,7 +282,7 @@ fn closed(path: &Path, shown: &str) -> anyhow::Error {
     let group = if mode & 0o040 == 0 { String::new() } else { format!(" and the members of gid {group}") };
     anyhow!("the configuration file {shown} may be read only by uid {owner}{group} (mode {mode:04o})")
         .hint(format!(
-            "let everybody read it and keep its password in a file of its own, which password-file names; or {out}"
+            "let all users read it and keep its password in a file of its own, which password-file names; or {out}"
         ))
 }
 

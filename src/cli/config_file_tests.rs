@@ -94,7 +94,8 @@ fn file_writable_by_others_is_refused() {
         format!("the configuration file {shown} can be written by others, who could change what dlock does")
     );
     assert_eq!(error.1, Some(format!("chmod go-w {shown}")));
-    let folder_itself = Failure::from(&ConfigFile::read(&folder.0, uid).expect_err("a folder")).to_string();
+    let folder_itself =
+        Failure::from(&ConfigFile::read(&folder.0, uid).expect_err("a directory")).to_string();
     assert_eq!(folder_itself, format!("the configuration file {} is a directory", folder.0.display()));
     assert!(ConfigFile::read(&folder.0.join("none"), uid).is_ok_and(|c| c.is_none()));
     assert!(ConfigFile::read(Path::new("/dev/null"), uid).is_ok_and(|c| c.is_some()));

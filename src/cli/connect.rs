@@ -105,7 +105,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn refused(error: io::Error) -> anyhow::Error {
-    ExitCode::System.error(format!("cannot make a runtime: {error}"))
+    ExitCode::System.error(format!("cannot start the runtime: {error}"))
 }
 
 /// The time limit to close the sessions of a service.

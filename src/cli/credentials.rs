@@ -65,10 +65,10 @@ pub(super) fn tls(layers: &mut Layers, args: &ConnectionArgs, reading: Reading) 
             Some(Identity::new(shown, own).map_err(|why| fault(&key, &why))?)
         }
         (Some(found), None) => {
-            bail!("{}: a certificate needs its key; say --key FILE", found.source);
+            bail!("{}: a certificate needs its key; pass --key FILE", found.source);
         }
         (None, Some(found)) => {
-            bail!("{}: a key needs its certificate; say --cert FILE", found.source);
+            bail!("{}: a key needs its certificate; pass --cert FILE", found.source);
         }
     };
     let authority = authority.map(|found| pem(&found)).transpose()?;

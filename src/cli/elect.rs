@@ -17,8 +17,8 @@ pub(super) struct Candidacy {
 
 /// Returns the pause before the next campaign, if there is one.
 ///
-/// There is none after a request to end, a lost place in the queue, a command that cannot be executed, or while processes of the
-/// command may still run. A service that was reached once may be unreachable for a while.
+/// `None` after a request to end, a lost place in the queue, a command that cannot be executed, or while processes of
+/// the command may still run. A service that was reached once may be unreachable for a while.
 pub(super) fn stands_again(settings: &RunSettings, ended: &HoldEnd, before: Candidacy) -> Option<Duration> {
     if !settings.forever || ended.told_to_end {
         return None;

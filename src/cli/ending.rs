@@ -14,23 +14,26 @@ use crate::hold::{CutShort, HoldEnd, Verdict};
 use crate::lock::{Entry, Error, ErrorKind, Holder, LossReason};
 use crate::output::message::names;
 use crate::output::report::{Outcome, Report};
-use crate::output::{Message, Ms, Party, sanitise};
+use crate::output::{Message, Ms, Party, agree, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::limits;
 use crate::supervise::tree_state::TreeState;
 
-/// Returns the message about a tree that may still have processes.
-pub(super) fn cannot_end(tree: TreeState, lease_lost: bool) -> Option<Message> {
+/// Returns the message about a tree under `lock` that may still have processes.
+pub(super) fn cannot_end(lock: &str, tree: TreeState, lease_lost: bool) -> Option<Message> {
+    let lock = lock.to_owned();
     match tree {
         TreeState::Gone => None,
         TreeState::Alive(pids) => {
             let named: Vec<u32> = pids.named().iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
             let lacks_kill = pids.named().iter().any(|pid| limits::lacks_kill(*pid));
             let more = pids.count() - named.len();
-            Some(Message::CannotEnd { more, pids: Some(named), lease_lost, lacks_kill })
+            Some(Message::CannotEnd { lock, more, pids: Some(named), lease_lost, lacks_kill })
         }
-        TreeState::Unknown => Some(Message::CannotEnd { pids: None, more: 0, lease_lost, lacks_kill: false }),
+        TreeState::Unknown => {
+            Some(Message::CannotEnd { lock, pids: None, more: 0, lease_lost, lacks_kill: false })
+        }
     }
 }
 
@@ -64,7 +67,8 @@ impl Ending {
     fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
         let (backend, place) = (address.service().name, sanitise::text(&address.place()));
         let reason = format!(
-            "{backend} at {place} did not answer in time{perhaps}; cannot tell whether {lock} is free"
+            "{backend} at {place} did not answer in time{perhaps}; cannot tell whether {lock} {} free",
+            agree(lock, "is", "are")
         );
         Self::error(ExitCode::Unavailable, Message::failed(reason))
     }
@@ -124,7 +128,7 @@ impl Ending {
                     kind => Self::error(kind.into(), Message::failed(sanitise::text(&error.to_string()))),
                 }
             }
-            // The front is told nothing of these.
+            // The front receives no report of these.
             Verdict::Suspended | Verdict::Abandoned | Verdict::LeftAlone => {
                 Self::new(ExitStatus::Exited(0), Outcome::Error, None::<Message>)
             }
@@ -151,8 +155,11 @@ impl Ending {
     }
 
     fn lost(lock: String, reason: &LossReason, tree: TreeState) -> Self {
-        let lost = || Message::Lost { lock, reason: sanitise::text(&reason.to_string()), command_ran: true };
-        let message = cannot_end(tree, true).unwrap_or_else(lost);
+        let message = cannot_end(&lock, tree, true).unwrap_or_else(|| Message::Lost {
+            lock,
+            reason: sanitise::text(&reason.to_string()),
+            command_ran: true,
+        });
         Self::new(ExitCode::Lost.into(), Outcome::Lost, message)
     }
 

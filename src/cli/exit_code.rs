@@ -27,7 +27,7 @@ pub enum ExitCode {
     Lost = 76,
     /// The service refused these credentials or this access.
     Denied = 77,
-    /// `--max-run` ended the command.
+    /// `--max-run` stopped the command.
     MaxRun = 124,
     /// The command cannot be executed.
     CannotExecute = 126,
@@ -75,7 +75,7 @@ impl ExitCode {
             Self::Defect => "A defect in dlock.",
             Self::System => "The system refused a process, memory or a descriptor.",
             Self::CannotCreate => {
-                "A lock file or directory cannot be made or written; or the report or metrics file cannot be \
+                "A lock file or directory cannot be created or written; or the report or metrics file cannot be \
                  written, which is checked before the lock is asked for; or standard output of a command that shows \
                  something cannot be written."
             }
@@ -84,8 +84,8 @@ impl ExitCode {
                  waiting would never have ended. --busy-exit-code changes it."
             }
             Self::Lost => {
-                "The lock was lost or broken, or a newer run took its place (--replace), while the command ran; the \
-                 command was ended. For break, release and renew: there is no such claim. For proclaim: the claim \
+                "The lock was lost or broken, or a newer run took its place (--replace), while the command ran; dlock \
+                 stopped it. For break, release and renew: there is no such claim. For proclaim: the claim \
                  does not lead."
             }
             Self::Denied => "The service refused these credentials or this access.",

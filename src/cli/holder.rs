@@ -22,8 +22,8 @@ pub fn of_process(pid: u32, command: String, label: Option<String>) -> Holder {
     }
 }
 
-/// Returns this process as a client that breaks a claim. Under sudo it also names the calling user, whom the owner of the claim
-/// can ask.
+/// Returns this process as a client that breaks a claim. Under sudo it also names the calling user, for questions of
+/// the claim's owner.
 pub fn invoker(command: String) -> Holder {
     let mut me = of_process(std::process::id(), command, None);
     let caller = std::env::var("SUDO_USER").ok();

@@ -199,7 +199,9 @@ impl Layers {
         let error = anyhow!("{source}: no configuration file has a profile {called}");
         Err(match nearest(name, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean {}?", sanitise::text(near))),
-            None if known.is_empty() => error.hint("there is none; a profile is a table [profile.NAME]"),
+            None if known.is_empty() => {
+                error.hint("no profile is defined; a profile is a table [profile.NAME]")
+            }
             None => {
                 let known: Vec<&str> = known.into_iter().collect();
                 error.hint(format!("the known ones are {}", sanitise::text(&known.join(", "))))

@@ -151,7 +151,7 @@ impl Progress for ProgressPrinter<'_> {
                 self.say(&message);
             }
             Notice::CannotEnd(tree) => {
-                if let Some(message) = cannot_end(tree, false) {
+                if let Some(message) = cannot_end(&self.lock, tree, false) {
                     self.say(&message);
                 }
             }

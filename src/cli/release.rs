@@ -47,7 +47,7 @@ fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, error: anyhow::Err
     let place = sanitise::text(&meant.place);
     let looked = sanitise::text(&backend.place());
     error.hint(format!(
-        "it was acquired at {place}, and this looked at {looked}; pass the same --endpoint as to dlock acquire"
+        "it was acquired at {place}, but dlock looked at {looked}; pass the same --endpoint as to dlock acquire"
     ))
 }
 

@@ -125,7 +125,7 @@ impl Backend for Queues {
     }
 
     async fn examine(&self, _: Moment) -> Result<Examination> {
-        Err(Error::new(ErrorKind::Unsupported, "there is none"))
+        Err(Error::new(ErrorKind::Unsupported, "not examined"))
     }
 
     async fn last_success(&self, _: &LockName, _: Moment) -> Result<Option<Duration>> {

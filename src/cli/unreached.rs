@@ -30,9 +30,9 @@ pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str
     let doctor = place.filter(|_| headline.is_some()).map(|place| {
         // The address of several servers is long.
         if place.contains([',', ' ', '\'', '"']) {
-            "\"dlock doctor\" tells more".to_owned()
+            "see \"dlock doctor\"".to_owned()
         } else {
-            format!("\"dlock doctor --endpoint {place}\" tells more")
+            format!("see \"dlock doctor --endpoint {place}\"")
         }
     });
     let sentence = headline.unwrap_or_else(|| Error { reason, ..error.clone() }.to_string());
@@ -67,14 +67,14 @@ mod tests {
                 three,
                 Some("redis://127.0.0.1:9/0"),
                 "cannot reach redis at 127.0.0.1:9: connection refused; gave up after 3s (--wait); is it running there? \
-                 \"dlock doctor --endpoint redis://127.0.0.1:9/0\" tells more",
+                 see \"dlock doctor --endpoint redis://127.0.0.1:9/0\"",
             ),
             (
                 Reason::joined(vec![refused("a:1"), refused("b:1")]),
                 Wait::Forever,
                 Some("a:1,b:1"),
                 "cannot reach redis at a:1: connection refused; b:1: connection refused; gave up after 1m00s; is it \
-                 running there? \"dlock doctor\" tells more",
+                 running there? see \"dlock doctor\"",
             ),
             (cause::silent(&"h:1"), Wait::Once, None, "cannot use redis: h:1 does not answer in time"),
             (

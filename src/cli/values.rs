@@ -62,7 +62,7 @@ pub fn one_name(args: &NameArgs) -> Result<LockName> {
     match (&args.name, &args.named) {
         (Some(text), None) => name(text, "NAME"),
         (None, Some(text)) => name(text, "--name"),
-        (None, None) => Err(anyhow!("NAME is missing").hint("say which lock; dlock list shows those in use")),
+        (None, None) => Err(anyhow!("NAME is missing").hint("name the lock; dlock list shows those in use")),
         (Some(_), Some(_)) => Err(anyhow!("NAME and --name are both given; choose one of them")),
     }
 }

@@ -136,7 +136,7 @@ mod tests {
         assert!(!over_for_7(there.clone()), "it takes a mark");
         // The system cannot look there, which is different from finding nothing.
         let unknown = format!("/proc/{}/fd/3", "1".repeat(5000));
-        assert!(!over_for_7(address(&unknown, &there)), "nobody can tell");
+        assert!(!over_for_7(address(&unknown, &there)), "it is unknown");
         assert!(over_for_7(address("/proc/self/fd/3", &there)), "no address of dlock's");
         assert!(over_for_7(address(&format!("/proc/{}/fd/3", i32::MAX), &there)), "no such process");
         assert!(over_for_7(address(&format!("/proc/{}/fd/0", std::process::id()), &there)), "another file");

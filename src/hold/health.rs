@@ -82,7 +82,7 @@ impl Health {
         self.tell_silence_at = Moment::NEVER;
     }
 
-    /// The hold goes on for longer: settles the claim a little later, then examines the service.
+    /// The hold continues: settles the claim a little later, then examines the service.
     pub(super) fn examine_later(&mut self, now: Moment) {
         self.examine_at = now + SETTLE_AFTER;
     }

@@ -66,7 +66,7 @@ impl Adoption {
     }
 }
 
-/// Something to report to people while the hold goes on.
+/// Something to report to people while the hold lasts.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// The claim waits. Unknown parts are `None`.

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_label_is_told_from_the_command() {
+    fn label_and_command_are_distinguished() {
         let of = |command: &str, label: Option<&str>| {
             let (command, label) = (command.into(), label.map(str::to_owned));
             Holder { user: "u".into(), host: "h".into(), pid: 1, command, label, ..Holder::default() }

@@ -34,7 +34,7 @@ async fn cause(answer: Option<&'static [u8]>, encrypts: bool) -> Option<String> 
 }
 
 #[tokio::test]
-async fn a_server_is_told_from_another() {
+async fn servers_are_distinguished() {
     let foreign = "AT accepts connections but does not answer as Redis does";
     for (answer, encrypts, wanted) in [
         (Some(b"+PONG\r\n" as &[u8]), false, None),
@@ -62,7 +62,7 @@ async fn refusing_and_silent_servers_are_told_apart() {
         Some(format!("{at} accepts connections but does not answer; is this the right port?"))
     );
     drop(listener);
-    let fault = of_all(&[at.clone(), at.clone()], &MANNER, true).await.expect("nobody is there");
+    let fault = of_all(&[at.clone(), at.clone()], &MANNER, true).await.expect("no server is there");
     assert_eq!((fault.kind, fault.reason.question()), (ErrorKind::Unavailable, Some(RUNNING)));
     let what = format!("{at}: connection refused; {at}: connection refused");
     assert_eq!(fault.reason.what().to_string(), what);
@@ -156,7 +156,7 @@ async fn late(wait: u64, gives_up: bool, found: Fault) -> Result<(), Option<Faul
 async fn finding_is_returned_at_the_deadline_or_when_decisive() {
     let clock = Clock::Boot;
     let soon = by(clock, clock.now() + Duration::from_secs(9), true, async { 7 }, || async {
-        unreachable!("nobody looks into what is done in time")
+        unreachable!("no search for the cause of a request that is done in time")
     });
     assert_eq!(soon.await, Ok(7));
     for (gives_up, found) in [(true, silence()), (false, stranger())] {

@@ -241,7 +241,7 @@ impl<D: Dial> Link<D> {
         dialled
     }
 
-    /// Returns the connection for `node`, opened if there is none. It takes as long as the server takes.
+    /// Returns the connection for `node`, opened if necessary. It takes as long as the server takes.
     pub async fn connection(&self, node: &D::Node) -> FaultResult<Arc<D::Connection>> {
         if let Some(connection) = self.usable(node).await {
             return Ok(connection);

@@ -77,7 +77,7 @@ pub fn server_name(tls: &Tls, host: &str) -> FaultResult<ServerName<'static>> {
 
 /// Returns the given authorities, or else the system's, which take milliseconds to read.
 ///
-/// Errors: `Invalid` if there is none; transient if the file cannot be read now.
+/// Errors: `Invalid` without any; transient if the file cannot be read now.
 pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (given, certificates) = match authority {

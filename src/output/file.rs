@@ -188,7 +188,7 @@ pub(crate) mod tests {
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
         let mut text = String::new();
         old.read_to_string(&mut text).expect("read");
-        assert_eq!(text, "old", "whoever reads the old one goes on reading it");
+        assert_eq!(text, "old", "a reader of the old file continues to read it");
         write(&path, "metrics", 0o644, true).expect("written");
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o644);
         assert_eq!(entries(&folder), 1, "no temporary file is left");
@@ -213,7 +213,7 @@ pub(crate) mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
             .expect("a pipe");
         check_writable(&path).expect("writable");
-        assert!(write(&path, "x", 0o666, false).is_err(), "nobody reads");
+        assert!(write(&path, "x", 0o666, false).is_err(), "no reader");
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("small");
         let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).expect("opened");
         write(&path, "hello", 0o666, false).expect("written");

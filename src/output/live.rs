@@ -24,7 +24,7 @@ fn connecting_line(service: &str, reason: Option<&str>, waited: Duration, width:
 }
 
 /// Returns `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, in at most `width`
-/// columns. A label replaces the command and the time where all three have no room.
+/// columns. Where they have no room beside a label, the command and the time are left out, then the pid.
 fn waiting_line(
     lock: &str,
     ahead: Option<u32>,
@@ -41,8 +41,12 @@ fn waiting_line(
     let room = width.saturating_sub(line.width() + " · ".width() + "held by ".width() + " · 00:41".width());
     if let Some(holder) = holder.filter(|_| room >= LEAST_HOLDER) {
         let mut party = Party::of(holder, now);
-        if party.label.is_some() && party.to_string().width() > room {
+        let is_wide = |party: &Party| party.label.is_some() && party.to_string().width() > room;
+        if is_wide(&party) {
             (party.command, party.since) = (None, None);
+        }
+        if is_wide(&party) {
+            party.pid = None;
         }
         line += " · held by ";
         line += &party.to_string();
@@ -209,7 +213,9 @@ mod tests {
         let begin = "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121";
         assert_eq!(line(108, &labelled), format!("{begin} (./deploy.sh, \"release 1.4\") for 3m12s · 00:41"));
         assert_eq!(line(107, &labelled), format!("{begin} (\"release 1.4\") · 00:41"));
-        assert_eq!(line(80, &labelled), format!("{begin} (\"release… · 00:41"));
+        let short = begin.strip_suffix(" pid 4121").expect("a pid");
+        assert_eq!(line(80, &labelled), format!("{short} (\"release 1.4\") · 00:41"));
+        assert_eq!(line(74, &labelled), format!("{short} (\"release 1.… · 00:41"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::sentence::{cannot_end, cut_short, ended, ends, fate, held_by};
+use super::sentence::{agree, cannot_end, cut_short, ended, ends, fate, held_by};
 use super::{Ms, Party, ServicePlace, sanitise};
 use crate::lock::LockName;
 
@@ -122,7 +122,7 @@ messages! {
         #[serde(skip)]
         service: ServicePlace,
         holder: Option<Party>,
-    } => format!("{lock} is busy ({service}){}", held_by(holder.as_ref()));
+    } => format!("{lock} {} busy ({service}){}", agree(lock, "is", "are"), held_by(holder.as_ref()));
     Busy WaitRanOut {
         lock: String,
         #[serde(skip)]
@@ -144,7 +144,7 @@ messages! {
     Verbose Skipped { lock: String, ago_ms: Ms, once_per_ms: Ms } =>
         format!("skipped {lock}: a run that acquired it {ago_ms} ago succeeded (--once-per {once_per_ms})");
     Verbose Nested { lock: String, claim: String } => format!("running under the enclosing hold of {lock}, claim {claim}");
-    Info KeptByNested { lock: String } => format!("{lock} stays locked until the runs nested in it have exited");
+    Info KeptByNested { lock: String } => format!("{lock} {} locked until the nested runs have exited", agree(lock, "stays", "stay"));
 
     Verbose Started { lock: String, pid: i32 } => format!("started the command under {lock}, pid {pid}");
     Verbose Finished {
@@ -194,6 +194,7 @@ messages! {
     };
     Error CannotExecute { command: String, reason: String } => format!("cannot execute {command}: {reason}");
     Error CannotEnd {
+        lock: String,
         /// `None` if dlock cannot find out which processes are left.
         pids: Option<Vec<u32>>,
         /// The number of further processes.
@@ -202,7 +203,7 @@ messages! {
         /// Whether dlock runs as root without the capability to signal them.
         #[serde(skip)]
         lacks_kill: bool,
-    } => cannot_end(pids.as_deref(), *more, *lease_lost, *lacks_kill);
+    } => cannot_end(lock, pids.as_deref(), *more, *lease_lost, *lacks_kill);
     Error KeeperDied {
         lock: String,
         #[serde(skip)]

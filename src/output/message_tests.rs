@@ -186,20 +186,26 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (M::CommandNotFound { command: String::new() }, Level::Error, "the command is empty"),
         (M::CannotExecute { command: "x".into(), reason: why() }, Level::Error, "cannot execute x: reason"),
         (
-            M::CannotEnd { pids: Some(vec![3, 4]), more: 0, lease_lost: false, lacks_kill: false },
+            M::CannotEnd {
+                lock: lock(),
+                pids: Some(vec![3, 4]),
+                more: 0,
+                lease_lost: false,
+                lacks_kill: false,
+            },
             Level::Error,
-            "cannot kill processes 3, 4: dlock keeps the lock and cannot end until they exit; kill them yourself",
+            "cannot kill processes 3, 4: dlock keeps the lock on deploy and cannot end until they exit; kill them yourself",
         ),
         (
-            M::CannotEnd { pids: None, more: 0, lease_lost: false, lacks_kill: false },
+            M::CannotEnd { lock: lock(), pids: None, more: 0, lease_lost: false, lacks_kill: false },
             Level::Error,
-            "cannot verify that all processes of the command have exited: dlock keeps the lock and cannot end until they \
+            "cannot verify that all processes of the command have exited: dlock keeps the lock on deploy and cannot end until they \
              exit; kill them yourself",
         ),
         (
-            M::CannotEnd { pids: Some(vec![3]), more: 2, lease_lost: true, lacks_kill: false },
+            M::CannotEnd { lock: lock(), pids: Some(vec![3]), more: 2, lease_lost: true, lacks_kill: false },
             Level::Error,
-            "cannot kill processes 3 and 2 more: the lock is lost, and they can run beside the next holder's command; kill \
+            "cannot kill processes 3 and 2 more: the lock on deploy is lost, and they can run beside the next holder's command; kill \
              them yourself",
         ),
         (
@@ -228,9 +234,19 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "running under the enclosing hold of deploy, claim ab",
         ),
         (
+            M::KeptByNested { lock: "db and cache".into() },
+            Level::Info,
+            "db and cache stay locked until the nested runs have exited",
+        ),
+        (
+            M::Busy { lock: "db and cache".into(), service: service(""), holder: None },
+            Level::Busy,
+            "db and cache are busy (file /l)",
+        ),
+        (
             M::KeptByNested { lock: lock() },
             Level::Info,
-            "deploy stays locked until the runs nested in it have exited",
+            "deploy stays locked until the nested runs have exited",
         ),
         (
             M::NotWritten { what: "report", path: "/x".into(), reason: why() },

@@ -30,4 +30,5 @@ pub use ms::Ms;
 pub use party::Party;
 pub use printer::{LogFormat, Printer, Verbosity};
 pub use report::{Outcome, Report};
+pub use sentence::agree;
 pub use service::ServicePlace;

@@ -2,6 +2,13 @@
 
 use super::{Ms, Party};
 
+/// Returns the form of the verb after `lock`, which is made by [`names`](super::message::names).
+///
+/// A single name with ` and ` in it gets the form for several.
+pub fn agree(lock: &str, one: &'static str, several: &'static str) -> &'static str {
+    if lock.contains(" and ") { several } else { one }
+}
+
 /// Returns the fate of a command whose lock was lost.
 pub(super) fn fate(ran: bool) -> &'static str {
     if ran { "the command was stopped" } else { "the command was not started" }
@@ -23,12 +30,18 @@ pub(super) fn cut_short(lock: &str, by: Option<&Party>, reason: Option<&str>) ->
         (None, Some(reason)) => reason.to_owned(),
         (None, None) => "the lease-keeper was killed or stopped".to_owned(),
     };
-    format!("{lock} was released early, after the command exited: {why}")
+    format!("{lock} {} released early, after the command exited: {why}", agree(lock, "was", "were"))
 }
 
 /// Returns the sentence about processes that dlock cannot kill. `pids` are the first of them, or `None` if dlock cannot find out which
 /// there are.
-pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, lacks_kill: bool) -> String {
+pub(super) fn cannot_end(
+    lock: &str,
+    pids: Option<&[u32]>,
+    more: usize,
+    lease_lost: bool,
+    lacks_kill: bool,
+) -> String {
     let is_one = pids.is_some_and(|pids| pids.len() + more == 1);
     let (processes, subject, object, exit) =
         if is_one { ("process", "it", "it", "exits") } else { ("processes", "they", "them", "exit") };
@@ -42,10 +55,12 @@ pub(super) fn cannot_end(pids: Option<&[u32]>, more: usize, lease_lost: bool, la
     };
     let fate = if lease_lost {
         format!(
-            "the lock is lost, and {subject} can run beside the next holder's command; kill {object} yourself"
+            "the lock on {lock} is lost, and {subject} can run beside the next holder's command; kill {object} yourself"
         )
     } else {
-        format!("dlock keeps the lock and cannot end until {subject} {exit}; kill {object} yourself")
+        format!(
+            "dlock keeps the lock on {lock} and cannot end until {subject} {exit}; kill {object} yourself"
+        )
     };
     let right = if lacks_kill { ", or give dlock CAP_KILL (docker run --cap-add KILL)" } else { "" };
     format!("{what}: {fate}{right}")

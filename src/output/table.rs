@@ -164,14 +164,14 @@ mod tests {
             column("WHAT", true, 2),
             column("WHY", true, 3),
         ]);
-        let cells = ["12345678", "somebody else", "a long command", "a longer text yet"];
+        let cells = ["12345678", "other process", "a long command", "a longer text yet"];
         table.row(cells.map(str::to_owned));
         let rows = |width| table.lines(Some(width)).swap_remove(1);
-        assert_eq!(rows(58), "12345678  somebody else  a long command  a longer text yet");
-        assert_eq!(rows(50), "12345678  somebody else  a long command  a longer…");
-        assert_eq!(rows(45), "12345678  somebody else  a long co…  a longe…");
-        assert_eq!(rows(37), "12345678  somebody else  a long comm…");
-        assert_eq!(rows(23), "12345678  somebody else");
+        assert_eq!(rows(58), "12345678  other process  a long command  a longer text yet");
+        assert_eq!(rows(50), "12345678  other process  a long command  a longer…");
+        assert_eq!(rows(45), "12345678  other process  a long co…  a longe…");
+        assert_eq!(rows(37), "12345678  other process  a long comm…");
+        assert_eq!(rows(23), "12345678  other process");
         assert_eq!(rows(17), "12345678");
     }
 }

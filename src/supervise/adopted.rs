@@ -68,7 +68,7 @@ impl Adopted {
             Err(error) => return Err(Unfit::System(error)),
         };
         let unseen =
-            |error| Unfit::Hidden(format!("it cannot be told whether /proc hides processes ({error})"));
+            |error| Unfit::Hidden(format!("dlock cannot determine whether /proc hides processes ({error})"));
         adopted.unlisted =
             session.map_or(Ok(None), |session| Unlisted::new(session, &table)).map_err(unseen)?;
         Ok(adopted)

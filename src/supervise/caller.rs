@@ -129,7 +129,7 @@ impl Caller {
         unblock(&self.before);
     }
 
-    /// Confirms to the keeper that the output has been printed. Front and keeper go on alone from then on.
+    /// Confirms to the keeper that the output has been printed. Front and keeper continue alone from then on.
     ///
     /// Errors: the keeper is gone.
     pub fn done(&self) -> io::Result<()> {
@@ -248,7 +248,7 @@ pub fn keep_answer(text: &str) -> io::Result<OwnedFd> {
 /// The pause after a refusal of the system that cannot last long.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What the keeper receives from the caller.
+/// A message from the caller to the keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// This message.

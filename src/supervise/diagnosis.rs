@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn existing_file_error_states_the_missing_part() {
         let folder = std::env::temp_dir().join(format!("dlock-diagnosis-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::create_dir_all(&folder).expect("a directory");
         let file = |name: &str, text: &str, mode: u32| {
             let path = folder.join(name);
             std::fs::write(&path, text).expect("written");

@@ -77,10 +77,12 @@ impl Ender {
     ///
     /// Errors: as for [`Ender::new`].
     pub fn hand_over(&mut self) -> io::Result<Self> {
-        // Two processes that share the open directory share its position too.
-        self.table = Err(Hidden::NotProc);
+        let table = match std::mem::replace(&mut self.table, Err(Hidden::NotProc)) {
+            Ok(table) => table.reopen()?,
+            Err(_) => ProcessTable::open()?,
+        };
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
-        Ok(Self { adopted, front: self.front, ..Self::new(self.shared, self.own_group)? })
+        Ok(Self { table, outside: Vec::new(), command: None, adopted, ..*self })
     }
 
     /// Returns why not every member can be found, if that is so.

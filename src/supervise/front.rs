@@ -68,6 +68,7 @@ impl Front {
     /// ([`limits::become_subreaper`]).
     pub fn new() -> io::Result<Self> {
         sys::settle_threads();
+        inherited::look();
         let terminal = Terminal::controlling();
         let mut taken = SignalSet::empty();
         let mut restore_ignored = Vec::new();

@@ -1,9 +1,10 @@
-//! What dlock inherits for the command only: standard streams, other descriptors, the working directory. dlock closes
+//! Descriptors that dlock inherits for the command only: standard streams, other descriptors, the working directory. dlock closes
 //! its copies once the command has them, so that the reader of a pipe sees its end when the command closes it.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, RawDir};
@@ -13,12 +14,21 @@ use super::sys;
 /// A bit for each descriptor below 64 that this program itself will write to.
 static NEEDED: AtomicU64 = AtomicU64::new(0);
 
+/// The descriptors that were open at the first [`look`].
+static OPEN: OnceLock<Vec<RawFd>> = OnceLock::new();
+
 /// How many descriptors to try if /proc cannot list them.
 const WITHOUT_LIST: RawFd = 1024;
 
 /// Makes [`let_go`] keep this descriptor, since this program itself will write to it.
 pub fn keep(descriptor: RawFd) {
     NEEDED.fetch_or(bit(descriptor), Ordering::Relaxed);
+}
+
+/// Lists the open descriptors for [`let_go`] in this process and in those that it forks. A process opens its own ones
+/// only with `FD_CLOEXEC`, so one list, taken at any time, has all inherited ones.
+pub fn look() -> &'static [RawFd] {
+    OPEN.get_or_init(open_descriptors)
 }
 
 fn bit(descriptor: RawFd) -> u64 {
@@ -38,7 +48,7 @@ pub fn let_go() {
             let _ = rustix::stdio::dup2_stdout(&null);
         }
     }
-    for descriptor in open_descriptors() {
+    for &descriptor in look() {
         if descriptor > 2 && !is_needed(descriptor) {
             sys::close_if_inherited(descriptor);
         }

@@ -20,7 +20,7 @@ use crate::fd;
 /// The pause after a refusal of the system that cannot last long.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What the front passes to a freshly forked keeper.
+/// The values that the front passes to a freshly forked keeper.
 #[derive(Debug)]
 pub struct KeeperSetup<'a> {
     /// The keeper's end of the channel.

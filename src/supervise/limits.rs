@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, child_subreaper, geteuid, getpid, set_child_subreaper, test_kill_process};
 
 /// The message about user-mode emulation.
-const EMULATED: &str = "user-mode emulation (qemu-user) cannot tell dlock of orphaned processes";
+const EMULATED: &str = "user-mode emulation (qemu-user) does not report orphaned processes to dlock";
 
 /// Makes this process adopt the orphans of its descendants.
 ///

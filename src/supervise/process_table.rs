@@ -51,12 +51,12 @@ impl ProcessTable {
     ///
     /// Errors: the system has no descriptors or memory left (`EMFILE`, `ENFILE`, `ENOMEM`).
     pub fn open() -> io::Result<Result<Self, Hidden>> {
-        let proc = match proved(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))? {
-            Ok(proc) => proc,
+        let directory = match open_directory()? {
+            Ok(directory) => directory,
             Err(hidden) => return Ok(Err(hidden)),
         };
         Ok(Ok(Self {
-            directory: Directory::new(proc)?,
+            directory,
             found: room_for()?,
             by_parent: room_for()?,
             is_member: room_for()?,
@@ -65,6 +65,14 @@ impl ProcessTable {
             suspects: Pids::default(),
             denied: false,
         }))
+    }
+
+    /// Opens the directory again for this process, which was just forked: processes that share an open directory share
+    /// its position too.
+    ///
+    /// Errors: as for [`ProcessTable::open`].
+    pub fn reopen(self) -> io::Result<Result<Self, Hidden>> {
+        Ok(open_directory()?.map(|directory| Self { directory, ..self }))
     }
 
     /// Returns whether the last search found a member that the search before had not.
@@ -309,6 +317,13 @@ fn room_for<T>() -> io::Result<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory)?;
     Ok(room)
+}
+
+fn open_directory() -> io::Result<Result<Directory, Hidden>> {
+    match proved(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))? {
+        Ok(proc) => Directory::new(proc).map(Ok),
+        Err(hidden) => Ok(Err(hidden)),
+    }
 }
 
 fn directory_flags() -> OFlags {

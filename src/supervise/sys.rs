@@ -121,7 +121,7 @@ pub fn signal_descriptor(set: &SignalSet) -> io::Result<OwnedFd> {
 
 /// Reads the next pending signal of a [`signal_descriptor`].
 ///
-/// Errors: `WouldBlock` if there is none; others of read(2).
+/// Errors: `WouldBlock` without any; others of read(2).
 pub fn read_signal(descriptor: &OwnedFd) -> io::Result<SignalInfo> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let size = size_of::<libc::signalfd_siginfo>();

@@ -23,7 +23,7 @@ impl Terminal {
         let opened = File::options().read(true).write(true).custom_flags(flags).open("/dev/tty");
         let device = match opened {
             Ok(device) => device,
-            // Only this error proves that there is none. Taken wrongly, a command that reads the terminal from a group
+            // Only this error proves the absence of a terminal. Taken wrongly, a command that reads the terminal from a group
             // of its own would stop for ever.
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return None,
             // The node is missing or forbidden, as in a container or a chroot.

@@ -1,4 +1,4 @@
-//! What is known of a tree that dlock kills.
+//! The state of a tree that dlock kills, as far as it is known.
 
 /// Some pids, without allocating: the first 12 are listed, the rest is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,7 +45,7 @@ impl FromIterator<i32> for Pids {
     }
 }
 
-/// What is known of a tree after the attempt to kill it.
+/// The state of a tree after the attempt to kill it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeState {
     /// No member is left, living or dead.

@@ -31,9 +31,9 @@ pub(crate) fn circles(files: &[(String, String)]) -> Vec<String> {
     let program = Program::of(files);
     let folders: BTreeSet<&[String]> =
         program.0.keys().filter_map(|m| m.split_last()).map(|(_, f)| f).collect();
-    let rooms = folders.into_iter().filter(|folder| !folder.is_empty());
+    let rooms = folders.into_iter().filter(|directory| !directory.is_empty());
     let mut found: Vec<String> =
-        rooms.flat_map(|folder| circles_in(folder, &program.uses_in(folder))).collect();
+        rooms.flat_map(|directory| circles_in(directory, &program.uses_in(directory))).collect();
     let globs =
         program.0.iter().filter(|(_, code)| code.as_ref().is_some_and(|c| c.text.contains("super::*")));
     found.extend(globs.map(|(module, _)| format!("{} names all that its parent has", module.join("/"))));
@@ -110,11 +110,11 @@ impl Program {
         None
     }
 
-    /// Returns the uses among the members of `folder`, including itself.
-    fn uses_in(&self, folder: &[String]) -> Uses {
+    /// Returns the uses among the members of `directory`, including itself.
+    fn uses_in(&self, directory: &[String]) -> Uses {
         let member = |module: &Module| {
-            let inside = module.starts_with(folder);
-            inside.then(|| module[..module.len().min(folder.len() + 1)].to_vec())
+            let inside = module.starts_with(directory);
+            inside.then(|| module[..module.len().min(directory.len() + 1)].to_vec())
         };
         let mut found = Uses::new();
         for (from, code) in self.0.iter().filter_map(|(from, code)| Some((from, code.as_ref()?))) {
@@ -135,7 +135,7 @@ impl Program {
 }
 
 /// Returns a sentence for each group of members that lead back to each other: one of the shortest ways round.
-fn circles_in(folder: &[String], uses: &Uses) -> Vec<String> {
+fn circles_in(directory: &[String], uses: &Uses) -> Vec<String> {
     let mut found = Vec::new();
     let mut done = BTreeSet::new();
     for from in uses.keys() {
@@ -143,7 +143,7 @@ fn circles_in(folder: &[String], uses: &Uses) -> Vec<String> {
         let group: Vec<_> =
             uses.keys().filter(|to| way(uses, from, to).is_some() && way(uses, to, from).is_some()).collect();
         let last = |module: &Module| {
-            if module.as_slice() == folder { "mod".to_owned() } else { module[folder.len()].clone() }
+            if module.as_slice() == directory { "mod".to_owned() } else { module[directory.len()].clone() }
         };
         let steps = round.windows(2).map(|step| {
             let names: Vec<&str> = uses[&step[0]][&step[1]].iter().map(String::as_str).collect();
@@ -152,7 +152,7 @@ fn circles_in(folder: &[String], uses: &Uses) -> Vec<String> {
         let others = group.len() + 1 - round.len();
         let more = if others > 0 { format!(", with {others} others in it") } else { String::new() };
         let steps: String = steps.collect();
-        found.push(format!("a circle in {}: {}{steps}{more}", folder.join("/"), last(from)));
+        found.push(format!("a circle in {}: {}{steps}{more}", directory.join("/"), last(from)));
         done.extend(group);
     }
     found

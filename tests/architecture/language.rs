@@ -1,4 +1,4 @@
-//! The English that users read (README.md, the manual pages, the help), the decision records and the traps.
+//! The English of the documents, the manual pages, the help, the messages, the decision records and the comments.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,8 @@ use dlock::backend::locator::SERVICES;
 use dlock::cli::args;
 
 use crate::records::records;
-use crate::source::has_word;
+use crate::source::{comments, has_word, literals};
+use crate::texts_in;
 
 /// Words that a reader has to translate, and the replacements.
 const BANNED: &[(&str, &str)] = &[
@@ -15,6 +16,8 @@ const BANNED: &[(&str, &str)] = &[
     ("whom", "the noun"),
     ("nobody", "no, none, no other process"),
     ("somebody", "the noun"),
+    ("everybody", "every process, all users"),
+    ("anybody", "the noun"),
     ("time-out", "timeout"),
     ("folder", "directory"),
     ("hears", "is notified, receives"),
@@ -29,8 +32,11 @@ const PHRASES: &[&str] = &[
     "of itself",
     "cost a lock",
     "goes on",
-    "is told that",
+    "is told",
 ];
+
+/// Words that open a clause in the place of a subject.
+const HEADLESS: &[&str] = &["What", "Who", "Whom", "Whoever", "Whatever"];
 
 const LONGEST_SENTENCE: usize = 40;
 
@@ -45,7 +51,7 @@ fn prose(text: &str) -> Vec<String> {
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
-        } else if fenced || line.starts_with(['|', '#']) || line.is_empty() {
+        } else if fenced || line.trim_start().starts_with(['|', '#']) || line.is_empty() {
             paragraphs.push(String::new());
         } else {
             let paragraph = paragraphs.last_mut().expect("one");
@@ -62,23 +68,40 @@ fn prose(text: &str) -> Vec<String> {
 }
 
 fn complaints(file: &str, paragraphs: &[String]) -> Vec<String> {
-    let mut found = Vec::new();
-    for paragraph in paragraphs {
-        let lower = paragraph.to_lowercase();
-        for (word, better) in BANNED.iter().filter(|(word, _)| has_word(&lower, word)) {
-            found.push(format!("{file}: {word} (write: {better}): {paragraph}"));
-        }
-        for phrase in PHRASES.iter().filter(|phrase| lower.contains(**phrase)) {
-            found.push(format!("{file}: {phrase}: {paragraph}"));
-        }
-        for sentence in paragraph.split([';', ':']).flat_map(|part| part.split(". ")) {
-            let length = sentence.split_whitespace().count();
-            if length > LONGEST_SENTENCE {
-                found.push(format!("{file}: {length} words: {sentence}"));
-            }
-        }
-    }
-    found
+    let words = paragraphs.iter().flat_map(|paragraph| bad_words(file, paragraph));
+    words.chain(paragraphs.iter().flat_map(|paragraph| bad_sentences(file, paragraph))).collect()
+}
+
+fn bad_words(file: &str, paragraph: &str) -> Vec<String> {
+    // Identifiers are not English.
+    let english: String = paragraph.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    let words = BANNED.iter().filter(|(word, _)| has_word(&english, word));
+    let words = words.map(|(word, better)| format!("{file}: {word} (write: {better}): {paragraph}"));
+    let phrases = PHRASES.iter().filter(|phrase| english.contains(**phrase));
+    words.chain(phrases.map(|phrase| format!("{file}: {phrase}: {paragraph}"))).collect()
+}
+
+fn bad_sentences(file: &str, paragraph: &str) -> Vec<String> {
+    let sentences = paragraph
+        .split([';', ':'])
+        .flat_map(|part| part.split(". "))
+        .flat_map(|part| part.split_inclusive("? "));
+    let is_bad = |sentence: &&str| {
+        let words: Vec<_> = sentence.split_whitespace().collect();
+        let has_subject =
+            !words.first().is_some_and(|first| HEADLESS.contains(first)) || sentence.contains('?');
+        words.len() > LONGEST_SENTENCE || !has_subject
+    };
+    sentences
+        .filter(is_bad)
+        .map(|sentence| format!("{file}: too long, or without a subject: {sentence}"))
+        .collect()
+}
+
+/// Returns whether a literal is English, not SQL or a script.
+fn is_message(literal: &str) -> bool {
+    let first = literal.trim_start_matches('"').split(' ').next().unwrap_or_default();
+    literal.starts_with('"') && !first.chars().all(|c| c.is_ascii_uppercase())
 }
 
 /// Returns the texts of the manual pages, except those of the services, which come from the program.
@@ -108,11 +131,28 @@ fn records_and_traps_are_plain_english() {
 }
 
 #[test]
-fn texts_for_users_are_plain_english() {
-    let mut found = complaints("README.md", &prose(&read("README.md")));
+fn documents_and_manual_are_plain_english() {
+    let documents = ["README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md", "src/docs/changelog.md"];
+    let mut found: Vec<_> = documents.iter().flat_map(|file| complaints(file, &prose(&read(file)))).collect();
     for (file, text) in pages() {
         found.extend(complaints(&file, &prose(&text)));
     }
     found.extend(complaints("help", &help()));
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn comments_and_messages_are_plain_english() {
+    let mut found = Vec::new();
+    for (file, text) in ["src", "tests", "benches"].into_iter().flat_map(texts_in) {
+        for comment in comments(&text) {
+            found.extend(complaints(&file, &prose(&comment)));
+        }
+        let messages = literals(&text).into_iter().filter(|literal| is_message(literal));
+        // The lists above.
+        for message in messages.filter(|_| file != "architecture/language.rs") {
+            found.extend(complaints(&file, &[message.to_owned()]));
+        }
+    }
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }

@@ -2,10 +2,18 @@
 
 /// Returns the code with spaces in the place of comments and the insides of literals. Lines keep their numbers.
 pub(crate) fn blank(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let name = out.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    let blank = |piece: &str| piece.chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+    let pieces = pieces(text).into_iter();
+    pieces.map(|(piece, is_code)| if is_code { piece.to_owned() } else { blank(piece) }).collect()
+}
+
+/// Returns the pieces of the text, each with whether it is code, not a comment or a literal.
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    let mut pieces = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let name = text[from..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let length = match c {
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("/*") => block_comment(rest),
@@ -15,14 +23,37 @@ pub(crate) fn blank(text: &str) -> String {
             _ => 0,
         };
         if length == 0 {
-            out.push(c);
-            rest = &rest[c.len_utf8()..];
+            at += c.len_utf8();
         } else {
-            out.extend(rest[..length].chars().map(|c| if c == '\n' { c } else { ' ' }));
-            rest = &rest[length..];
+            pieces.extend([(&text[from..at], true), (&rest[..length], false)]);
+            at += length;
+            from = at;
         }
     }
-    out
+    pieces.push((&text[from..], true));
+    pieces
+}
+
+/// Returns the comments as Markdown, consecutive lines as one.
+pub(crate) fn comments(text: &str) -> Vec<String> {
+    let mut comments = vec![String::new()];
+    for (piece, _) in pieces(text) {
+        if let Some(line) = piece.strip_prefix("//") {
+            let line = line.trim_start_matches(['/', '!']);
+            let comment = comments.last_mut().expect("one");
+            comment.push_str(line.strip_prefix(' ').unwrap_or(line));
+            comment.push('\n');
+        } else if !piece.trim().is_empty() {
+            comments.push(String::new());
+        }
+    }
+    comments
+}
+
+/// Returns the literals of several words.
+pub(crate) fn literals(text: &str) -> Vec<&str> {
+    let literals = pieces(text).into_iter().filter(|(piece, is_code)| !is_code && !piece.starts_with("//"));
+    literals.map(|(piece, _)| piece).filter(|piece| piece.contains(' ')).collect()
 }
 
 fn block_comment(text: &str) -> usize {

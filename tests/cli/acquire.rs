@@ -92,7 +92,7 @@ fn released_lock_is_free_and_the_script_continues() {
     assert_eq!(running.finish().code(), Some(5));
     // The script had released its locks before.
     let daemon = env.await_line("daemon").parse().expect("a pid");
-    assert!(is_alive(daemon), "what was started without the lock is none of its");
+    assert!(is_alive(daemon), "a process started without the lock is not part of it");
 }
 
 #[test]

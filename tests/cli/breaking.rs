@@ -45,7 +45,7 @@ fn missing_claim_exits_76() {
 fn invalid_claim_exits_64() {
     let env = TestEnv::new();
     env.finish(&mut env.verb("break", ["x", "--claim", "junk", "--yes"])).failed(64, &[]);
-    env.finish(&mut env.verb("break", ["x", "--yes"])).failed(76, &["nobody"]);
+    env.finish(&mut env.verb("break", ["x", "--yes"])).failed(76, &["neither held nor waited for"]);
 }
 
 #[test]

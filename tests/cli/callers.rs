@@ -66,7 +66,7 @@ fn acquire_with_an_unread_claim_can_be_ended() {
         acquiring.signal(signal);
         assert_eq!(acquiring.finish().signal(), Some(signal.as_raw()));
         until_true("a free lock", || env.holders("x") == 0);
-        assert!(is_alive(sleeper.pid()), "nobody was told that it has a lock to lose");
+        assert!(is_alive(sleeper.pid()), "no caller has a lock to lose");
     }
     sleeper.signal(Signal::KILL);
     env.await_no_process();

@@ -68,7 +68,7 @@ fn readers_and_writers_take_turns_in_order_of_arrival() {
             assert!(member.token() > token, "{} after {token}", member.token());
             highest = highest.max(member.token());
         }
-        assert!(line.iter().all(|(_, later)| !later.has_started()), "somebody overtook");
+        assert!(line.iter().all(|(_, later)| !later.has_started()), "a waiter overtook");
         assert_eq!((env.holders("x"), env.waiters("x")), (count, line.len()));
         token = highest;
         release_all(head.into_iter().map(|(_, member)| member));

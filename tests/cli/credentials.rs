@@ -28,8 +28,8 @@ fn refused(env: &TestEnv, options: &[&str], words: &[&str]) {
 #[test]
 fn a_certificate_and_its_key_go_together() {
     let env = TestEnv::new();
-    refused(&env, &["--cert", "c"], &["--cert", "say --key FILE"]);
-    refused(&env, &["--key", "k"], &["--key", "say --cert FILE"]);
+    refused(&env, &["--cert", "c"], &["--cert", "pass --key FILE"]);
+    refused(&env, &["--key", "k"], &["--key", "pass --cert FILE"]);
 }
 
 #[test]

@@ -259,7 +259,7 @@ impl<'a> Scenario<'a> {
         {
             self.leave(who);
         }
-        assert!(self.model.waiting.is_empty(), "somebody waits for ever: {}", self.say());
+        assert!(self.model.waiting.is_empty(), "an actor waits for ever: {}", self.say());
     }
 
     /// Orders all actors to leave their locks and to exit.
@@ -273,7 +273,7 @@ impl<'a> Scenario<'a> {
             assert_eq!(
                 (self.env.holders(&name), self.env.waiters(&name)),
                 (0, 0),
-                "somebody is left in {name}"
+                "a claim is left in {name}"
             );
         }
     }

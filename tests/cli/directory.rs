@@ -21,8 +21,8 @@ pub(super) fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
         // `cp` copies, in a process of its own. A child forked meanwhile by another test would keep a file of this
         // process open for writing.
         env.finish(env.command("cp").arg(crate::support::test_env::dlock()).arg(&dlock)).silently(0);
-        fs::set_permissions(&dlock, fs::Permissions::from_mode(0o755)).expect("for everybody");
-        fs::set_permissions(env.root(), fs::Permissions::from_mode(0o755)).expect("for everybody");
+        fs::set_permissions(&dlock, fs::Permissions::from_mode(0o755)).expect("for all users");
+        fs::set_permissions(env.root(), fs::Permissions::from_mode(0o755)).expect("for all users");
     }
     let mut command = env.command("setpriv");
     command.args(["--reuid", &UID.to_string(), "--regid", &UID.to_string(), "--clear-groups", "--"]);
@@ -47,7 +47,7 @@ fn uncreatable_directory_is_an_error() {
 fn unwritable_directory_is_an_error() {
     let env = TestEnv::new();
     let locks = env.locks().display().to_string();
-    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o755)).expect("a closed folder");
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o755)).expect("a closed directory");
     let words = ["run", "--endpoint", &locks, "--name", "x", "--", "true"];
     let Some(mut command) = as_nobody(&env, &words) else { return };
     env.finish(&mut command).failed(73, &[&locks]);
@@ -69,27 +69,27 @@ fn linked_or_foreign_default_directory_is_refused() {
     symlink(env.path("locks"), &default).expect("a link");
     let linked = env.finish(&mut command);
     fs::remove_file(&default).expect("the link is still there");
-    fs::create_dir(&default).expect("a folder of root's");
-    fs::set_permissions(&default, fs::Permissions::from_mode(0o777)).expect("an open folder");
+    fs::create_dir(&default).expect("a directory of root's");
+    fs::set_permissions(&default, fs::Permissions::from_mode(0o777)).expect("an open directory");
     let foreign = env.finish(&mut command);
-    fs::remove_dir_all(&default).expect("the folder is still there");
+    fs::remove_dir_all(&default).expect("the directory is still there");
     linked.failed(73, &[&default]);
     foreign.failed(73, &[&default]);
     // If nothing is in the way, dlock creates the directory for this user alone.
     let made = env.finish(&mut command);
     let bits = fs::metadata(&default).map(|m| m.permissions().mode() & 0o777);
-    fs::set_permissions(&default, fs::Permissions::from_mode(0o755)).expect("an own folder");
+    fs::set_permissions(&default, fs::Permissions::from_mode(0o755)).expect("an own directory");
     let open = env.finish(&mut command);
     let _ = fs::remove_dir_all(&default);
     assert_eq!((made.code(), made.text()), (Some(0), format!("{UID}\n")), "{}", made.err);
-    assert_eq!(bits.expect("a folder"), 0o700);
+    assert_eq!(bits.expect("a directory"), 0o700);
     assert!(matches!(open.code(), Some(0 | 73)), "{}", open.err);
 }
 
 #[test]
 fn users_share_a_lock_through_a_shared_directory() {
     let env = TestEnv::new();
-    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o1777)).expect("an open folder");
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o1777)).expect("an open directory");
     let locks = env.locks().display().to_string();
     let words = ["run", "--endpoint", &locks, "-n", "--name", "x", "--", "true"];
     let Some(mut command) = as_nobody(&env, &words) else { return };
@@ -161,7 +161,7 @@ fn full_device_is_an_error_and_the_lock_stays_usable() {
         eprintln!("skipped: no mount may be made here: {}", ended.err);
         return;
     }
-    // Either dlock needs no room, or it reports that there is none.
+    // Either dlock needs no room, or it reports the lack.
     if ended.code() != Some(0) {
         ended.failed(73, &["small"]);
         assert!(!env.exists("started"));
@@ -251,7 +251,7 @@ fn status_creates_no_directory_and_shows_it_as_unused() {
         look(&["list", "-q"]).silently(0);
         let doctor = look(&["doctor"]).silently(0).text();
         assert!(doctor.contains(&path) && doctor.contains("the directory does not exist yet"), "{doctor}");
-        look(&["break", "x", "--all", "--yes"]).failed(76, &["nobody", &path]);
+        look(&["break", "x", "--all", "--yes"]).failed(76, &["neither held nor waited for", &path]);
         assert!(!env.path(place).exists() && !env.path("a").exists(), "looking made {path}");
     }
 }
@@ -313,7 +313,7 @@ fn a_configuration_file_and_its_profiles_are_obeyed() {
 #[test]
 fn doctor_mentions_a_password_without_its_text() {
     let env = TestEnv::new();
-    fs::create_dir_all(env.path(".config/dlock")).expect("a folder");
+    fs::create_dir_all(env.path(".config/dlock")).expect("a directory");
     let file = env.write(".config/dlock/config.toml", "password = \"hunter2\"\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a private file");
     for json in [&["--json"][..], &[]] {

@@ -37,7 +37,7 @@ fn a_line_end_behind_a_setting_makes_no_other_lock() {
 #[test]
 fn a_relative_directory_is_taken_if_it_can_be_nothing_else() {
     let env = TestEnv::new();
-    fs::create_dir(env.path("there")).expect("a folder");
+    fs::create_dir(env.path("there")).expect("a directory");
     for (words, made) in [
         (&["--endpoint", "there"] as &[&str], "there/x"),
         (&["--endpoint", "./new"], "new/x"),
@@ -53,7 +53,7 @@ fn a_relative_directory_is_taken_if_it_can_be_nothing_else() {
 #[test]
 fn a_relative_directory_in_a_configuration_file_is_refused() {
     let env = TestEnv::new();
-    fs::create_dir(env.path("there")).expect("a folder");
+    fs::create_dir(env.path("there")).expect("a directory");
     for endpoint in ["./new", "there", "file:new", "a/b", "redis1"] {
         let file = env.write("dlock.toml", &format!("endpoint = {endpoint:?}\n")).display().to_string();
         let words = ["run", "--config", &file, "--name", "x", "--", "touch", "started"];
@@ -65,7 +65,7 @@ fn a_relative_directory_in_a_configuration_file_is_refused() {
 #[test]
 fn a_relative_directory_in_the_environment_is_refused() {
     let env = TestEnv::new();
-    fs::create_dir(env.path("there")).expect("a folder");
+    fs::create_dir(env.path("there")).expect("a directory");
     for (words, endpoint) in [
         (&["--backend", "file"] as &[&str], "etcd1:2379"),
         (&["--backend", "file"], "there"),

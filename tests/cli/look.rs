@@ -91,7 +91,7 @@ fn a_free_lock_has_an_empty_status() {
         (Value::Array(vec![]), Value::Array(vec![]))
     );
     env.finish(&mut env.verb("status", ["never used"])).silently(0);
-    assert!(env.locks().read_dir().expect("a folder").next().is_none(), "looking made a file");
+    assert!(env.locks().read_dir().expect("a directory").next().is_none(), "looking made a file");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn watch_shows_each_change_until_it_is_interrupted() {
     let env = TestEnv::new();
     let watch = env.start(&mut env.verb("watch", ["x", "--json"]));
     let out = |env: &TestEnv| {
-        let files = std::fs::read_dir(env.root()).expect("a folder").flatten();
+        let files = std::fs::read_dir(env.root()).expect("a directory").flatten();
         let texts = files.filter(|f| f.file_name().to_string_lossy().ends_with(".out"));
         let texts = texts.filter_map(|f| std::fs::read_to_string(f.path()).ok());
         texts.filter(|t| t.starts_with('{')).collect::<String>()
@@ -280,7 +280,7 @@ fn messages_can_be_json_one_object_a_line() {
 #[test]
 fn doctor_shows_value_sources_and_contacts_the_service() {
     let env = TestEnv::new();
-    std::fs::create_dir_all(env.path(".config/dlock")).expect("a folder");
+    std::fs::create_dir_all(env.path(".config/dlock")).expect("a directory");
     let file = env.write(".config/dlock/config.toml", "ttl = \"7s\"\n");
     let told = env.finish(env.verb("doctor", ["--json"]).env("DLOCK_GRACE", "2s")).silently(0);
     let object: Value = serde_json::from_str(&told.text()).expect("an object");

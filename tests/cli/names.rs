@@ -8,13 +8,13 @@ use crate::support::test_env::release_all;
 fn a_path_as_name_is_a_name_and_says_how_to_lock_the_file() {
     let env = TestEnv::new();
     let path = env.path("x.lock").display().to_string();
-    let folder = env.root().display().to_string();
+    let directory = env.root().display().to_string();
     let ended = env.finish(&mut env.run(["--name", &path, "--", "true"]));
     assert_eq!(ended.code(), Some(0));
-    ended.said_one_line(&[&path, &format!("--endpoint {folder} --name x.lock")]);
+    ended.said_one_line(&[&path, &format!("--endpoint {directory} --name x.lock")]);
     env.finish(&mut env.run(["-q", "--name", &path, "--", "true"])).silently(0);
     // The printed command does lock the file.
-    let words = ["run", "--endpoint", &folder, "--name", "x.lock", "--", "flock", "-n", &path, "true"];
+    let words = ["run", "--endpoint", &directory, "--name", "x.lock", "--", "flock", "-n", &path, "true"];
     env.finish(&mut env.dlock(words)).silently(1);
 }
 

@@ -114,7 +114,7 @@ fn outside_nested_run_keeps_the_hold_of_an_ended_outer_run() {
         let own = (ended.code(), ended.signal());
         let wanted = if command_ends_first { (Some(4), None) } else { (None, Some(15)) };
         assert_eq!(own, wanted, "{}", ended.err);
-        assert_eq!(ended.err, "dlock: x stays locked until the runs nested in it have exited\n");
+        assert_eq!(ended.err, "dlock: x stays locked until the nested runs have exited\n");
         env.assert_free("x");
         env.await_no_process();
     }
@@ -197,7 +197,7 @@ fn living_nested_tree_keeps_the_hold_without_its_keeper() {
     let outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", &script]));
     let pid_in = |file: &str| env.await_line(file).parse::<i32>().expect("a pid");
     let (keeper, member, front) = (pid_in("keeper"), pid_in("member"), pid_in("front"));
-    process::await_told(keeper);
+    process::await_started(keeper);
     let outer_keeper = outer.keeper();
     until_true("the end of the outer command", || {
         process::children(outer_keeper).iter().all(|p| p.name == "dlock")

@@ -157,7 +157,7 @@ fn of_many_at_once_one_remains() {
                 *ended = *ended || one.has_ended();
             }
             let left: Vec<usize> = (0..STARTERS).filter(|n| !ended[*n]).collect();
-            assert!(!left.is_empty(), "nobody remains");
+            assert!(!left.is_empty(), "no process remains");
             (left.len() == 1).then(|| left[0])
         },
     );

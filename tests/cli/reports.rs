@@ -175,7 +175,7 @@ fn a_report_replaces_a_file_whole_and_leaves_nothing_beside_it() {
     reported(&env, &["--name", "x", "--", "true"], &json!({"outcome": "ran"}));
     let after = std::fs::metadata(env.path("report")).expect("a file").ino();
     assert_ne!(before, after, "replaced by rename");
-    let names: Vec<_> = std::fs::read_dir(env.root()).expect("a folder").flatten().collect();
+    let names: Vec<_> = std::fs::read_dir(env.root()).expect("a directory").flatten().collect();
     let extra = names.iter().map(|e| e.file_name().to_string_lossy().into_owned());
     let extra: Vec<_> = extra.filter(|n| n.contains("report") && n != "report").collect();
     assert!(extra.is_empty(), "{extra:?}");
@@ -224,7 +224,7 @@ fn metrics_are_prometheus_text() {
     }
     assert!(samples >= 3 && text.ends_with('\n'), "{text}");
     // The node exporter reads only files that end in `.prom`, and must never see half of one.
-    let beside = std::fs::read_dir(env.root()).expect("a folder").flatten();
+    let beside = std::fs::read_dir(env.root()).expect("a directory").flatten();
     assert_eq!(beside.filter(|e| e.file_name().to_string_lossy().contains("metrics")).count(), 1);
 }
 

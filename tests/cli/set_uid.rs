@@ -17,9 +17,9 @@ const SCRIPT: &str = r#"claim=$(./dlock acquire --endpoint "$locks" --name x --g
 /// Starts the script with a /proc that is mounted with `hidepid`. Returns `None` if the test cannot mount one.
 fn start(env: &TestEnv, hidepid: u32) -> Option<Running> {
     as_nobody(env, &[])?;
-    fs::create_dir_all(env.path("shared")).expect("a folder");
+    fs::create_dir_all(env.path("shared")).expect("a directory");
     for folder in [env.path("shared"), env.locks()] {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).expect("for everybody");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).expect("for all users");
     }
     let program = env.path("set-uid");
     env.finish(env.command("cp").args(["/bin/sleep", "set-uid"])).silently(0);

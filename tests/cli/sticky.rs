@@ -7,20 +7,20 @@ use crate::directory::{UID, as_nobody};
 use crate::support::TestEnv;
 
 /// Creates a directory with the permissions of /tmp.
-fn for_everybody(env: &TestEnv) {
-    fs::create_dir(env.path("tmp")).expect("a folder");
-    fs::set_permissions(env.path("tmp"), fs::Permissions::from_mode(0o1777)).expect("for everybody");
-    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o777)).expect("for everybody");
+fn for_all_users(env: &TestEnv) {
+    fs::create_dir(env.path("tmp")).expect("a directory");
+    fs::set_permissions(env.path("tmp"), fs::Permissions::from_mode(0o1777)).expect("for all users");
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o777)).expect("for all users");
 }
 
 #[test]
 fn foreign_report_in_a_sticky_directory_exits_73_early() {
     let env = TestEnv::new();
-    for_everybody(&env);
+    for_all_users(&env);
     let (locks, path) = (env.locks().display().to_string(), env.path("tmp/r"));
     let shown = path.display().to_string();
     env.write("tmp/r", "old");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("for everybody");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("for all users");
     for option in ["--report", "--metrics-file"] {
         let words =
             ["run", "--endpoint", &locks, "--name", "x", option, &shown, "--", "touch", "tmp/started"];

@@ -37,7 +37,7 @@ fn a_directory_in_use_is_locked_against_systemd_tmpfiles() {
 }
 
 #[test]
-fn a_private_place_is_told_by_run_status_and_doctor() {
+fn run_status_and_doctor_name_a_private_place() {
     let env = TestEnv::new();
     let script =
         "private=/var/tmp/systemd-private-0123-x.service-45/tmp; mkdir -p $private; chmod 1777 $private

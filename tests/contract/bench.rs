@@ -297,7 +297,7 @@ impl Member {
         assert!(matches!(state, ClaimState::Held(_)), "holds, but is {state:?}");
         let quiet = self.bench.clock.now() + self.bench.fixture.blink();
         let news = self.bench.by(quiet, self.next(Some(&state))).await;
-        assert_eq!(news, None, "holds and hears nothing else");
+        assert_eq!(news, None, "holds and receives nothing else");
     }
 
     pub(crate) async fn renew(&self) -> Moment {

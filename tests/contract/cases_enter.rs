@@ -155,7 +155,7 @@ async fn c06_dropping_changed_200_times_loses_nothing(b: Bench) {
         }
         while !matches!(seen, Some(ClaimState::Held(_))) {
             let next = b.by(b.soon(), member.next(seen.as_ref())).await;
-            seen = Some(next.expect("the hold is told, whatever was dropped before"));
+            seen = Some(next.expect("the hold is reported, whatever was dropped before"));
         }
         before = member;
     }

@@ -62,7 +62,7 @@ async fn c09_asked_holder_learns_and_stays_until_it_leaves(b: Bench) {
     let seen = holder.state().await;
     let (found, by) = b.evict(&lock, holder.id(), Evict::Ask).await;
     assert!(found);
-    let asked = b.by(b.soon(), holder.next(Some(&seen))).await.expect("is told soon");
+    let asked = b.by(b.soon(), holder.next(Some(&seen))).await.expect("is notified soon");
     assert_eq!(asked, ClaimState::AskedToLeave { by });
     next.waits().await;
     assert_eq!(b.ids(&lock).await, (vec![holder.id()], b.shown(&[next.id()])));

@@ -208,7 +208,7 @@ async fn first_of(b: &Bench, members: &[Member]) -> usize {
                 return n;
             }
         }
-        assert!(b.clock.now() < deadline, "nobody holds");
+        assert!(b.clock.now() < deadline, "no claim holds");
         b.sleep(std::time::Duration::from_millis(1)).await;
     }
 }

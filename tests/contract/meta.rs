@@ -76,7 +76,7 @@ fn odd_cases() -> Vec<String> {
     let (clauses, cases) = (clauses(), all());
     let mut names = BTreeSet::new();
     let odd = cases.iter().filter(|case| !clauses.contains(clause(case)) || !names.insert(case.name));
-    odd.map(|case| format!("{} names no clause, or is there twice", case.name)).collect()
+    odd.map(|case| format!("{} names no clause, or is given twice", case.name)).collect()
 }
 
 fn unlisted_mutations() -> Vec<String> {

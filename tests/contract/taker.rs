@@ -131,7 +131,7 @@ async fn take(subject: &str) {
 
 fn say(word: &str) {
     let mut out = std::io::stdout();
-    writeln!(out, "{word}").and_then(|()| out.flush()).expect("somebody reads");
+    writeln!(out, "{word}").and_then(|()| out.flush()).expect("a reader");
 }
 
 /// Not atomic on purpose: only the lock makes the count exact.

@@ -1,7 +1,7 @@
-//! The protected command: it notes when it begins and ends, and detects itself whether it overlaps with another.
+//! The protected command. It notes when it begins and ends, and detects whether it overlaps with another.
 //!
-//! All members of a command's tree inherit one open file with a flock(2), so the kernel says without any race whether
-//! a member of another tree lives.
+//! All members of a command's tree inherit one open file with a flock(2). So the kernel shows without a race whether a
+//! member of another tree lives.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -15,7 +15,7 @@ use rustix::io::FdFlags;
 use super::process;
 use crate::support::witness::now;
 
-/// The status of a command under test that comes to its own end.
+/// The status of a command under test that exits without a signal.
 pub(crate) const OWN: i32 = 7;
 
 /// Longer than any point takes.
@@ -62,8 +62,8 @@ impl<'a> Member<'a> {
         Self { folder, who, mode, slot }
     }
 
-    /// Takes the right to run that the mode gives, of which no lock service knows, for the whole tree. Notes an overlap
-    /// and returns nothing if a member of another tree that excludes this one lives.
+    /// Takes the right to run that the mode grants, for the whole tree, without the lock service. Notes an overlap and
+    /// returns `None` if a member of another tree that excludes this one lives.
     pub(crate) fn alone(&self) -> Option<Vec<File>> {
         let mut all = vec![self.one("tree".to_owned(), self.mode == "shared" || self.slot > 0)?];
         if self.slot > 0 {

@@ -1,4 +1,5 @@
-//! What the enumerations of faults share: the protected command, the choice of points, their trials, and the report.
+//! The common parts of the enumerations of faults: the protected command, the choice of points, their trials, and the
+//! report.
 
 #![allow(dead_code, unused_imports, reason = "each enumeration uses its own part of this")]
 
@@ -6,7 +7,7 @@ pub(crate) mod command;
 pub(crate) mod process;
 pub(crate) mod trials;
 
-/// How a run without faults ends.
+/// The end of a run without faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Normal {
     Exit(i32),

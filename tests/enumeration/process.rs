@@ -1,11 +1,10 @@
-//! Looks at processes as /proc shows them.
+//! Reads the state of processes from /proc.
 
 use std::fs;
 
 pub(crate) use crate::support::process::{all_pids, look, signal};
 
-/// Whether it can still do something: it is there, no zombie, or one that has other threads, and no SIGKILL is on its
-/// way to it.
+/// Returns whether a process can still act: it exists, is no zombie or has other threads, and has no pending SIGKILL.
 pub(crate) fn lives(pid: i32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
@@ -16,21 +15,21 @@ pub(crate) fn lives(pid: i32) -> bool {
     !(killed || is_zombie || text.is_empty())
 }
 
-/// Whether the number is that of a thread of a process with another number.
+/// Returns whether the number is that of a thread of a process with another number.
 pub(crate) fn is_thread(tid: i32) -> bool {
     let text = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let group = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
     group.and_then(|group| group.trim().parse().ok()).is_some_and(|group: i32| group != tid)
 }
 
-/// The children of this process, dead ones included.
+/// Returns the children of this process, dead ones included.
 pub(crate) fn own_children() -> Vec<i32> {
     let id = std::process::id();
     let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Number, name and state of a process, its parent, and the signals that are on their way to it, to be shown.
+/// Returns number, name, state, parent and pending signals of a process, for display.
 pub(crate) fn describe(pid: i32) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let shown = ["Name:", "State:", "PPid:", "SigPnd:", "ShdPnd:"];
@@ -38,12 +37,12 @@ pub(crate) fn describe(pid: i32) -> String {
     format!("{pid} ({})", fields.map(|line| line.replace('\t', " ")).collect::<Vec<_>>().join(", "))
 }
 
-/// Whether a process is, dead or alive, a child of this one.
+/// Returns whether a process is, dead or alive, a child of this one.
 pub(crate) fn is_own_child(pid: i32) -> bool {
     own_children().contains(&pid)
 }
 
-/// Whether the environment of a process has the entry.
+/// Returns whether the environment of a process has the entry.
 pub(crate) fn has_variable(pid: i32, entry: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|b| *b == 0).any(|each| each == entry.as_bytes())

@@ -1,4 +1,4 @@
-//! The trials of an enumeration: which points are tried, several at once, and what is reported of them.
+//! The trials of an enumeration: the choice of the points, the runs, several at once, and the report.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -14,10 +14,10 @@ use crate::support::choice::Choice;
 use crate::support::places::Places;
 use crate::support::witness;
 
-/// A point that takes longer is worth a look, though nothing is wrong.
+/// A point that takes longer is reported, even if nothing is wrong.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// How often a point is tried while the machine stands still in the midst of it.
+/// How often a point is tried while the machine stands still during it.
 const TIMES: usize = 4;
 
 /// One fault at one place, in a form that can be repeated.
@@ -25,17 +25,17 @@ pub(crate) trait Point: Display + FromStr<Err = String> + Clone + Send + Sync + 
 
 impl<P: Display + FromStr<Err = String> + Clone + Send + Sync + 'static> Point for P {}
 
-/// What came of a point.
+/// The result of a point.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// The call or the message that the fault met.
     pub(crate) met: Option<String>,
-    /// What is wrong, each beginning with its kind and a colon.
+    /// The complaints, each beginning with its kind and a colon.
     pub(crate) bad: Vec<String>,
-    /// What was seen.
+    /// The observations.
     pub(crate) facts: Vec<String>,
     pub(crate) took: Duration,
-    /// The machine stood still: that nothing seems wrong proves nothing.
+    /// Whether the machine stood still: then an answer without complaints proves nothing.
     pub(crate) is_void: bool,
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn is_skipped(name: &str, is_missing: impl FnOnce() -> bool) -> bool 
     !required.split(',').any(|one| one == name) && is_missing()
 }
 
-/// Tries something once it has a place, and again while `proves_nothing` of what came, and of how long the machine stood
-/// still meanwhile.
+/// Tries something once it has a place. Tries it again while `proves_nothing` of the result and of the time that the
+/// machine stood still.
 pub(crate) fn undisturbed<T>(
     places: &'static Places,
     mut attempt: impl FnMut() -> T,
@@ -81,7 +81,7 @@ pub(crate) fn undisturbed<T>(
     attempt()
 }
 
-/// Plays all `points`, `at_once` of them at a time; the answers are in their order.
+/// Plays all `points`, `at_once` of them at a time. Returns the answers in the same order.
 pub(crate) fn play<P: Point>(
     points: &[P],
     at_once: usize,
@@ -97,7 +97,7 @@ pub(crate) fn play<P: Point>(
                 {
                     let answer = play(point);
                     if !answer.bad.is_empty() {
-                        // At once: all of them take their time.
+                        // Printed at once, since all of them take their time.
                         eprintln!("broken: {point}: {}", answer.bad.join("; "));
                     }
                     answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = answer;
@@ -108,16 +108,16 @@ pub(crate) fn play<P: Point>(
     answers.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was counted of a run without a fault.
+/// The count of a run without a fault.
 pub(crate) struct Counted {
     /// The shape and its numbers.
     pub(crate) what: String,
     pub(crate) points: usize,
-    /// What is wrong without a fault.
+    /// The complaints about it.
     pub(crate) bad: Vec<String>,
 }
 
-/// Reports how much was tried and what broke, in a form that can be repeated; fails if anything broke.
+/// Reports how much was tried and what broke, in a form that can be repeated. Fails if anything broke.
 pub(crate) fn judge<P: Point>(
     counted: &Counted,
     variable: &str,
@@ -161,7 +161,7 @@ pub(crate) fn judge<P: Point>(
     end(text, counted.bad.is_empty() && broken == 0)
 }
 
-/// Reports everything that was seen of one point.
+/// Reports every observation of one point.
 fn show<P: Point>(point: &P, answer: &Answer) -> Result<(), Failed> {
     let met = answer.met.as_deref().unwrap_or("not reached");
     let text = format!("{point}\n{met}\n{}\n{}", answer.facts.join("\n"), answer.bad.join("\n"));

@@ -1,4 +1,4 @@
-//! One system call: its name, what it is about, and how it can fail.
+//! One system call: its name, its object, and the errors that it can fail with.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -25,22 +25,22 @@ impl Errno {
     }
 }
 
-/// What fails together when something lasts.
+/// A class of calls that fail together when a fault lasts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Class {
-    /// Whatever names a path under /proc.
+    /// Calls that name a path under /proc.
     Proc,
-    /// Whatever makes a descriptor.
+    /// Calls that create a descriptor.
     Descriptors,
-    /// Whatever asks for memory or a process.
+    /// Calls that ask for memory or a process.
     Memory,
-    /// Whatever changes a file or a directory.
+    /// Calls that change a file or a directory.
     Writing,
-    /// Whatever reads a file.
+    /// Calls that read a file.
     Reading,
-    /// Whatever sends a signal.
+    /// Calls that send a signal.
     Signals,
-    /// What Linux 4.18 does not have.
+    /// Calls that Linux 4.18 does not have.
     Newer,
 }
 
@@ -108,7 +108,7 @@ const PATHS_SECOND: &[&str] = &[
     "linkat",
     "openat2",
 ];
-/// `getrandom` and others that are older are not here; the C library falls back for `statx` and `clone3` itself.
+/// Older calls, such as `getrandom`, are not listed; the C library falls back for `statx` and `clone3` itself.
 const NEWER: &[&str] = &[
     "clone3",
     "close_range",
@@ -119,7 +119,7 @@ const NEWER: &[&str] = &[
     "pidfd_send_signal",
     "epoll_pwait2",
 ];
-/// What only asks, and what cannot fail in any way that the table below knows.
+/// Calls that only ask, and calls that have no possible error in the table below.
 const SETTINGS: &[&str] = &[
     "rt_sigaction",
     "getpid",
@@ -138,7 +138,7 @@ impl Call {
         Self { tid, name: name.map_or("other", |(_, name)| name), arguments: info.arguments }
     }
 
-    /// Whether a row of these is like one.
+    /// Returns whether a series of such calls counts as one.
     pub(crate) fn is_setting(&self) -> bool {
         SETTINGS.contains(&self.name) && self.errors().is_empty()
     }
@@ -153,7 +153,7 @@ impl Call {
         self.low(at) & flag == flag
     }
 
-    /// The path that it names.
+    /// Returns the path that the call names.
     pub(crate) fn path(&self) -> Option<String> {
         let (at, folder) = if PATHS_FIRST.contains(&self.name) {
             (0, None)
@@ -164,7 +164,7 @@ impl Call {
         };
         let mut bytes = [0; 256];
         let memory = fs::File::open(format!("/proc/{}/mem", self.tid)).ok()?;
-        // The path may stand at the end of what is mapped.
+        // The path may lie at the end of the mapped memory.
         let step = usize::try_from(4096 - self.arguments[at] % 4096).expect("small").min(bytes.len());
         let mut got = memory.read_at(&mut bytes[..step], self.arguments[at]).ok()?;
         if !bytes[..got].contains(&0) {
@@ -178,7 +178,7 @@ impl Call {
         }
     }
 
-    /// The process that it looks at through /proc.
+    /// Returns the process that the call inspects through /proc.
     pub(crate) fn about(&self) -> Option<i32> {
         let object = match self.name {
             "read" | "pread64" | "close" | "fcntl" | "fstat" => self.descriptor(self.low(0)),
@@ -187,13 +187,13 @@ impl Call {
         object.strip_prefix("/proc/")?.split('/').next()?.parse().ok()
     }
 
-    /// What a descriptor of the caller's is.
+    /// Returns what a descriptor of the calling process refers to.
     fn descriptor(&self, fd: i32) -> String {
         let link = fs::read_link(format!("/proc/{}/fd/{fd}", self.tid));
         link.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Name and object, to be shown.
+    /// Returns the name and the object, for display.
     pub(crate) fn describe(&self) -> String {
         let object = match self.name {
             "read" | "write" | "pread64" | "pwrite64" | "close" | "flock" | "ftruncate" | "fchmod"
@@ -205,17 +205,18 @@ impl Call {
         object.map_or_else(|| self.name.to_owned(), |object| format!("{} {object}", self.name))
     }
 
-    /// Whether it is a write to standard error, after which nothing can be asked of what stands there.
+    /// Returns whether the call writes to standard error. The content of standard error is not judged after such a
+    /// fault.
     pub(crate) fn writes_errors(&self) -> bool {
         self.name == "write" && self.low(0) == 2
     }
 
-    /// Whether it acts although it fails.
+    /// Returns whether the call acts although it fails.
     pub(crate) fn acts(&self) -> bool {
         self.name == "close"
     }
 
-    /// The errors with which it can fail once.
+    /// Returns the errors with which the call can fail once.
     pub(crate) fn errors(&self) -> Vec<Errno> {
         let device = |fd| {
             let link = self.descriptor(fd);
@@ -229,7 +230,7 @@ impl Call {
                 }
                 _ => &[EACCES, EINTR, EIO, EMFILE, ENFILE, ENOMEM],
             },
-            // The kernel says nothing else of one that does not block, and tokio takes anything else for a defect.
+            // The kernel reports no other error for a nonblocking descriptor, and tokio treats any other as a defect.
             "write" if self.descriptor(self.low(0)) == "anon_inode:[eventfd]" => &[EAGAIN],
             "read" | "pread64" | "write" | "pwrite64" if device(self.low(0)) => &[EAGAIN, EINTR, EIO],
             "read" | "pread64" | "getdents64" | "fstat" | "fstatfs" => &[EIO, ENOMEM],
@@ -268,7 +269,7 @@ impl Call {
         errors.to_vec()
     }
 
-    /// What it fails with, if such things fail from now on.
+    /// Returns the classes of the call, each with its error, for a fault that lasts.
     pub(crate) fn classes(&self) -> Vec<Class> {
         let path = self.path();
         let in_proc = path.as_ref().is_some_and(|path| path.starts_with("/proc"));

@@ -10,7 +10,7 @@ use crate::enumeration::command::{LONG, Member, OWN, await_gate, note, words};
 use crate::support::program::dlock;
 use crate::sys;
 
-/// Is the command, or another member of its tree.
+/// Runs as the command, or as another member of its tree.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
     let [folder, who, manner] = arguments else { return ExitCode::from(99) };
     let folder = PathBuf::from(folder);
@@ -37,7 +37,7 @@ pub(crate) fn be(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The variables of the claim that a script was told of; nothing if it has no lock.
+/// Returns the variables of the claim that a script has received; empty without a lock.
 fn await_lock(folder: &Path) -> Option<Vec<(String, String)>> {
     let begun = Instant::now();
     let told = loop {
@@ -56,13 +56,13 @@ fn await_lock(folder: &Path) -> Option<Vec<(String, String)>> {
     (told == "held").then_some(variables)
 }
 
-/// The part of a script that is under the lock.
-#[expect(clippy::zombie_processes, reason = "dlock has to end it, and whoever inherits it to reap it")]
+/// Runs the part of a script that is under the lock.
+#[expect(clippy::zombie_processes, reason = "dlock has to kill it, and its new parent to reap it")]
 fn lead_script(member: &Member<'_>, manner: &str, claim: &[(String, String)]) -> ExitCode {
     let (folder, who) = (member.folder, member.who);
     let tree = member.alone();
     if manner != "script-release" {
-        // It may be ended at any moment, and so may what it starts.
+        // This process can be killed at any moment, and so can its children.
         let words = words(folder, who, "session");
         let mut left = Command::new(&words[0]);
         let _left = left.args(&words[1..]).envs(claim.iter().cloned()).spawn().expect("a child");
@@ -81,7 +81,7 @@ fn lead_script(member: &Member<'_>, manner: &str, claim: &[(String, String)]) ->
     ExitCode::SUCCESS
 }
 
-/// Releases the lock; it may be gone.
+/// Releases the lock, which may be lost already.
 fn release(folder: &Path, claim: &[(String, String)]) {
     let endpoint = folder.join("locks");
     let mut command = Command::new(dlock());
@@ -114,7 +114,7 @@ fn lead(member: &Member<'_>, manner: &str) -> ExitCode {
     ExitCode::from(u8::try_from(if who == "run" { OWN } else { 0 }).expect("small"))
 }
 
-/// Has a run that is nested in this one begin; one that is refused does not.
+/// Starts a nested run. A refused run does not begin.
 fn nest(folder: &Path, who: &str) {
     let endpoint = folder.join("locks");
     let mut nested = Command::new(dlock());
@@ -127,7 +127,7 @@ fn nest(folder: &Path, who: &str) {
     }
 }
 
-/// Starts a member that nobody waits for.
+/// Starts a member that its parent does not wait for.
 #[expect(clippy::zombie_processes, reason = "dlock has to end and to reap it")]
 fn abandon(folder: &Path, who: &str) {
     spawn(folder, who, "session");

@@ -6,10 +6,10 @@
 //! then on. An oracle that does not trust dlock judges each.
 //!
 //! `tests/run every_fault` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
-//! `DLOCK_TEST_EVERY_FAULT=all tests/run every_fault`
-//! tries all of them; with a point such as `run/keeper/57:pwrite64/EIO` in the place of `all` it tries that one, and
-//! tells what it saw; `DLOCK_TEST_EVERY_FAULT=200` tries so many of each shape, `DLOCK_TEST_EVERY_FAULT=~newer=` those
-//! in whose names that is.
+//! `DLOCK_TEST_EVERY_FAULT=all tests/run every_fault` tries all of them. With a point such as
+//! `run/keeper/57:pwrite64/EIO` instead of `all` it tries that one and prints what it saw;
+//! `DLOCK_TEST_EVERY_FAULT=200` tries that many of each shape; `DLOCK_TEST_EVERY_FAULT=~newer=` tries those whose names
+//! contain that.
 
 #![allow(clippy::print_stderr, reason = "a seed that is not seen cannot be tried again")]
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An environment without a service of its own is not asked for here.
+/// These tests ask for no environment without a service of its own.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

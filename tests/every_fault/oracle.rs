@@ -1,5 +1,5 @@
-//! Judges a run with a fault: what was seen of its processes against what was promised, and what dlock said against
-//! what was seen.
+//! Judges a run with a fault: the observed processes against the promises, and the messages of dlock against the
+//! observations.
 
 use serde_json::Value;
 
@@ -12,21 +12,21 @@ use crate::site::Site;
 use crate::sys::Change;
 use crate::tracer::{End, Role};
 
-/// The statuses that the manual has for dlock's own endings, 70 (a defect) left out.
+/// The exit statuses of dlock itself in the manual, without 70 (a defect).
 const DOCUMENTED: [i32; 10] = [64, 69, 71, 73, 75, 76, 77, 124, 126, 127];
 
-/// What a judgement is about.
+/// The run to judge.
 pub(crate) struct Case<'a> {
     pub(crate) shape: &'static Shape,
     pub(crate) point: Option<&'a Point>,
     pub(crate) seen: &'a Seen,
     pub(crate) site: &'a Site,
-    /// The files that a run without faults leaves; `None` if that is just being found out.
+    /// The files that a run without faults leaves; `None` while they are being determined.
     pub(crate) usual_files: Option<&'a [String]>,
 }
 
 impl Case<'_> {
-    /// Everything that is wrong.
+    /// Returns everything that is wrong.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.exclusion(&mut found);
@@ -50,14 +50,14 @@ impl Case<'_> {
         self.site.has_noted(what)
     }
 
-    /// No two trees at the same time, and nobody alive without a guard.
+    /// No two trees run at the same time, and no process lives without a guard.
     fn exclusion(&self, found: &mut Vec<String>) {
         let log = self.site.log();
-        // Whoever takes the lock away by force may see what that leads to.
-        if !self.shape.frees_the_lock() && !self.said_what_it_cannot_end() {
+        // A caller that frees the lock by force accepts the consequences.
+        if !self.shape.frees_the_lock() && !self.reported_survivors() {
             found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
         }
-        if !self.seen.unguarded.is_empty() && !self.said_what_it_cannot_end() {
+        if !self.seen.unguarded.is_empty() && !self.reported_survivors() {
             found.push(format!(
                 "unguarded: without front and keeper lives {}",
                 self.seen.unguarded.join(", ")
@@ -69,22 +69,22 @@ impl Case<'_> {
         }
     }
 
-    /// What may not be signalled, or not be found, cannot be ended; dlock says so then. What an older kernel, or a filter of
-    /// system calls, does not have is done in another way.
-    fn said_what_it_cannot_end(&self) -> bool {
+    /// Returns whether dlock reported processes that it cannot kill, because it may not signal them or cannot find
+    /// them. A call that an older kernel or a filter of system calls lacks is no reason: dlock has another way.
+    fn reported_survivors(&self) -> bool {
         let said = self.site.read("run.err");
         matches!(self.fault(), Some(Fault::Lasting(class, _)) if class != Class::Newer)
             && (said.contains("cannot verify that all") || said.contains("cannot kill process"))
     }
 
-    /// The lock of a script may be kept for ever.
-    fn keeps_what_it_cannot_end(&self) -> bool {
+    /// Returns whether the lock of a script may be kept for ever.
+    fn may_stay_locked(&self) -> bool {
         self.noted("start run") && self.fault().is_some_and(|fault| self.shape.may_keep(fault))
     }
 
-    /// Everybody comes to an end, and the next one gets the lock soon.
+    /// Every process ends, and the next run gets the lock soon.
     fn next_one(&self, found: &mut Vec<String>) {
-        if !self.said_what_it_cannot_end() && !self.keeps_what_it_cannot_end() {
+        if !self.reported_survivors() && !self.may_stay_locked() {
             found.extend(self.seen.stuck.iter().map(|stuck| format!("no end: {stuck}")));
         }
         if let (Some(gone), Some(began)) = (self.seen.all_gone, self.seen.next_began) {
@@ -109,12 +109,12 @@ impl Case<'_> {
         }
         found.extend(self.site.log().into_iter().filter(|line| line.starts_with("odd ")));
         let Some(end) = self.seen.first else { return };
-        // A command that is killed before it is executed is killed all the same.
+        // A command that is killed before its execution is killed nevertheless.
         let killed = end.change == Change::Killed(libc::SIGKILL)
             && [Role::Caller, Role::Front, Role::Launch]
                 .iter()
                 .any(|role| self.struck(*role, &[Fault::Kill]));
-        // Of two that come at once the end of the last term's command may be the first, or the signal.
+        // When the end of the last term's command and the signal coincide, either can be the first.
         let ended_first =
             self.shape.stands_again() && self.each_came_to_its_end() && end.change == Change::Exited(OWN);
         if killed || is_normal(self.shape, end) || ended_first {
@@ -138,7 +138,7 @@ impl Case<'_> {
             found.push(format!("status: {code} is not what happened"));
         }
         self.truth_of_status(end.change, found);
-        // One that ended by itself before the fault keeps its status.
+        // A command that exited before the fault keeps its status.
         if self.ended_before_the_fault() && !own && !self.shape.stands_again() {
             found.push(format!("status: the command had ended by itself, and dlock exits with {code}"));
         }
@@ -158,30 +158,30 @@ impl Case<'_> {
         lost || self.site.read("run.err").lines().any(|line| line.starts_with("dlock: "))
     }
 
-    /// Whether the command was over, by itself, when the fault struck.
+    /// Returns whether the command had exited when the fault struck.
     fn ended_before_the_fault(&self) -> bool {
         let over = |state| matches!(state, 'Z' | 'X');
         let is_over = self.seen.hit.as_ref().and_then(|hit| hit.command).is_some_and(over);
         self.noted("end run") && self.each_came_to_its_end() && is_over
     }
 
-    /// Whether no command that was started was ended.
+    /// Returns whether every command that was started exited without a kill.
     fn each_came_to_its_end(&self) -> bool {
         let noted = |what| self.site.times_noted(what);
         noted("start run") == noted("end run")
     }
 
-    /// What dlock says is so.
+    /// The messages of dlock are true.
     fn words(&self, found: &mut Vec<String>) {
         let said = self.site.read("run.err");
-        // Of one that stands again it is the last term that is spoken of.
+        // With several terms, the message is about the last one.
         let started = self.noted("start run") && !self.shape.stands_again();
-        // The first term's keeper is not the one that is spoken of.
+        // The message is not about the keeper of the first term.
         let keeper_ended_well = !self.shape.stands_again()
             && matches!(self.seen.keeper.map(|end| end.change), Some(Change::Exited(0)));
         let taken = matches!(self.shape.event, Event::Remove | Event::Delete | Event::Silence);
         let frozen = matches!(self.fault(), Some(Fault::Stop | Fault::Pause | Fault::Delay(_)));
-        // Sentence, and what it cannot be said beside.
+        // A text in a message, the condition under which it is false, and the reason.
         let claims: &[(&str, bool, &str)] = &[
             ("the command was stopped", !self.seen.executed, "it was never executed"),
             ("the command was stopped", self.ended_before_the_fault(), "it had ended by itself"),
@@ -190,10 +190,10 @@ impl Case<'_> {
             ("the command was not started", started, "it was started"),
             ("cannot find the command", started, "it was started"),
             ("cannot execute", started, "it was started"),
-            (" is busy", !self.shape.held, "nobody else held it"),
+            (" is busy", !self.shape.held, "no other run held it"),
             ("lease-keeper of dlock died", keeper_ended_well, "it ended well"),
-            ("stopped and the lease expired", !frozen && !taken, "nobody stopped it"),
-            ("was removed", !taken, "nobody removed it"),
+            ("stopped and the lease expired", !frozen && !taken, "no signal stopped it"),
+            ("was removed", !taken, "no event removed it"),
             ("panicked", true, "a defect"),
             ("memory allocation of", true, "a defect"),
             ("cannot kill process", self.could_end_all(), "nothing kept it from it"),
@@ -214,12 +214,12 @@ impl Case<'_> {
         }
     }
 
-    /// Whether no signal and no look at /proc failed.
+    /// Returns whether no signal and no access to /proc failed.
     fn could_end_all(&self) -> bool {
         matches!(self.fault(), None | Some(Fault::Kill | Fault::Stop | Fault::Pause | Fault::Delay(_)))
     }
 
-    /// Nothing is left.
+    /// Nothing remains.
     fn remains(&self, found: &mut Vec<String>) {
         let files = self.site.leftovers();
         if let Some(usual) = self.usual_files.filter(|_| self.seen.stuck.is_empty()) {
@@ -241,7 +241,7 @@ impl Case<'_> {
         self.report(found);
     }
 
-    /// A report is whole, and says how dlock ended.
+    /// A report is complete, and states the status with which dlock exited.
     fn report(&self, found: &mut Vec<String>) {
         let Ok(text) = std::fs::read_to_string(self.site.report()) else { return };
         let object: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -11,20 +11,20 @@ use crate::call::{Call, Class, Errno};
 use crate::enumeration::process;
 use crate::tracer::{Followed, Injection, Role};
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// SIGKILL.
     Kill,
-    /// SIGSTOP. A front is continued when all others have come to their end.
+    /// SIGSTOP. A front is continued when all other processes have ended.
     Stop,
-    /// SIGSTOP, and SIGCONT long before the lease runs out.
+    /// SIGSTOP, and SIGCONT long before the lease expires.
     Pause,
-    /// The call, of one thread alone, takes so many tenths of a ttl.
+    /// The call, in one thread, takes this many tenths of a TTL.
     Delay(u32),
     /// The call fails.
     Once(Errno),
-    /// The call fails, and from then on all such calls of that process.
+    /// The call fails, and all later calls of that class in the process fail too.
     Lasting(Class, Errno),
 }
 
@@ -69,9 +69,9 @@ impl FromStr for Fault {
 pub(crate) struct Point {
     pub(crate) shape: String,
     pub(crate) role: Role,
-    /// Which of the process's calls, from 1.
+    /// The number of the call in its process, from 1.
     pub(crate) number: usize,
-    /// The call's name in the run that was counted.
+    /// The name of the call in the run that was counted.
     pub(crate) call: String,
     pub(crate) fault: Fault,
 }
@@ -105,21 +105,21 @@ impl FromStr for Point {
 pub(crate) struct Census {
     pub(crate) points: Vec<Point>,
     last: Option<(Role, &'static str)>,
-    /// The last call that was noted of each process.
+    /// The number of the last noted call of each process.
     noted: BTreeMap<i32, usize>,
 }
 
 impl Census {
-    /// Notes what can go wrong at a call of a run of that shape.
+    /// Notes the faults for a call of a run of that shape.
     pub(crate) fn note(&mut self, shape: &str, process: &Followed, call: &Call) {
         if self.noted.insert(process.pid, process.calls) == Some(process.calls) {
             return;
         }
         let this = Some((process.role, call.name));
         let mut faults = Vec::new();
-        // A row of settings is left out but for its first.
+        // Of a series of settings, only the first counts.
         if !(call.is_setting() && self.last == this) {
-            // The call returns around the deadline, or when the guards have acted.
+            // The call returns around the deadline, or after the guards have acted.
             let tenths = if process.calls.is_multiple_of(2) { 9 } else { 13 };
             faults.extend([Fault::Kill, Fault::Stop, Fault::Pause, Fault::Delay(tenths)]);
         }
@@ -138,20 +138,20 @@ impl Census {
     }
 }
 
-/// What the fault met.
+/// The circumstances in which the fault struck.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
     pub(crate) at: Instant,
     pub(crate) pid: i32,
-    /// The call that it first met.
+    /// The first call that it struck.
     pub(crate) call: String,
     /// The state of the executed command, if there was one.
     pub(crate) command: Option<char>,
-    /// Standard error may be without lines that should be there.
+    /// Whether standard error may lack lines.
     pub(crate) errors_lost: bool,
 }
 
-/// Brings the fault about.
+/// Injects the fault.
 pub(crate) struct Enemy<'a> {
     point: &'a Point,
     pub(crate) hit: Option<Hit>,
@@ -162,12 +162,12 @@ impl<'a> Enemy<'a> {
         Self { point, hit: None }
     }
 
-    /// Whether it may still do something to processes of that role.
+    /// Returns whether it may still strike a process of that role.
     pub(crate) fn is_after(&self, role: Role) -> bool {
         role == self.point.role && (self.hit.is_none() || matches!(self.point.fault, Fault::Lasting(..)))
     }
 
-    /// What to do at a call, while the executed command, if there is one, is `command`.
+    /// Returns the injection for a call, while the executed command, if there is one, is in the state `command`.
     pub(crate) fn at(&mut self, process: &Followed, call: &Call, command: Option<i32>) -> Injection {
         let point = self.point;
         if process.role != point.role || process.calls < point.number {
@@ -185,7 +185,7 @@ impl<'a> Enemy<'a> {
                 fail(call, errno)
             }
             Fault::Lasting(class, errno) if call.classes().contains(&class) => fail(call, errno),
-            // The runs are not alike to the last call.
+            // The last calls of two runs differ.
             Fault::Once(_) | Fault::Lasting(..) => return Injection::Nothing,
         };
         let hit = self.hit.get_or_insert_with(|| Hit {

@@ -17,16 +17,17 @@ use crate::support::places::Places;
 use crate::support::process;
 use crate::support::witness;
 
-/// No worker takes longer that is not stuck itself.
+/// Only a stuck worker takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Since calls are traced, a machine that loses so much in a second may take longer to end a tree than a lease has left.
+/// Calls are traced. So a machine that loses this much in a second may need more time to end a tree than the lease has
+/// left.
 const STILL: Duration = Duration::from_millis(100);
 
 /// Points wait more than they work.
 static PLACES: Places = Places::new(4);
 
-/// What a worker said.
+/// The output of a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) answer: Answer,
@@ -51,7 +52,7 @@ impl Said {
     }
 }
 
-/// A folder for one worker, gone when it is dropped.
+/// A directory for one worker, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -59,7 +60,7 @@ impl Folder {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("dlock-fault-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a folder for a worker");
+        fs::create_dir(&path).expect("a directory for a worker");
         Self(path)
     }
 }
@@ -70,8 +71,8 @@ impl Drop for Folder {
     }
 }
 
-/// Has a worker do `what`, again while that goes wrong on a machine that stands still: that may be the machine's fault,
-/// unless it goes wrong each time.
+/// Has a worker do `what`, and repeats it while it fails on a machine that stands still: the machine may be the cause,
+/// unless it fails each time.
 pub(crate) fn work(what: &str, redis: u16, arguments: &[String]) -> Said {
     witness::watch(STILL);
     let is_wrong = |said: &Said| !said.answer.bad.is_empty() || (what == "count" && said.points.is_empty());
@@ -96,7 +97,7 @@ fn work_once(what: &str, redis: u16, arguments: &[String]) -> Said {
         .spawn()
         .expect("a worker");
     let mut output = worker.stdout.take().expect("piped");
-    // It says everything at its end, and that may be more than a pipe holds.
+    // The worker prints everything at its end, which may be more than fits into a pipe.
     let reader = thread::spawn(move || {
         let mut text = String::new();
         output.read_to_string(&mut text).map(|_| text).unwrap_or_default()
@@ -123,7 +124,7 @@ fn work_once(what: &str, redis: u16, arguments: &[String]) -> Said {
     said
 }
 
-/// Ends every process that a worker has left in `folder`.
+/// Kills every process that a worker has left in `folder`.
 fn end_all_of(folder: &Path) {
     for _ in 0..100 {
         let left = process::with_variable(MARK, &folder.display().to_string());
@@ -137,7 +138,7 @@ fn end_all_of(folder: &Path) {
     }
 }
 
-/// Plays all `points`; the answers are in their order.
+/// Plays all `points`. Returns the answers in the same order.
 pub(crate) fn play(points: &[Point], redis: u16, usual: &[String]) -> Vec<Answer> {
     trials::play(points, PLACES.number(), |point| {
         work("play", redis, &[&[point.to_string()], usual].concat()).answer

@@ -1,4 +1,4 @@
-//! One run with one fault, from its start until everybody has ended or should have.
+//! One run with one fault, from its start until every process has ended or should have.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,41 +14,41 @@ use crate::sys;
 use crate::tracer::{End, Followed, Injection, Own, Role, Tracer};
 use crate::user::User;
 
-/// Everybody has ended by then, the shortest time that is certainly a hang.
-// The longest lease, 8 s, a release of 5.5 s that nobody answers, and 2 s to clean up after its keeper.
+/// Every process has ended by then: the shortest time that certainly means a hang.
+// The longest lease, 8 s, an unanswered release of 5.5 s, and 2 s to clean up after its keeper.
 const LONGEST: Duration = Duration::from_secs(25);
-/// So long nothing happens in a run that waits for an event.
+/// A run without activity for this long waits for an event.
 pub(crate) const QUIET: Duration = Duration::from_millis(20);
-/// Who waits is where it should be by then, whatever it does.
+/// Every waiter is in its place by then, whatever the fault.
 pub(crate) const EVENT_AT: Duration = Duration::from_millis(800);
-/// How long a pause is: much shorter than any lease.
+/// The length of a pause: much shorter than any lease.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A stopped front is continued by then, whoever still waits.
+/// A stopped front is continued by then, even if others still wait.
 const CONTINUE_AT: Duration = Duration::from_millis(2_500);
 
-/// What was seen of a run.
+/// The observations of a run.
 pub(crate) struct Seen {
     pub(crate) hit: Option<Hit>,
-    /// The end of who was started.
+    /// The end of the process that was started first.
     pub(crate) first: Option<End>,
     pub(crate) front: Option<End>,
     pub(crate) keeper: Option<End>,
-    /// Whether another process of dlock's was there when the front had ended.
+    /// Whether another process of dlock existed when the front had ended.
     pub(crate) keeper_outlived: bool,
     /// When front, keepers and launch were all gone.
     pub(crate) all_gone: Option<Instant>,
     /// Members of the tree that lived at that moment or later.
     pub(crate) unguarded: Vec<String>,
-    /// When the next one's command began.
+    /// When the command of the next run began.
     pub(crate) next_began: Option<Instant>,
     pub(crate) next_ended: Option<End>,
-    /// Who had not ended in the end.
+    /// The processes that did not end.
     pub(crate) stuck: Vec<String>,
-    /// Whether the command was executed, as far as can be told.
+    /// Whether the command was executed, as far as is known.
     pub(crate) executed: bool,
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub(crate) struct Scene<'a> {
     shape: &'static Shape,
     site: &'a Site,
@@ -56,14 +56,14 @@ pub(crate) struct Scene<'a> {
     ttl: Duration,
     begun: Instant,
     holder: Option<i32>,
-    /// For whom the lock is taken.
+    /// The script that takes the lock.
     script: Option<i32>,
-    /// Whose job the run is.
+    /// The shell of the job.
     shell: Option<i32>,
     user: Option<User<'a>>,
     next: Option<i32>,
     event_over: bool,
-    /// When somebody else came to wait.
+    /// When the other waiter came.
     joined: Option<Instant>,
     holder_released: bool,
     continued: bool,
@@ -88,12 +88,12 @@ pub(crate) fn count(site: &Site, shape: &'static Shape, mut watch: impl FnMut(&F
     }
 }
 
-/// A run with the fault at `point`.
+/// Plays a run with the fault at `point`.
 pub(crate) fn play(site: &Site, shape: &'static Shape, point: &Point) -> Seen {
     let (mut scene, mut tracer) = Scene::begin(site, shape, Some(point.fault));
     let mut enemy = Enemy::new(point);
     loop {
-        // Before the event it matters when nothing happens any more.
+        // Before the event, a time without activity matters.
         let (command, is_calm) = (tracer.command, scene.event_over);
         tracer.take(&mut |process, call| {
             let unhurt = is_calm && !enemy.is_after(process.role);
@@ -113,18 +113,19 @@ impl<'a> Scene<'a> {
     fn begin(site: &'a Site, shape: &'static Shape, fault: Option<Fault>) -> (Self, Tracer) {
         let holder = shape.held.then(|| site.other("holder", "gate"));
         let begun = Instant::now();
-        let mut nobody = Tracer::idle();
+        let mut idle = Tracer::idle();
         while shape.held && !site.has_noted("start holder") && begun.elapsed() < LONGEST {
-            nobody.take(&mut |_, _| Injection::Nothing);
+            idle.take(&mut |_, _| Injection::Nothing);
             sys::await_change(Duration::from_millis(2));
         }
-        // What waits and is stopped is replaced when the lease is over. Waited out; with a lease a tracer needs more than the shortest kill budget.
+        // A stopped waiter is replaced when its lease expires. This waits for that. With a lease, a tracer needs more
+        // than the shortest kill budget.
         let ttl = match fault {
             Some(Fault::Stop | Fault::Delay(_)) if !shape.on_redis => "1s",
             _ => shape.ttl,
         };
         let script = shape.is_for_script().then(|| site.script());
-        // Before that it is still a fork of this process.
+        // Earlier it is still a fork of this process.
         while script.is_some() && !site.has_noted("member run") && begun.elapsed() < LONGEST {
             sys::await_change(Duration::from_millis(1));
         }
@@ -156,12 +157,12 @@ impl<'a> Scene<'a> {
         (scene, tracer)
     }
 
-    /// Does what is due; whether the run is over.
+    /// Does what is due. Returns whether the run is over.
     fn advance(&mut self, tracer: &Tracer, hit: Option<&Hit>) -> bool {
         if tracer.all_ended() {
             self.all_gone.get_or_insert_with(Instant::now);
             let members = command::members(&self.site.folder).into_iter();
-            // A script that has come to its end has released the lock, or has none of its own any more.
+            // A script that has ended has released the lock, or had none any more.
             let is_over = self.site.has_noted("end run") || !self.site.has_noted("start run");
             let script = self.script.filter(|_| is_over);
             let living =
@@ -179,7 +180,7 @@ impl<'a> Scene<'a> {
         over || self.is_kept(tracer, hit) || self.begun.elapsed() > LONGEST
     }
 
-    /// Whether the lock has been kept so long after the script's end that it is kept for ever.
+    /// Returns whether the lock has been held so long after the script's end that it is held for ever.
     fn is_kept(&mut self, tracer: &Tracer, hit: Option<&Hit>) -> bool {
         let may_keep = hit.is_some() && self.fault.is_some_and(|fault| self.shape.may_keep(fault));
         if !may_keep || !self.script.is_some_and(|script| tracer.others.contains_key(&script)) {
@@ -188,14 +189,14 @@ impl<'a> Scene<'a> {
         self.script_gone.get_or_insert_with(Instant::now).elapsed() > self.shape.kept_after()
     }
 
-    /// The script hears how `acquire` ended, as any shell does.
+    /// Reports the status of `acquire` to the script, as a shell does.
     fn tell_script(&self, tracer: &Tracer) {
         if let Some(end) = tracer.first().end.filter(|_| self.script.is_some()) {
             self.site.tell_script(end.change == sys::Change::Exited(0));
         }
     }
 
-    /// The event from outside.
+    /// Causes the event from outside.
     fn happen(&mut self, tracer: &Tracer) {
         if let Some(user) = &mut self.user {
             user.advance(tracer, self.fault.is_some());
@@ -206,7 +207,8 @@ impl<'a> Scene<'a> {
             return;
         }
         let there = if self.shape.held {
-            // A busy machine is quiet, too, before it has begun to wait; and a fault may keep it from saying that it does.
+            // A run on a busy machine is also quiet before it waits. And a fault can suppress the message about the
+            // wait.
             let waits = self.site.read("run.err").contains("waiting for ");
             let faulty = self.fault.is_some();
             (waits && tracer.last_event.elapsed() > QUIET) || (faulty && self.begun.elapsed() > EVENT_AT)
@@ -228,7 +230,7 @@ impl<'a> Scene<'a> {
             Event::Release => self.release(),
             Event::HandOver => {
                 self.next.get_or_insert_with(|| self.site.other("next", "next"));
-                // Once more when that one has found its place.
+                // Again after the other waiter has found its place.
                 if self.joined.get_or_insert_with(Instant::now).elapsed() < QUIET * 2 {
                     return;
                 }
@@ -245,16 +247,17 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Whether a call has taken as long as it should.
+    /// Returns whether a call has taken as long as it should.
     fn is_delay_over(&self, hit: Option<&Hit>) -> bool {
         matches!((self.fault, hit), (Some(Fault::Delay(tenths)), Some(hit)) if hit.at.elapsed() > self.ttl * tenths / 10)
     }
 
-    /// A pause ends, and a stopped process goes on when the others have done what they can, unless a lease ends what it keeps.
+    /// Ends a pause. Continues a stopped process when the others have done what they can; a stopped keeper with a lease
+    /// stays stopped.
     fn continue_stopped(&mut self, tracer: &Tracer, hit: Option<&Hit>) {
         let Some(hit) = hit.filter(|_| !self.continued) else { return };
         let since = hit.at.elapsed();
-        // A command that is stopped just when it is executed stops its front, and a shell continues both.
+        // A command that is stopped just at its execution stops its front, and a shell continues both.
         let front = tracer.front().map(|front| front.pid);
         let resumable = !self.shape.on_redis
             || [Some(tracer.first().pid), front, tracer.command].contains(&Some(hit.pid));
@@ -272,7 +275,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The next one comes right when the fault has struck, or when all is over.
+    /// Starts the next run right after the fault, or after the end of the run.
     fn care_for_next(&mut self, hit: Option<&Hit>) {
         let at_once = hit.is_some() && !self.shape.frees_the_lock();
         if self.next.is_none() && (at_once || self.all_gone.is_some()) {
@@ -283,7 +286,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Where nothing else does, the end of the run lets the holder go.
+    /// Releases the holder when the run ends, if nothing else does.
     fn release_holder(&mut self, tracer: &Tracer, hit: Option<&Hit>) {
         let front_over = tracer.first().end.is_some();
         let stopped =
@@ -330,7 +333,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Whether that is how a run of the shape without faults ends.
+/// Returns whether a run of the shape without faults ends so.
 pub(crate) fn is_normal(shape: &Shape, end: End) -> bool {
     let normal = match shape.ends {
         Normal::Exit(code) => sys::Change::Exited(code),

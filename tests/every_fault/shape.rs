@@ -7,7 +7,7 @@ use crate::enumeration::Normal;
 use crate::enumeration::command::OWN;
 use crate::point::Fault;
 
-/// What happens from outside in a run, once it is where it should be.
+/// An event from outside, once the run has reached its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// Nothing.
@@ -18,11 +18,11 @@ pub(crate) enum Event {
     Remove,
     /// The key is deleted.
     Delete,
-    /// The service is not heard of any more.
+    /// The service falls silent.
     Silence,
-    /// Who holds the lock lets it go.
+    /// The holder releases the lock.
     Release,
-    /// Somebody else waits for the lock, then the command ends.
+    /// Another run waits for the lock, then the command ends.
     HandOver,
     /// SIGTERM to the front in its second term.
     EndSecondTerm,
@@ -32,12 +32,12 @@ pub(crate) enum Event {
     Suspend,
 }
 
-/// By which subcommand the lock is taken.
+/// The subcommand that takes the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Run,
     Elect,
-    /// A script has it taken; what is followed is the caller, and the pair that it leaves behind.
+    /// A script calls it. The caller is followed, and the two processes that it leaves behind.
     Acquire,
 }
 
@@ -46,24 +46,25 @@ pub(crate) enum Verb {
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) verb: Verb,
-    /// Redis instead of files.
+    /// Whether the lock is on Redis instead of files.
     pub(crate) on_redis: bool,
     /// Further options; `REPORT` stands for a file.
     pub(crate) options: &'static [&'static str],
     pub(crate) ttl: &'static str,
-    /// How the command behaves, see `command.rs`.
+    /// The manner of the command, see `command.rs`.
     pub(crate) command: &'static str,
-    /// Somebody holds the lock before.
+    /// Whether the lock is held before.
     pub(crate) held: bool,
     pub(crate) event: Event,
-    /// With which status a run without faults ends.
+    /// The end of a run without faults.
     pub(crate) ends: Normal,
-    /// A wrapper that only looks like dlock is run in its place.
+    /// Whether a wrapper that only looks like dlock runs in its place.
     pub(crate) careless: bool,
 }
 
-/// So that the tree is dead within the kill budget, a twentieth, also where looking for it is slow: under the tracer, with
-/// many others, and for what `acquire` has to find by its environment.
+/// A lease so long that the tree is dead within the kill budget, a twentieth, even if the search for it is slow: under
+/// the tracer, with many others, and for what `acquire` has to find by its environment. It also outlasts a stalled
+/// disk of the server while a user looks at a terminal.
 const UNHURRIED: &str = "8s";
 
 const PLAIN: Shape = Shape {
@@ -81,7 +82,7 @@ const PLAIN: Shape = Shape {
 
 const ENDLESS: Shape = Shape { command: "long", ..PLAIN };
 
-/// A script, which leaves something behind that is deaf to SIGTERM.
+/// A script that leaves a process behind, which ignores SIGTERM.
 const ACQUIRE: Shape = Shape {
     name: "acquire",
     verb: Verb::Acquire,
@@ -91,7 +92,7 @@ const ACQUIRE: Shape = Shape {
     ..PLAIN
 };
 
-/// All of them.
+/// All shapes.
 pub(crate) const SHAPES: &[Shape] = &[
     PLAIN,
     Shape { name: "report", options: &["--report", "REPORT"], ..PLAIN },
@@ -114,7 +115,7 @@ pub(crate) const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape { name: "try", options: &["--try"], held: true, ends: Normal::Exit(75), ..PLAIN },
-    // A run nested in it goes on when its command has ended.
+    // A nested run continues after the end of its command.
     Shape { name: "nested", command: "nested", ..PLAIN },
     ACQUIRE,
     Shape { name: "acquire-waiter", held: true, event: Event::Release, ..ACQUIRE },
@@ -132,7 +133,14 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
     Shape { name: "terminal", command: "gate", event: Event::Suspend, ..PLAIN },
     Shape { name: "redis", on_redis: true, ..PLAIN },
-    Shape { name: "redis-terminal", on_redis: true, command: "gate", event: Event::Suspend, ..PLAIN },
+    Shape {
+        name: "redis-terminal",
+        on_redis: true,
+        ttl: UNHURRIED,
+        command: "gate",
+        event: Event::Suspend,
+        ..PLAIN
+    },
     Shape { name: "redis-acquire", on_redis: true, ttl: UNHURRIED, ..ACQUIRE },
     Shape {
         name: "redis-acquire-waiter",
@@ -162,7 +170,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
 ];
 
-/// `flock -o`, which does not end its command when it is killed itself.
+/// `flock -o`, which leaves its command running when it is killed.
 pub(crate) const CARELESS: Shape = Shape { name: "careless", command: "while", careless: true, ..PLAIN };
 
 impl Shape {
@@ -170,28 +178,29 @@ impl Shape {
         SHAPES.iter().chain([&CARELESS]).find(|shape| shape.name == name)
     }
 
-    /// Whether what is followed takes the lock for a script.
+    /// Returns whether the lock is taken for a script.
     pub(crate) fn is_for_script(&self) -> bool {
         self.verb == Verb::Acquire
     }
 
-    /// Whether it stands again.
+    /// Returns whether it campaigns again.
     pub(crate) fn stands_again(&self) -> bool {
         self.event == Event::EndSecondTerm
     }
 
-    /// Whether the run is a job of an interactive shell.
+    /// Returns whether the run is a job of an interactive shell.
     pub(crate) fn is_job(&self) -> bool {
         self.event == Event::Suspend
     }
 
-    /// Whether others may take the lock as soon as the event has happened.
+    /// Returns whether others may take the lock as soon as the event has happened.
     pub(crate) fn frees_the_lock(&self) -> bool {
         matches!(self.event, Event::Remove | Event::Delete)
     }
 
-    /// Whether the lock may stay held for ever under this fault: a hold of a script whose processes the keeper cannot
-    /// see or may not signal, or a stopped job whose keeper may signal neither the command nor the front.
+    /// Returns whether the lock may stay held for ever under this fault. That is so for a hold of a script whose
+    /// processes the keeper cannot see or may not signal, and for a stopped job whose keeper may signal neither the
+    /// command nor the front.
     pub(crate) fn may_keep(&self, fault: Fault) -> bool {
         let Fault::Lasting(class, _) = fault else { return false };
         match class {
@@ -201,14 +210,15 @@ impl Shape {
         }
     }
 
-    /// How long after the script's end what is still kept is kept for ever: a lease, and what releasing may take.
+    /// Returns how long after the script's end a lock counts as held for ever: a lease, and the time that a release may
+    /// take.
     pub(crate) fn kept_after(&self) -> Duration {
         Duration::from_secs(if self.on_redis { 14 } else { 4 })
     }
 
-    /// How long after the end of front and keeper the next one may have to wait.
+    /// Returns how long after the end of front and keeper the next run may have to wait.
     pub(crate) fn next_within(&self) -> Duration {
-        // The rest of a lease, what the service may add to it, and a busy machine.
+        // The rest of a lease, the addition of the service, and a margin for a busy machine.
         Duration::from_secs(if self.on_redis { 4 } else { 0 }) + Duration::from_secs(4)
     }
 }

@@ -1,4 +1,4 @@
-//! Where one run takes place: its folder, its lock, and the programs that are started there.
+//! The place of one run: its directory, its lock, and the programs that are started there.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -15,36 +15,36 @@ use crate::support::terminal;
 use crate::sys::{self, Program};
 use crate::user::PROMPT;
 
-/// Marks every process of a point; its value is the folder.
+/// The variable of every process of a point; its value is the directory.
 pub(crate) const MARK: &str = "DLOCK_TEST_POINT";
 
-/// An interactive shell that edits no lines.
+/// An interactive shell without line editing.
 const SHELL: [&str; 5] = ["/bin/bash", "--norc", "--noprofile", "--noediting", "-i"];
 
-/// A folder of its own, and a lock of its own.
+/// A directory and a lock for one run.
 pub(crate) struct Site {
     pub(crate) folder: PathBuf,
     shape: &'static Shape,
     redis: u16,
     proxy: Option<Proxy>,
-    /// Both sides of the terminal of the shell whose job the run is.
+    /// Both sides of the terminal of the shell, if the run is a job.
     terminal: Option<(File, OwnedFd)>,
 }
 
 impl Site {
-    /// A site in `folder`, which is there and empty, and on the Redis at that port.
+    /// Creates a site in `folder`, which exists and is empty, and on the Redis at that port.
     pub(crate) fn new(folder: &Path, shape: &'static Shape, redis: u16) -> Self {
         fs::create_dir(folder.join("locks")).expect("a lock directory");
         fs::create_dir(folder.join("tmp")).expect("a directory for what is temporary");
         let proxy = (shape.event == Event::Silence).then(|| Proxy::to(redis));
         let terminal = shape.is_job().then(terminal::sides);
         if let Some((user, _)) = &terminal {
-            rustix::io::ioctl_fionbio(user, true).expect("a screen that nobody waits for");
+            rustix::io::ioctl_fionbio(user, true).expect("a screen without a reader");
         }
         Self { folder: folder.to_owned(), shape, redis, proxy, terminal }
     }
 
-    /// The lock's name, which no other site has.
+    /// Returns the lock's name, which no other site has.
     pub(crate) fn name(&self) -> String {
         if self.shape.on_redis {
             self.folder.file_name().and_then(|name| name.to_str()).expect("UTF-8").to_owned()
@@ -61,29 +61,29 @@ impl Site {
         }
     }
 
-    /// The variable that every process of the point has.
+    /// Returns the variable that every process of the point has.
     pub(crate) fn mark(&self) -> String {
         format!("{MARK}={}", self.folder.display())
     }
 
-    /// The script for which the lock is taken.
+    /// Starts the script for which the lock is taken.
     pub(crate) fn script(&self) -> i32 {
         let words = command::words(&self.folder, "run", self.shape.command);
         self.start("script", &[], &words, false)
     }
 
-    /// The script is told whether it has the lock.
+    /// Tells the script whether it has the lock.
     pub(crate) fn tell_script(&self, holds: bool) {
         let told = self.folder.join("gate.told");
         if !told.exists() {
-            // Whole when it is there.
+            // The file is complete when it appears.
             let draft = self.folder.join("gate.draft");
             fs::write(&draft, if holds { "held" } else { "refused" }).expect("a gate");
             fs::rename(&draft, &told).expect("a gate");
         }
     }
 
-    /// The run into which the fault is put; `script` is for whom the lock is taken, if it is for one.
+    /// Starts the run into which the fault is injected; `script` is the process for which it takes the lock.
     pub(crate) fn run(&self, ttl: &str, script: Option<i32>) -> i32 {
         if self.shape.careless {
             return self.careless("run", self.shape.command, true);
@@ -109,7 +109,7 @@ impl Site {
         self.dlock("run", verb, &endpoint, &options, self.shape.command, true)
     }
 
-    /// Another one on the same lock.
+    /// Starts another run on the same lock.
     pub(crate) fn other(&self, who: &str, manner: &str) -> i32 {
         if self.shape.careless {
             return self.careless(who, manner, false);
@@ -137,7 +137,7 @@ impl Site {
         self.start(who, &words, &command::words(&self.folder, who, manner), traced)
     }
 
-    /// What `dlock status --json` says, in a file of that name.
+    /// Writes the output of `dlock status --json` to a file of that name.
     pub(crate) fn status(&self) -> i32 {
         let name = self.name();
         self.start(
@@ -148,7 +148,7 @@ impl Site {
         )
     }
 
-    /// The keyboard and the screen of the shell.
+    /// Returns the keyboard and the screen of the shell.
     pub(crate) fn user(&self) -> Option<&File> {
         self.terminal.as_ref().map(|(user, _)| user)
     }
@@ -193,18 +193,18 @@ impl Site {
         sys::start(&program, traced).expect("a process")
     }
 
-    /// Takes the lock from whoever has it.
+    /// Removes the lock file under its holder.
     pub(crate) fn remove_lock(&self) {
-        // Nobody may have made it yet.
+        // It may not exist yet.
         let _ = fs::remove_file(self.folder.join("locks/a"));
     }
 
-    /// The same at the service.
+    /// Deletes the key at the service.
     pub(crate) fn delete_key(&self) {
         redis::raw(self.redis, &["DEL", &format!("dlock:{}", self.name())]);
     }
 
-    /// The service is not heard of any more.
+    /// Makes the service fall silent.
     pub(crate) fn silence(&self) {
         self.proxy.iter().for_each(|proxy| proxy.set(Conduct::Hole));
     }
@@ -226,7 +226,7 @@ impl Site {
         fs::read_to_string(self.folder.join(name)).unwrap_or_default()
     }
 
-    /// What the commands have noted so far.
+    /// Returns what the commands have noted so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.read("log").lines().map(str::to_owned).collect()
     }
@@ -240,7 +240,7 @@ impl Site {
         self.log().iter().filter(is_it).count()
     }
 
-    /// The names of the files that are left, but for those of the tests' own.
+    /// Returns the names of the remaining files, without those of the tests.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut found: Vec<String> = ["locks", "tmp", "."]
             .iter()

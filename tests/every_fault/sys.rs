@@ -13,7 +13,7 @@ use libc::{c_int, c_long};
 /// Whether the registers of this machine are known here, and the names of its calls in `names.rs`.
 pub(crate) const KNOWS_THIS_MACHINE: bool = cfg!(target_arch = "x86_64");
 
-/// Where the saved registers of a process on `x86_64` have the number of its call, and the result.
+/// The places of the number of the call and of its result in the saved registers of a process on `x86_64`.
 const ORIG_RAX: usize = 15 * 8;
 const RAX: usize = 10 * 8;
 
@@ -26,7 +26,7 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
 const GET_SYSCALL_INFO: c_long = 0x420e;
 const EVENT_STOP: c_int = 128;
 
-/// What happened to a child or a traced thread.
+/// An event of a child or a traced thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     Exited(i32),
@@ -37,7 +37,7 @@ pub(crate) enum Change {
     Forked,
     /// It has executed a program.
     Executed,
-    /// It begins, or goes on after a stop.
+    /// It begins, or continues after a stop.
     Begins,
     /// It is stopped as by a SIGSTOP.
     Stopped,
@@ -74,14 +74,14 @@ fn ptrace(request: c_long, pid: i32, address: usize, data: usize) -> io::Result<
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Starts a program, under the eyes of this thread if it is to be traced. This process has one thread.
+/// Starts a program, traced by this thread if `traced`. This process has one thread.
 pub(crate) fn start(program: &Program, traced: bool) -> io::Result<i32> {
     let (gate, opener) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
     };
     let (argv, envp) = (pointers(&program.words), pointers(&program.environment));
-    // SAFETY: the child calls only what is async-signal-safe, with memory that was made before.
+    // SAFETY: the child calls only async-signal-safe functions, with memory that was allocated before.
     let pid = unsafe { libc::fork() };
     if pid == -1 {
         return Err(io::Error::last_os_error());
@@ -115,7 +115,7 @@ pub(crate) fn start(program: &Program, traced: bool) -> io::Result<i32> {
     Ok(pid)
 }
 
-/// What has happened, if anything has.
+/// Returns the next event, if there is one.
 pub(crate) fn next_change() -> Option<(i32, Change)> {
     let mut status = 0;
     // SAFETY: the status is valid for writing.
@@ -144,14 +144,14 @@ fn stop(signal: c_int, event: c_int) -> Change {
     }
 }
 
-// A thread that is killed at any moment is no longer there for these; its end is told by `next_change`.
+// A thread can be killed at any moment, and then these calls fail; `next_change` reports its end.
 
-/// Lets a thread go on to its next call, with a signal if not 0.
+/// Lets a thread continue to its next call, with a signal if not 0.
 pub(crate) fn go_on(tid: i32, signal: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_SYSCALL), tid, 0, usize::try_from(signal).expect("a signal"));
 }
 
-/// Lets a thread go on, whatever it calls.
+/// Lets a thread continue, whatever it calls.
 pub(crate) fn run_on(tid: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_CONT), tid, 0, 0);
 }
@@ -161,12 +161,12 @@ pub(crate) fn leave_stopped(tid: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_LISTEN), tid, 0, 0);
 }
 
-/// Traces a thread no longer.
+/// Stops tracing a thread.
 pub(crate) fn let_go(tid: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_DETACH), tid, 0, 0);
 }
 
-/// The new thread of one that has forked.
+/// Returns the new thread of one that has forked.
 pub(crate) fn forked(tid: i32) -> Option<i32> {
     let mut message: libc::c_ulong = 0;
     let to = (&raw mut message).expose_provenance();
@@ -174,7 +174,7 @@ pub(crate) fn forked(tid: i32) -> Option<i32> {
     i32::try_from(message).ok()
 }
 
-/// The call that a thread enters or leaves.
+/// Returns the call that a thread enters or leaves.
 pub(crate) fn call_info(tid: i32) -> Option<CallInfo> {
     let mut info = CallInfo::default();
     let to = (&raw mut info).expose_provenance();
@@ -182,12 +182,12 @@ pub(crate) fn call_info(tid: i32) -> Option<CallInfo> {
     Some(info)
 }
 
-/// The call that is entered is not made.
+/// Skips the call that is entered.
 pub(crate) fn skip_call(tid: i32) {
     let _ = ptrace(c_long::from(libc::PTRACE_POKEUSER), tid, ORIG_RAX, usize::MAX);
 }
 
-/// The call that is left has failed.
+/// Makes the call that is left fail.
 pub(crate) fn fail_call(tid: i32, errno: i32) {
     let result = 0_usize.wrapping_sub(usize::try_from(errno).expect("positive"));
     let _ = ptrace(c_long::from(libc::PTRACE_POKEUSER), tid, RAX, result);
@@ -203,25 +203,25 @@ fn child_signal() -> libc::sigset_t {
     }
 }
 
-/// From now on changes of children wait for [`await_change`].
+/// From now on, changes of children wait for [`await_change`].
 pub(crate) fn hold_child_signals() {
     let set = child_signal();
     // SAFETY: a valid set.
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
 }
 
-/// Waits until something may have happened to a child, at most for `limit`.
+/// Waits until the state of a child may have changed, at most for `limit`.
 pub(crate) fn await_change(limit: Duration) {
     let set = child_signal();
     // SAFETY: every field is set.
     let mut limit_of_c: libc::timespec = unsafe { std::mem::zeroed() };
     limit_of_c.tv_sec = libc::time_t::try_from(limit.as_secs()).expect("short");
     limit_of_c.tv_nsec = limit.subsec_nanos().into();
-    // SAFETY: valid pointers; nobody asks who sent it.
+    // SAFETY: valid pointers; the sender is not asked for.
     unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const limit_of_c) };
 }
 
-/// Is deaf to a signal from now on.
+/// Ignores a signal from now on.
 pub(crate) fn ignore(signal: i32) {
     // SAFETY: no handler is installed.
     unsafe { libc::signal(signal, libc::SIG_IGN) };

@@ -1,5 +1,5 @@
-//! Follows a dlock through its system calls: the front, its keepers with their threads, and the command until it
-//! is executed.
+//! Follows a dlock through its system calls: the front, its keepers with their threads, and the command until it is
+//! executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,16 +11,16 @@ use crate::call::Call;
 use crate::enumeration::process;
 use crate::sys::{self, Change};
 
-/// Which process of a dlock it is.
+/// The role of a process of dlock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
-    /// Who is started to leave front and keeper behind.
+    /// The caller of `acquire`, which leaves front and keeper behind.
     Caller,
     Front,
     Keeper,
     /// The command before it is executed.
     Launch,
-    /// Another process that the front makes when the keeper is gone.
+    /// Another process that the front creates when the keeper is gone.
     Later,
 }
 
@@ -45,43 +45,43 @@ impl fmt::Display for Role {
     }
 }
 
-/// What is done to a process at a call.
+/// An injection at a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Injection {
     Nothing,
-    /// Nor will there be one at a later call: it need not be told of them, which takes its time.
+    /// No injection now or at a later call. So the tracer need not stop at them, which takes time.
     NothingMore,
     Signal(Signal),
     /// The call is not made before [`Tracer::release`].
     Hold,
-    /// The call is not made and fails.
+    /// The call is skipped and fails.
     Fail(i32),
-    /// The call is made and fails all the same.
+    /// The call is made, and fails nevertheless.
     FailAfter(i32),
 }
 
-/// The pid of no process.
+/// A number that is no process's.
 pub(crate) const NOT_YET: i32 = 0;
 
-/// One followed process.
+/// A process that is followed.
 #[derive(Debug)]
 pub(crate) struct Followed {
     /// [`NOT_YET`] before its shell has created it.
     pub(crate) pid: i32,
     pub(crate) role: Role,
-    /// How many system calls it has entered; of a row of looks at strangers only the first is one.
+    /// How many system calls it has entered; a series of accesses to strangers counts as one.
     pub(crate) calls: usize,
-    /// Whether the last call was a look at a stranger.
+    /// Whether the last call was an access to a stranger.
     at_stranger: bool,
     /// How it ended.
     pub(crate) end: Option<End>,
-    /// It has not executed dlock yet.
+    /// Whether it has not executed dlock yet.
     is_before: bool,
-    /// Before the program's own code only the loader runs.
+    /// Whether only the loader runs, before the program's own code.
     in_loader: bool,
 }
 
-/// How a process ended, and the how many-th it was to end: a parent that has reaped its child ends later.
+/// The end of a process, and its position in the order of ends: a parent that has reaped its child ends later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) change: Change,
@@ -90,29 +90,29 @@ pub(crate) struct End {
 
 struct Thread {
     process: usize,
-    /// To be the result of the call that it is in.
+    /// The result of the call that it is in.
     fails_with: Option<i32>,
 }
 
-/// Everything that is followed, and the ends of other children.
+/// All followed processes, and the ends of other children.
 pub(crate) struct Tracer {
     pub(crate) processes: Vec<Followed>,
     /// Children that are not followed, and how they ended.
     pub(crate) others: BTreeMap<i32, End>,
     /// The executed command.
     pub(crate) command: Option<i32>,
-    /// It was about to be executed: one that is killed then may have been.
+    /// Whether it was about to be executed: a command killed then may have been executed.
     pub(crate) executing: bool,
-    /// When anything was last seen to happen.
+    /// When the last event happened.
     pub(crate) last_event: Instant,
-    /// How many have ended.
+    /// The number of processes that have ended.
     ended: usize,
     threads: BTreeMap<i32, Thread>,
     /// The thread that is held at a call.
     held: Option<i32>,
-    /// Who are no strangers, where looks at those are not worth more than one fault.
+    /// The processes that are no strangers, where accesses to strangers are not worth more than one fault.
     own: Option<Own>,
-    /// Those that began before their parent told of them.
+    /// The threads that began before the event of their parent.
     unknown: Vec<i32>,
 }
 
@@ -142,7 +142,7 @@ impl Tracer {
         tracer
     }
 
-    /// Follows nobody.
+    /// Follows no process.
     pub(crate) fn idle() -> Self {
         let mut tracer = Self::of(0, Role::Front, None);
         tracer.processes.clear();
@@ -163,22 +163,22 @@ impl Tracer {
         });
     }
 
-    /// Who was started, whose status counts.
+    /// Returns the process that was started first, whose status counts.
     pub(crate) fn first(&self) -> &Followed {
         &self.processes[0]
     }
 
-    /// The front, once there is one.
+    /// Returns the front, once there is one.
     pub(crate) fn front(&self) -> Option<&Followed> {
         self.processes.iter().find(|process| process.role == Role::Front)
     }
 
-    /// Whether front, keepers and launched command are all gone.
+    /// Returns whether front, keepers and launched command are all gone.
     pub(crate) fn all_ended(&self) -> bool {
         self.processes.iter().all(|p| p.end.is_some())
     }
 
-    /// Takes everything that has happened; `injection` says what to do at each call of the program.
+    /// Takes all events; `injection` decides at each call of the program.
     pub(crate) fn take(&mut self, injection: &mut impl FnMut(&Followed, &Call) -> Injection) {
         while let Some((tid, change)) = sys::next_change() {
             self.last_event = Instant::now();
@@ -248,7 +248,7 @@ impl Tracer {
             self.processes[0].is_before = self.processes[0].pid != tid;
             return sys::go_on(tid, 0);
         }
-        // The command from here on, which runs alone.
+        // From here on the command runs without the tracer.
         self.threads.remove(&tid);
         self.command = Some(tid);
         self.processes.remove(process);
@@ -293,11 +293,11 @@ impl Tracer {
     }
 }
 
-/// The processes of one point, known by a variable that they were started with.
+/// The processes of one point, known by a variable in their environment.
 pub(crate) struct Own {
     variable: String,
     known: BTreeSet<i32>,
-    /// Strangers that were there before: to read the environment of each at each look at it takes most of a point's time.
+    /// Strangers that existed before. To read the environment of each at each access would take most of a point's time.
     strangers: BTreeSet<i32>,
 }
 
@@ -312,13 +312,13 @@ impl Own {
         if self.strangers.contains(&pid) {
             return false;
         }
-        // A dead one has no variables any more.
+        // A dead process has no variables any more.
         let is_own = || process::has_variable(pid, &self.variable) || process::is_own_child(pid);
         self.known.contains(&pid) || (is_own() && self.known.insert(pid))
     }
 }
 
-/// Whether the call is the dynamic loader's, or comes before the program is executed.
+/// Returns whether the call is the dynamic loader's, or precedes the execution of the program.
 fn in_loader(process: &mut Followed, info: &sys::CallInfo) -> bool {
     if process.in_loader {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)).unwrap_or_default();

@@ -39,7 +39,7 @@ pub(crate) fn all() -> Vec<Trial> {
     })
 }
 
-/// The server of all trials; it dies with this process.
+/// Returns the port of the server of all trials, which dies with this process.
 fn redis_of(shape: &Shape) -> u16 {
     static SERVER: OnceLock<Server> = OnceLock::new();
     if shape.on_redis { SERVER.get_or_init(|| redis::start_with(&["--appendonly", "no"])).port() } else { 0 }
@@ -80,7 +80,7 @@ fn one(point: &Point) -> Result<Answer, Failed> {
     Ok(pool::play(std::slice::from_ref(point), redis_of(shape), &left).remove(0))
 }
 
-/// `flock -o` lets its command live when it is killed: an enumeration that does not see that sees nothing.
+/// `flock -o` leaves its command running when it is killed: an enumeration that misses that proves nothing.
 fn careless() -> Result<(), Failed> {
     let counted = pool::work("count", 0, &[CARELESS.name.to_owned()]);
     let points: Vec<Point> =

@@ -10,10 +10,10 @@ use crate::scene::{EVENT_AT, QUIET};
 use crate::site::Site;
 use crate::tracer::{NOT_YET, Tracer};
 
-/// What the shell prompts with; no command prints it.
+/// The prompt of the shell; no command prints it.
 pub(crate) const PROMPT: &str = "@prompt@ ";
 
-/// The next thing to do.
+/// The next step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Suspend,
@@ -28,7 +28,7 @@ pub(crate) struct User<'a> {
     site: &'a Site,
     shown: String,
     step: Step,
-    /// How many prompts there were at the last step.
+    /// The number of prompts at the last step.
     prompts: usize,
     last_step: Instant,
 }
@@ -38,7 +38,7 @@ impl<'a> User<'a> {
         Self { site, shown: String::new(), step: Step::Suspend, prompts: 1, last_step: Instant::now() }
     }
 
-    /// Does the next thing if it is due; a fault may keep the job from what it waits for.
+    /// Takes the next step if it is due; a fault may keep the job from reaching it.
     pub(crate) fn advance(&mut self, tracer: &Tracer, is_faulty: bool) {
         self.look();
         let job = tracer.first();
@@ -64,7 +64,7 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Whether the job has been taken back to the foreground, or is over.
+    /// Returns whether the job is back in the foreground, or is over.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.step, Step::Leave | Step::LeaveAgain)
     }
@@ -89,7 +89,7 @@ impl<'a> User<'a> {
         next
     }
 
-    /// Ctrl-Z has stopped the command, and `bg` has continued it.
+    /// Checks that Ctrl-Z has stopped the command, and that `bg` has continued it.
     fn check(&self, command: Option<i32>) {
         let state = command.and_then(process::look).map(|one| one.state);
         let is_odd = match self.step {
@@ -113,7 +113,7 @@ impl<'a> User<'a> {
         self.shown.matches(PROMPT).count()
     }
 
-    /// Reads what is shown, and keeps it with what the programs have said.
+    /// Reads the screen, and adds it to the output of the programs.
     fn look(&mut self) {
         let mut bytes = [0; 4096];
         while let Some(count @ 1..) = self.site.user().and_then(|mut user| user.read(&mut bytes).ok()) {

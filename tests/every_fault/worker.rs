@@ -1,4 +1,4 @@
-//! One point, or the count of one shape, in a process of its own: it is the reaper of everything that it starts.
+//! One point, or the count of one shape, in a process of its own, which reaps everything that it starts.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,8 +29,8 @@ pub(crate) fn count(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Plays one point; prints `call CALL` if the fault struck, `bad COMPLAINT` lines, and `fact FACT` for who looks
-/// closer.
+/// Plays one point; prints `call CALL` if the fault struck, `bad COMPLAINT` lines, and `fact FACT` lines for a closer
+/// look.
 pub(crate) fn play(arguments: &[String]) -> ExitCode {
     let [folder, redis, point, usual @ ..] = arguments else { return ExitCode::from(99) };
     let Ok(point) = point.parse::<Point>() else { return ExitCode::from(98) };
@@ -55,12 +55,12 @@ fn begin(folder: &str, redis: &str, shape: &str) -> Option<(Site, &'static Shape
     Some((Site::new(Path::new(folder), shape, redis.parse().ok()?), shape))
 }
 
-/// Ends whoever is left and, if all came to their end by themselves, asks who is in the queue.
+/// Kills the remaining processes. If all ended without that, reads the queue.
 fn tidy_up(site: &Site, seen: &Seen) {
-    let mut nobody = Tracer::idle();
+    let mut idle = Tracer::idle();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(5) {
-        nobody.take(&mut |_, _| Injection::Nothing);
+        idle.take(&mut |_, _| Injection::Nothing);
         let left = process::own_children();
         if left.is_empty() {
             break;
@@ -72,8 +72,8 @@ fn tidy_up(site: &Site, seen: &Seen) {
     }
     if seen.stuck.is_empty() {
         let status = site.status();
-        while !nobody.others.contains_key(&status) && begun.elapsed() < Duration::from_secs(20) {
-            nobody.take(&mut |_, _| Injection::Nothing);
+        while !idle.others.contains_key(&status) && begun.elapsed() < Duration::from_secs(20) {
+            idle.take(&mut |_, _| Injection::Nothing);
             sys::await_change(Duration::from_millis(2));
         }
     }

@@ -1,4 +1,4 @@
-//! The command that every claim protects.
+//! The command under the lock of every claim.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::enumeration::command::{self, Member, OWN};
 
-/// How long a command takes.
+/// The length of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
     For(Duration),
@@ -30,12 +30,12 @@ pub(crate) fn words(folder: &Path, who: &str, length: Length) -> Vec<String> {
     command::words(folder, who, &length.to_string())
 }
 
-/// Is the command.
+/// Runs as the command.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
     let [folder, who, length] = arguments else { return ExitCode::from(99) };
     let folder = PathBuf::from(folder);
     let member = Member::begin(&folder, who);
-    // Held to the end, whatever that is.
+    // Held until the end.
     let Some(_tree) = member.alone() else { return ExitCode::from(98) };
     member.start();
     match length.parse() {

@@ -1,5 +1,5 @@
-//! Many claims on one lock at the same moment, and each message of each of them comes a little late, another time than the
-//! others: orders of arrival that a quick loopback never shows.
+//! Many claims on one lock at the same moment, with a different short delay for each message. So they arrive in orders
+//! that a quick loopback never produces.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::support::chance::{Random, rounds, seed};
 use crate::support::{Running, TestEnv};
 use crate::trials::PLACES;
 
-/// How often each is tried; `DLOCK_TEST_ROUNDS` says otherwise.
+/// How often each is tried, without `DLOCK_TEST_ROUNDS`.
 const ROUNDS: usize = 2;
 
 /// How long each command takes.
 const WORK: Duration = Duration::from_millis(20);
 
-/// Who could not hold by then never will: everybody's work takes a second in all.
+/// A claim without the lock by then never gets it: all their work takes a second.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// What a claim asks for in each shape, and how many of each.
+/// The options of the claims in a shape, and the number of claims with each.
 struct Shape {
     name: &'static str,
     modes: &'static [&'static [&'static str]],
     each: usize,
     /// How many of them take the time of one large one.
     times: usize,
-    /// What a claim may end with whose command did not run.
+    /// The status of a claim whose command may not run.
     refused: Option<i32>,
 }
 
@@ -93,22 +93,22 @@ fn crowds(service: Service, shape: &Shape) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Mostly nothing, sometimes as much as a busy network takes, and now and then a packet that is sent again.
+/// Mostly none, sometimes as much as on a busy network, and now and then as much as a packet that is sent again.
 fn delay(random: &mut Random) -> Duration {
     let most = [0, 0, 2, 5, 10, 30][random.below(6)];
     Duration::from_millis(random.below(most + 1) as u64)
 }
 
-/// One of the crowd.
+/// A member of the crowd.
 struct Member {
     who: String,
     running: Running,
-    // Its place, for as long as it lives.
+    // Its place, which exists as long as it runs.
     _env: TestEnv,
     _relay: Relay,
 }
 
-/// One crowd; what is wrong with it.
+/// Runs one crowd, and returns the complaints about it.
 fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
     let site = service.site();
     let ports = site.ports();

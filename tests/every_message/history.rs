@@ -1,4 +1,4 @@
-//! What an observer was shown of the leaders, and what is wrong with that by what the leaders' own commands noted.
+//! Compares the leaders that an observer was shown with the notes of the leaders' own commands.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::status::words;
 /// The statuses with which an observer may give up.
 const DOCUMENTED: [i32; 1] = [69];
 
-/// What was shown: a leader, or that there is none.
+/// A line of the observer's output: a leader, or no leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
     pub(crate) claim: String,
@@ -19,16 +19,16 @@ pub(crate) struct Shown {
     pub(crate) token: Option<u64>,
 }
 
-/// What was seen of an observer.
+/// The observations of an observer.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) shown: Vec<Option<Shown>>,
-    /// Its status, if it ended by itself.
+    /// Its status, if it ended before the life did.
     pub(crate) gave_up: Option<i32>,
     pub(crate) said: String,
 }
 
-/// What `leader --follow --json` has printed.
+/// Reads the output of `leader --follow --json`.
 pub(crate) fn read(printed: &str) -> Vec<Option<Shown>> {
     let one = |line: &str| {
         let object: Value = serde_json::from_str(line).expect("an object a line");
@@ -40,8 +40,8 @@ pub(crate) fn read(printed: &str) -> Vec<Option<Shown>> {
 }
 
 impl Seen {
-    /// The observer was shown the true history: every term that lasted, in the order of the terms, each of them once, and
-    /// that nobody leads in the end.
+    /// The observer was shown the true history: every term that lasted, in the order of the terms, each of them once,
+    /// and the absence of a leader at the end.
     pub(crate) fn history(&self, found: &mut Vec<String>) {
         let Some(observed) = &self.observed else { return };
         words(&observed.said, found);
@@ -50,15 +50,18 @@ impl Seen {
                 found.push(format!("observer: gave up with {code}; it said {:?}", observed.said.trim()));
             }
         } else if observed.shown.last() != Some(&None) && !self.misses_some() {
-            found.push(format!("observer: was not shown that nobody leads: {:?}", observed.shown.last()));
+            found.push(format!(
+                "observer: was not shown the end of the last term: {:?}",
+                observed.shown.last()
+            ));
         }
-        // Best effort, as all of it is there.
+        // Best effort, as everything there.
         if observed.gave_up.is_none() && self.service.kind.has_queue() {
             self.order_shown(observed, found);
         }
     }
 
-    /// Whether the observer was without the service for so long that it may have missed something.
+    /// Returns whether the observer was without the service for so long that it may have missed something.
     fn misses_some(&self) -> bool {
         // A connection to a server that is silent is probed after 20 s.
         let is_silent = self.fault() == Some(Fault::Silence);
@@ -70,9 +73,9 @@ impl Seen {
         for shown in observed.shown.iter().flatten() {
             match terms.iter().position(|term| term.claim == shown.claim) {
                 None => terms.push(shown),
-                // The same one, whose token was not known.
+                // The same leader, before its token was known.
                 Some(at) if at + 1 == terms.len() => terms[at] = shown,
-                // The entry that a late request made leads for a ttl, if it is alone.
+                // The entry of a late request leads for a TTL, if it is alone.
                 Some(_) if self.may_come_late() && shown.value == "claim" => {}
                 Some(_) => found.push(format!("history: {} came again", shown.value)),
             }
@@ -89,7 +92,7 @@ impl Seen {
                     at += further + 1;
                     seen.push(at - 1);
                 }
-                // It may have held, and not have heard of it.
+                // It may have held without a notice of it.
                 None if self.is_out_of_reach() && !starts.iter().any(is_it) => {}
                 None => {
                     found.push(format!(
@@ -101,7 +104,7 @@ impl Seen {
         }
         for (number, start) in starts.iter().enumerate() {
             let lasted = self.end_after(start).is_none_or(|end| end.saturating_sub(start.at) > TTL / 2);
-            // What was over soon may have been missed.
+            // A short term may have been missed.
             if lasted && !self.misses_some() && !seen.contains(&number) {
                 found.push(format!("history: the term of {} with {} was not shown", start.who, start.token));
             }

@@ -1,4 +1,4 @@
-//! One life of a claim: behind a holder, before somebody who waits, and with a newcomer afterwards.
+//! One life of a claim: behind a holder, before another waiter, and with a newcomer afterwards.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::shape::{Company, Shape};
 use crate::support::witness::{self, now};
 use crate::support::{Finished, Running};
 
-/// How long the claim's command takes, and for how long the claim waits before: each takes two renewals.
+/// The length of the claim's command, and of its wait before: each takes two renewals.
 pub(crate) const WORK: Duration = TTL.saturating_mul(4).checked_div(5).expect("not by zero");
-/// How long the command of the one behind takes: what is done late may meet it.
+/// The length of the command of the waiter behind, so that a late action of the claim meets it.
 pub(crate) const WORK_BEHIND: Duration = TTL.saturating_mul(3).checked_div(10).expect("not by zero");
 /// The claim gives up waiting after that.
 pub(crate) const WAIT: Duration = TTL.saturating_mul(3);
-/// The ttl of the others.
+/// The TTL of the others.
 pub(crate) const TTL_OF_OTHERS: Duration = Duration::from_secs(9);
 /// Nothing takes longer.
 const LIMIT: Duration = Duration::from_secs(40);
-/// An observer that lost its connection comes back and is shown what it missed.
+/// An observer that lost its connection reconnects within that, and is shown the changes.
 const CATCHES_UP: Duration = Duration::from_millis(2_500);
 const STEP: Duration = Duration::from_millis(10);
 
-/// How one of them ended.
+/// The end of a claim.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) at: Duration,
@@ -37,7 +37,7 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
-/// What was seen of a life.
+/// The observations of a life.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) service: Service,
@@ -47,26 +47,26 @@ pub(crate) struct Seen {
     pub(crate) met: Option<String>,
     /// The messages of the claim, each way.
     pub(crate) messages: [Vec<String>; 2],
-    /// What the commands noted.
+    /// The notes of the commands.
     pub(crate) log: Vec<String>,
-    /// Whether the claim stood in the queue before the one behind came.
+    /// Whether the claim was in the queue before the waiter behind came.
     pub(crate) was_queued: bool,
-    /// When the holder was told to let go.
+    /// When the holder was asked to release.
     pub(crate) released: Duration,
     pub(crate) claim: Option<Ended>,
-    /// The others that have come to an end: who it is.
+    /// The names and ends of the other claims.
     pub(crate) others: Vec<(&'static str, Option<Ended>)>,
     /// When the newcomer came.
     pub(crate) came: Duration,
-    /// What was seen of who was shown the leaders, if somebody was.
+    /// The observations of the observer of the leaders, if there was one.
     pub(crate) observed: Option<Observed>,
-    /// What was still there when all was over, and for how long it was looked at.
+    /// The entries that remained at the end, after how long a wait.
     pub(crate) remains: Vec<String>,
-    /// For how long the machine stood still meanwhile.
+    /// How long the machine stood still during the life.
     pub(crate) stood_still: Option<Duration>,
 }
 
-/// What happened to the claim and the others.
+/// The course of the claim and the others.
 struct Course {
     was_queued: bool,
     released: Duration,
@@ -113,7 +113,7 @@ pub(crate) fn live(
 }
 
 impl Scene {
-    /// Behind a holder and before somebody who waits, with a newcomer afterwards.
+    /// Behind a holder and before another waiter, with a newcomer afterwards.
     fn in_a_queue(&self, claimant: Claimant) -> Course {
         let before = self.start("before", Length::Gate);
         let has_slots = self.shape().company == Company::QueueForSlot;
@@ -143,7 +143,7 @@ impl Scene {
         Course { was_queued, released, claim, others, came }
     }
 
-    /// With nobody but a rival that comes when the fault strikes, and a newcomer afterwards.
+    /// With only a rival, which comes when the fault strikes, and a newcomer afterwards.
     fn beside_a_rival(&self) -> Course {
         let released = now();
         let mut claim = self.start_claim();
@@ -159,7 +159,7 @@ impl Scene {
         Course { was_queued: true, released, claim, others, came }
     }
 
-    /// The end of the claim: that of a script's is when nothing is left of those that held the lock for it.
+    /// Returns the end of the claim. A script's claim ends when all processes that held the lock for it are gone.
     fn end_of_claim(&self, claim: Running) -> Option<Ended> {
         let ended = end(claim)?;
         if !self.shape().is_for_script() {
@@ -169,7 +169,7 @@ impl Scene {
     }
 }
 
-/// Waits for the end of one; `None` if it does not come.
+/// Waits for the end of a claim; `None` if it does not come.
 pub(crate) fn end(mut one: Running) -> Option<Ended> {
     let limit = now() + LIMIT;
     while !one.has_ended() {
@@ -183,7 +183,7 @@ pub(crate) fn end(mut one: Running) -> Option<Ended> {
     Some(Ended { at, code: ended.code(), signal: ended.signal(), said: ended.err })
 }
 
-/// Waits for something that comes in a life without faults as in any other.
+/// Waits for an event of every life, with or without faults.
 fn until(what: impl Fn() -> bool) {
     let limit = now() + LIMIT;
     while !what() && now() < limit {

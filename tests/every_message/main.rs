@@ -3,15 +3,15 @@
 //! For each service and each shape of a life (by `run` for each kind of lock, `acquire`, `elect`) the messages of one
 //! claim are counted: it connects, waits behind a holder, holds, renews, and leaves. Then that life is lived again with
 //! one thing wrong at the N-th message, for every N: a request or an answer is lost and the connection cut, a request is
-//! done when its sender has gone on elsewhere, an answer is late, or nothing passes any more. The holder before, the
+//! executed when its sender has left the connection, an answer is late, or nothing passes any more. The holder before, the
 //! waiter behind and the newcomer afterwards reach the service directly. An oracle that does not trust dlock judges
 //! each life.
 //!
 //! `tests/run every_message` tries a sample; `DLOCK_TEST_FAULTS_SEED` chooses another.
-//! `DLOCK_TEST_EVERY_MESSAGE=all tests/run every_message`
-//! tries all of them; with a point such as `redis/slots/request/7/lost` in the place of `all` it tries that one, and
-//! tells what it saw; `DLOCK_TEST_EVERY_MESSAGE=20` tries so many of each service and shape,
-//! `DLOCK_TEST_EVERY_MESSAGE=~/lost` those in whose names that is.
+//! `DLOCK_TEST_EVERY_MESSAGE=all tests/run every_message` tries all of them. With a point such as
+//! `redis/slots/request/7/lost` instead of `all` it tries that one and prints what it saw;
+//! `DLOCK_TEST_EVERY_MESSAGE=20` tries that many of each service and shape; `DLOCK_TEST_EVERY_MESSAGE=~/lost` tries those
+//! whose names contain that.
 
 #![allow(clippy::print_stderr, reason = "a point that is not seen cannot be tried again")]
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An environment without a service of its own is not asked for here.
+/// These tests ask for no environment without a service of its own.
 fn service(root: &std::path::Path) -> support::Service {
     support::Service::file(root)
 }

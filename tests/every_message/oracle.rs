@@ -1,4 +1,4 @@
-//! Judges a life: what its commands noted against what was promised, and what dlock said against what was noted.
+//! Judges a life: the notes of its commands against the promises, and the messages of dlock against the notes.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use crate::servers::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
 use crate::shape::{Company, Shape, Struck, Verb};
 
-/// Of a claim of a kind that does not mix with what is there.
+/// The status of a claim of a kind that does not mix with the present one.
 pub(crate) const REFUSED: i32 = 64;
 
-/// What a machine with other things to do may take for something that is done at once.
+/// A busy machine may need this long for something that is done at once.
 const SOON: Duration = Duration::from_millis(1_300);
 
-/// Who gives up telling the service of its end does so after that.
+/// dlock gives up a release that the service does not confirm after this time.
 const RELEASE: Duration = Duration::from_secs(5);
 
-/// `dlock release` waits so long for the end of a claim that it has asked to leave, after a look and a request.
+/// `dlock release` waits this long for the end of the claim, after a query and a request.
 const SCRIPTS_RELEASE: Duration = Duration::from_secs(30 + 5 + 5);
 
-/// Before it stands for election a second time, after a term of a second or two.
+/// The pause before the second campaign, after a term of a second or two.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// For how long something may be left when all is over.
+/// Returns how long an entry may remain after the end.
 pub(crate) fn left_for(
     service: Service,
     shape: &Shape,
     strike: Option<Strike>,
     claim: Option<&Ended>,
 ) -> Duration {
-    // A server that is silent cannot be told of the end, though all do without it. What the claim leaves there beside the
-    // entries of others ends with theirs.
+    // A silent server cannot receive the release, though the service works without it. The entry there expires with
+    // those of others.
     if strike.is_some_and(|strike| strike.fault == Fault::Silence) {
         return TTL_OF_OTHERS + service.adds_to_ttl();
     }
     let is_late = strike.is_some_and(|strike| matches!(strike.fault, Fault::Late | Fault::Ghost));
-    // Without a queue, how many slots there are stands beside the slots, and ends with the longest of them that was seen.
+    // Without a queue, the number of slots is stored beside the slots, and expires with the longest of them.
     if is_late && shape.company == Company::QueueForSlot && !service.kind.has_queue() {
         return TTL_OF_OTHERS + service.adds_to_ttl();
     }
@@ -43,22 +43,22 @@ pub(crate) fn left_for(
     if is_outage(service, shape, strike) || !has_left { TTL + service.adds_to_ttl() } else { SOON }
 }
 
-/// Whether the claim's end was confirmed.
+/// Returns whether the claim's end was confirmed.
 pub(crate) fn has_left(claim: &Ended) -> bool {
     !claim.said.contains("cannot release") && !claim.said.contains("cannot leave")
 }
 
-/// Whether a lease may have run out for that; where there are others, one server is not needed.
+/// Returns whether the fault may have let a lease expire. One server of several is not needed.
 fn is_outage(service: Service, shape: &Shape, strike: Option<Strike>) -> bool {
     shape.struck == Struck::Claim && is_out_of_reach(service, strike)
 }
 
-/// Whether the service was out of reach for as long.
+/// Returns whether the service was out of reach for that long.
 fn is_out_of_reach(service: Service, strike: Option<Strike>) -> bool {
     !service.bears_silence() && strike.is_some_and(|strike| strike.fault.is_outage())
 }
 
-/// One command that began.
+/// A command that began.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Start {
     pub(crate) who: String,
@@ -68,7 +68,7 @@ pub(crate) struct Start {
     is_shared: bool,
 }
 
-/// The commands that began, in that order.
+/// Returns the commands in the order in which they began.
 pub(crate) fn starts(log: &[String]) -> Vec<Start> {
     let start = |line: &String| {
         let words: Vec<&str> = line.strip_prefix("start ")?.split(' ').collect();
@@ -83,12 +83,13 @@ pub(crate) fn starts(log: &[String]) -> Vec<Start> {
     log.iter().filter_map(start).collect()
 }
 
-/// Where a command that had to wait for the end of another has no higher token.
+/// Returns the complaints about commands that waited for the end of another and have no higher token. Commands in slots
+/// may run together, so their tokens only differ: a claim may take the slot of one that arrived after it.
 pub(crate) fn tokens_that_fall(starts: &[Start]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, later) in starts.iter().enumerate() {
         for earlier in &starts[..at] {
-            let slots = earlier.slot != later.slot && earlier.slot > 0 && later.slot > 0;
+            let slots = earlier.slot > 0 && later.slot > 0 && earlier.token != later.token;
             let together = slots || (earlier.is_shared && later.is_shared);
             if !together && earlier.token >= later.token {
                 found.push(format!(
@@ -110,13 +111,13 @@ impl Seen {
         self.starts().into_iter().find(|start| start.who == who).map(|start| start.at)
     }
 
-    /// The first end of that command.
+    /// Returns the first end of that command.
     pub(crate) fn end(&self, who: &str) -> Option<Duration> {
         let line = self.log.iter().find_map(|line| line.strip_prefix(&format!("end {who} ")))?;
         line.parse().ok().map(Duration::from_micros)
     }
 
-    /// The end of the command that began so.
+    /// Returns the end of the command that began so.
     pub(crate) fn end_after(&self, start: &Start) -> Option<Duration> {
         let ends = self.log.iter().filter_map(|line| line.strip_prefix(&format!("end {} ", start.who)));
         let mut ends = ends.filter_map(|time| time.parse().ok().map(Duration::from_micros));
@@ -131,17 +132,17 @@ impl Seen {
         is_outage(self.service, self.shape, self.strike.filter(|_| self.met.is_some()))
     }
 
-    /// Whether the one who was struck was without the service for so long.
+    /// Returns whether the injected fault cut the client off from the service for as long as an outage.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         is_out_of_reach(self.service, self.strike.filter(|_| self.met.is_some()))
     }
 
-    /// Everything that is wrong.
+    /// Returns all complaints.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.exclusion(&mut found);
         found.extend(tokens_that_fall(&self.starts()));
-        // What depends on leases proves nothing if the machine stood still.
+        // Leases prove nothing if the machine stood still.
         if self.stood_still.is_some() {
             return found;
         }
@@ -182,7 +183,7 @@ impl Seen {
         }
     }
 
-    /// Nobody overtakes, unless an entry ran out.
+    /// No claim overtakes another, unless an entry expired.
     fn order(&self, found: &mut Vec<String>) {
         if !self.service.kind.has_queue() || self.is_outage() {
             return;
@@ -201,7 +202,7 @@ impl Seen {
     /// The claim ends in time.
     fn times(&self, claim: &Ended, found: &mut Vec<String>) {
         let delay = self.fault().map_or(Duration::ZERO, Fault::delay);
-        // Until it starts: the news that it holds may be lost, and comes with the next renewal.
+        // Until its command starts: the news of the hold may be lost, and then comes with the next renewal.
         let start = if self.is_outage() { self.released + WAIT } else { self.released + TTL / 2 + delay };
         let release = match (self.is_outage(), self.shape.is_for_script()) {
             (true, true) => SCRIPTS_RELEASE,
@@ -210,14 +211,14 @@ impl Seen {
         };
         let mut latest = start + WORK + release + SOON;
         if !self.service.kind.has_queue() {
-            // The one behind may go before it.
+            // The waiter behind may go before it.
             latest += WORK_BEHIND;
         }
         if self.shape.verb == Verb::Detach {
             latest += TTL;
         }
         if self.shape.stands_again() {
-            // The others run between its terms, and what was lost may be lost twice.
+            // The others run between its terms, and a lost message may be lost twice.
             latest += if self.is_outage() { WAIT * 2 } else { TTL + PAUSE + release };
         }
         if claim.at > latest {
@@ -228,18 +229,19 @@ impl Seen {
         }
     }
 
-    /// Whether a request may be executed after its run: it may make an entry, which expires with its lease.
+    /// Returns whether a request may be executed after its run: it may create an entry, which expires with its lease.
     pub(crate) fn may_come_late(&self) -> bool {
         matches!(self.fault(), Some(Fault::Late | Fault::Ghost))
     }
 
-    /// The one behind and the newcomer run soon.
+    /// The waiter behind and the newcomer run soon.
     fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
         let certain = has_left(claim) && !self.is_outage() && !self.may_come_late();
         let mut within = SOON + if certain { Duration::ZERO } else { TTL + self.service.adds_to_ttl() };
         let mut free = claim.at.max(self.released);
         if self.shape.stands_again() {
-            // The one behind runs between its terms, once this one is over: one that is held up is told over another way.
+            // The waiter behind runs between the two terms, after the first. A delay of it is a complaint of another
+            // kind.
             free = self.end("claim").unwrap_or(free).max(self.released);
             within += TTL / 2 + self.fault().map_or(Duration::ZERO, Fault::delay);
         }
@@ -278,7 +280,7 @@ impl Seen {
         }
     }
 
-    /// The messages of the claim.
+    /// Returns the messages of the claim.
     pub(crate) fn passed(&self) -> Vec<String> {
         let mut passed = Vec::new();
         for (way, messages) in ["request", "answer"].iter().zip(&self.messages) {
@@ -287,7 +289,7 @@ impl Seen {
         passed
     }
 
-    /// What happened, for who looks closer.
+    /// Returns all observations, for a closer look.
     pub(crate) fn facts(&self) -> Vec<String> {
         let mut facts = vec![format!("met: {:?}", self.met)];
         facts.extend(self.stood_still.map(|length| format!("the machine stood still for {length:?}")));

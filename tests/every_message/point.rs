@@ -1,4 +1,4 @@
-//! One thing that goes wrong with one message of one life, in a form that can be repeated.
+//! One fault in one message of one life, in a form that can be repeated.
 
 use std::fmt;
 use std::str::FromStr;

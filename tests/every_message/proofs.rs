@@ -1,5 +1,4 @@
-//! The proofs that the enumeration finds what it should: a wrapper that is known to be careless, and lives that were made
-//! up.
+//! The proofs that the enumeration finds faults: a wrapper that is known to be careless, and invented lives.
 
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ use crate::service::Service;
 use crate::shape::Shape;
 use crate::trials::undisturbed;
 
-/// What sets a key and deletes it has its key back when the request comes late: an enumeration that does not see that
-/// sees nothing.
+/// A wrapper that sets a key and deletes it leaves the key behind when the request comes late. An enumeration that
+/// misses that proves nothing.
 pub(crate) fn careless() -> Result<(), Failed> {
     let strike = Strike { way: Way::Request, number: 1, fault: Fault::Ghost };
     let seen =
         undisturbed(|| life::live(service("redis"), shape("exclusive"), Some(strike), Claimant::Careless));
     let found = seen.complaints();
-    // What depends on a lease is not judged on a machine that never stops standing still.
+    // Leases are not judged on a machine that always stands still.
     if seen.stood_still.is_some() {
         return Ok(());
     }
@@ -39,7 +38,7 @@ fn shape(name: &str) -> &'static Shape {
     Shape::named(name).expect("a shape of that name")
 }
 
-/// A life in which nothing goes wrong but that a request is lost; the times are milliseconds.
+/// A life whose only fault is a lost request; the times are milliseconds.
 fn good() -> Seen {
     let at = Duration::from_millis;
     let ended = |time: u64, code: i32| {
@@ -73,7 +72,7 @@ fn good() -> Seen {
     }
 }
 
-/// The same, of one elected, with somebody who looks on.
+/// Such a life of a candidate, with an observer.
 fn good_election() -> Seen {
     let term = |n: u64, who: &str| {
         Some(Shown { claim: format!("claim {n}"), value: who.to_owned(), token: Some(n) })
@@ -91,7 +90,7 @@ fn good_election() -> Seen {
     Seen { shape: shape("elect"), observed, ..good() }
 }
 
-/// The same, of one who stands again.
+/// Such a life of a candidate that campaigns again.
 fn good_terms() -> Seen {
     let mut seen = Seen { shape: shape("elect-forever"), ..good() };
     let log = ["start claim 7405000 5 13 0 exclusive", "event 8900000"];
@@ -104,7 +103,7 @@ fn good_terms() -> Seen {
     seen
 }
 
-/// The same, of a script with a lease of its own.
+/// Such a life of a script with its own lease.
 fn good_lease() -> Seen {
     let mut seen = Seen { shape: shape("detach"), ..good() };
     let told = [
@@ -116,10 +115,10 @@ fn good_lease() -> Seen {
     seen
 }
 
-/// One thing that is wrong with a life, and how the complaint about it begins.
+/// A change that makes a life wrong, and the beginning of the complaint about it.
 type Wrong = (&'static str, fn(&mut Seen));
 
-/// A life with which nothing is wrong, and what is then made wrong with it.
+/// A life without complaints, and the changes that make it wrong.
 type Spoilt = (fn() -> Seen, &'static [Wrong]);
 
 const WRONG: &[Wrong] = &[
@@ -136,7 +135,7 @@ const WRONG: &[Wrong] = &[
     ("status: 75 is not", |seen| claim(seen).code = Some(75)),
     ("silent: ", |seen| claim(seen).code = Some(76)),
     ("release: ", |seen| "dlock: cannot release x".clone_into(&mut claim(seen).said)),
-    ("words: ", |seen| "a line of nobody".clone_into(&mut claim(seen).said)),
+    ("words: ", |seen| "a line of an unknown process".clone_into(&mut claim(seen).said)),
     ("slow: ", |seen| claim(seen).at = Duration::from_secs(12)),
     ("comes back: behind", |seen| "start behind 8000000 3 12 0 exclusive".clone_into(&mut seen.log[4])),
     ("comes back: newcomer", |seen| "start newcomer 9000000 4 13 0 exclusive".clone_into(&mut seen.log[6])),
@@ -150,7 +149,7 @@ const WRONG: &[Wrong] = &[
     ("left: ", |seen| seen.remains.push("a key".to_owned())),
 ];
 
-/// The same of an election.
+/// The changes to an election.
 const WRONG_ELECTION: &[Wrong] = &[
     ("observer: gave up", |seen| observed(seen).gave_up = Some(69)),
     ("observer: was not shown", |seen| drop(observed(seen).shown.pop())),
@@ -161,10 +160,10 @@ const WRONG_ELECTION: &[Wrong] = &[
     ("history: claim with Some(11) is not", |seen| observed(seen).shown.swap(2, 4)),
     ("history: the term of claim", |seen| drop(observed(seen).shown.remove(2))),
     ("history: the term of before", |seen| drop(observed(seen).shown.remove(1))),
-    ("words: ", |seen| "a line of nobody".clone_into(&mut observed(seen).said)),
+    ("words: ", |seen| "a line of an unknown process".clone_into(&mut observed(seen).said)),
 ];
 
-/// And of one who stands again.
+/// The changes to a candidate that campaigns again.
 const WRONG_TERMS: &[Wrong] = &[
     ("lost: it had ended before", |seen| drop(seen.log.remove(7))),
     ("stuck: the claim held 1 times of 2", |seen| drop(seen.log.remove(6))),
@@ -172,15 +171,15 @@ const WRONG_TERMS: &[Wrong] = &[
     ("status: the signal", |seen| claim(seen).signal = Some(libc::SIGKILL)),
 ];
 
-/// And of a lease.
+/// The changes to a lease.
 const WRONG_LEASE: &[Wrong] = &[
-    ("false: renew was told 0", |seen| "renew 0 4000000 4010000 gone".clone_into(&mut seen.log[8])),
-    ("false: renew-again was told 0", |seen| {
+    ("false: renew answered 0", |seen| "renew 0 4000000 4010000 gone".clone_into(&mut seen.log[8])),
+    ("false: renew-again answered 0", |seen| {
         "renew-again 0 5000000 7900000 gone".clone_into(&mut seen.log[9]);
     }),
-    ("false: renew was told 76", |seen| "renew 76 4000000 4010000 holds".clone_into(&mut seen.log[8])),
-    ("false: release was told 0", |seen| "release 0 6500000 6510000 holds".clone_into(&mut seen.log[10])),
-    ("false: release was told 76", |seen| "release 76 6500000 6510000 holds".clone_into(&mut seen.log[10])),
+    ("false: renew answered 76", |seen| "renew 76 4000000 4010000 holds".clone_into(&mut seen.log[8])),
+    ("false: release answered 0", |seen| "release 0 6500000 6510000 holds".clone_into(&mut seen.log[10])),
+    ("false: release answered 76", |seen| "release 76 6500000 6510000 holds".clone_into(&mut seen.log[10])),
     ("status: the signal", |seen| {
         claim(seen).code = None;
         claim(seen).signal = Some(libc::SIGTERM);
@@ -193,7 +192,7 @@ fn claim(seen: &mut Seen) -> &mut Ended {
 }
 
 fn observed(seen: &mut Seen) -> &mut Observed {
-    seen.observed.as_mut().expect("somebody looks on")
+    seen.observed.as_mut().expect("an observer")
 }
 
 pub(crate) fn fabricated() -> Result<(), Failed> {

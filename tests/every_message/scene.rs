@@ -1,4 +1,4 @@
-//! A place for one life, and who is started there.
+//! The place of one life, and the programs that are started there.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,17 +20,17 @@ use crate::shape::{Event, Shape, Struck, Verb};
 use crate::support::witness::now;
 use crate::support::{Running, TestEnv};
 
-/// How often is asked who waits: each time a process.
+/// The pause between two queries for the waiters: each query is a process.
 const LOOK: Duration = Duration::from_millis(150);
-/// How long one that nobody sees wait may take to ask.
+/// How long a waiter without an entry in status may take to send its request.
 const SETTLES: Duration = Duration::from_millis(500);
 
 const STEP: Duration = Duration::from_millis(10);
 
-/// How long something lasts before it is ended from outside: one renewal.
+/// How long a hold lasts before the event from outside: one renewal.
 const BEFORE_EVENT: Duration = TTL.checked_div(2).expect("not by zero");
 
-/// Who claims the lock over the relays.
+/// The program that claims the lock over the relays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claimant {
     Dlock,
@@ -45,19 +45,19 @@ DLOCK_MODE=exclusive DLOCK_TOKEN=0 "$@"; code=$?
 redis-cli -p "$port" DEL "$key" >/dev/null
 exit $code"#;
 
-/// A lock that nobody else uses.
+/// Returns the name of a lock that no other test uses.
 pub(crate) fn new_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("life-{}-x", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A place for one life.
+/// The place of one life.
 pub(crate) struct Scene {
     shape: &'static Shape,
     name: String,
-    /// Over the relays.
+    /// An environment whose messages pass over the relays.
     over: TestEnv,
-    /// Past them.
+    /// An environment that reaches the service directly.
     past: TestEnv,
     pub(crate) relays: Vec<Relay>,
 }
@@ -72,7 +72,7 @@ impl Scene {
         let relays: Vec<Relay> =
             service.ways(&ports).iter().map(|way| Relay::to(way, site.protocol(), strike)).collect();
         let mut over: Vec<u16> = relays.iter().flat_map(|relay| relay.ports().to_vec()).collect();
-        // The others are reached directly.
+        // The other servers are reached directly.
         over.extend(&ports[over.len()..]);
         Self { shape, name, over: on(site.at(&over)), past, relays }
     }
@@ -81,17 +81,17 @@ impl Scene {
         self.shape
     }
 
-    /// Somebody who reaches the service directly.
+    /// Starts a claim that reaches the service directly.
     pub(crate) fn start(&self, who: &str, length: Length) -> Running {
         let ttl = format!("{}s", TTL_OF_OTHERS.as_secs());
         let options = ["--name", &self.name, "--ttl", &ttl, "--wait", "30s"];
         let options = [&options, self.shape.others].concat();
-        // Who stands against somebody else stands for election too.
+        // A rival of a candidate is a candidate, too.
         let verb = if self.shape.verb == Verb::Elect { Verb::Elect } else { Verb::Run };
         self.past.start(&mut self.under(&self.past, verb, who, &options, length))
     }
 
-    /// The claim; its messages, or those of who is shown that it leads, go over the relays.
+    /// Starts the claim. Its messages, or those of its observer, pass over the relays.
     pub(crate) fn start_claim(&self) -> Running {
         let [ttl, wait] = [TTL, WAIT].map(|length| format!("{}ms", length.as_millis()));
         let options = ["--name", &self.name, "--ttl", &ttl, "--wait", &wait, "--grace", "0"];
@@ -109,7 +109,7 @@ impl Scene {
         env.start(&mut command)
     }
 
-    /// The command of `who` under the lock.
+    /// Returns the program that runs the command of `who` under the lock.
     fn under(&self, env: &TestEnv, verb: Verb, who: &str, options: &[&str], length: Length) -> Command {
         let (verb, label) = if verb == Verb::Elect { ("elect", "--value") } else { ("run", "--label") };
         let mut command = env.verb(verb, options);
@@ -117,7 +117,7 @@ impl Scene {
         command
     }
 
-    /// Somebody who is shown the leaders, once it has been shown that there is none, or cannot be.
+    /// Starts an observer of the leaders, and waits until it was shown that no claim leads, or cannot be.
     pub(crate) fn start_observer(&self) -> Running {
         let env = if self.shape.struck == Struck::Observer { &self.over } else { &self.past };
         let mut observer = env.start(&mut env.verb("leader", [&self.name, "--follow", "--json"]));
@@ -128,10 +128,10 @@ impl Scene {
         observer
     }
 
-    /// What it was shown when all was over and it has been shown that, or `length` later.
+    /// Ends the observer once it was shown the end, or after `length`. Returns its observations.
     pub(crate) fn end_observer(mut observer: Running, length: Duration) -> Observed {
         let limit = now() + length;
-        // Between two terms it is shown that nobody leads as well.
+        // Between two terms it is also shown that no claim leads.
         let was_shown_all = |shown: &str| shown.contains("\"newcomer\"") && shown.ends_with("null\n");
         while !was_shown_all(&observer.out_so_far()) && !observer.has_ended() && now() < limit {
             sleep(STEP);
@@ -146,7 +146,7 @@ impl Scene {
         Observed { shown, gave_up: code, said }
     }
 
-    /// What happens to the claim from outside once it holds; if it never does, nothing.
+    /// Causes the event from outside once the claim holds, if it ever does.
     pub(crate) fn happen(&self, claim: &mut Running, limit: Duration) {
         let (times, signal) = match self.shape.event {
             Event::None => return,
@@ -170,7 +170,7 @@ impl Scene {
         }
     }
 
-    /// Waits until nothing is left of what was started over the relays, but not for ever; whether nothing is.
+    /// Waits at most `length` until every process over the relays is gone. Returns whether they are.
     pub(crate) fn await_no_process(&self, length: Duration) -> bool {
         let limit = now() + length;
         while !self.over.processes().is_empty() {
@@ -182,7 +182,7 @@ impl Scene {
         true
     }
 
-    /// A wrapper in the place of dlock.
+    /// Starts a wrapper instead of dlock.
     pub(crate) fn start_careless(&self) -> Running {
         let words = command::words(self.past.root(), "claim", Length::For(WORK));
         let mut command = self.over.command("bash");
@@ -203,17 +203,17 @@ impl Scene {
         self.log().iter().any(|line| line.starts_with(what))
     }
 
-    /// Who holds and who waits, or what dlock says instead.
+    /// Returns the holders and waiters, or dlock's message about them.
     fn status(&self) -> Result<Value, String> {
         let asked = self.past.finish(&mut self.past.verb("status", ["--json", &self.name]));
         let said = serde_json::from_slice(&asked.out).ok().filter(|_| asked.code() == Some(0));
         said.ok_or(asked.err)
     }
 
-    /// Waits until this one is in the queue, but not for ever; whether it is.
+    /// Waits at most `length` until this claim is in the queue. Returns whether it is.
     pub(crate) fn await_in_queue(&self, who: &str, one: &mut Running, length: Duration) -> bool {
         if self.past.is_redlock() {
-            // Nobody sees it wait.
+            // Its wait is invisible.
             sleep(SETTLES);
             return !one.has_ended();
         }
@@ -229,7 +229,7 @@ impl Scene {
         false
     }
 
-    /// What the service still has of the lock.
+    /// Returns the entries of the lock that the service still has.
     fn remains(&self, service: Service) -> Vec<String> {
         let status = match self.status() {
             Ok(status) => status,
@@ -244,7 +244,7 @@ impl Scene {
         left
     }
 
-    /// Waits until nothing is left, but not for ever.
+    /// Waits at most `length` until no entry remains.
     pub(crate) fn await_nothing(&self, service: Service, length: Duration) -> Vec<String> {
         let limit = now() + length;
         loop {

@@ -1,4 +1,4 @@
-//! The scripts that take the lock for themselves, with `acquire` and what belongs to it.
+//! The scripts that take the lock with `acquire` and the subcommands that go with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use crate::servers::relay::fault::TTL;
 use crate::shape::{Event, Shape, Verb};
 use crate::support::witness::now;
 
-/// How long a lease counts for whoever relies on it, from before it was asked for.
+/// How long a holder may rely on a lease, from before its request.
 const RELIED_ON: Duration = TTL.saturating_mul(17).checked_div(20).expect("not by zero");
 
-/// When the lease is renewed for the second time: early enough to hear of it while it lasts.
+/// When the lease is renewed for the second time: early enough to receive the answer while it lasts.
 const RENEWED_AFTER: Duration = TTL.checked_div(4).expect("not by zero");
 
 const STEP: Duration = Duration::from_millis(5);
 
-/// The words of the script of that shape, which acquires with these options.
+/// Returns the words of the script of that shape, which acquires with these options.
 pub(crate) fn words(folder: &Path, shape: &Shape, options: &[&str]) -> Vec<String> {
     let own = std::env::current_exe().expect("this program");
     let words = [own.to_str(), Some("script"), folder.to_str(), Some(shape.name)];
     words.map(|word| word.expect("UTF-8")).iter().chain(options).map(|word| (*word).to_owned()).collect()
 }
 
-/// Is the script.
+/// Runs as the script.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
     let [folder, shape, options @ ..] = arguments else { return ExitCode::from(99) };
     let Some(shape) = Shape::named(shape) else { return ExitCode::from(98) };
@@ -60,12 +60,12 @@ fn dlock(verb: &str) -> Command {
     command
 }
 
-/// Of who died of a signal as a shell tells it, without saying which.
+/// Returns the status as a shell does: of a signal, not which.
 fn code(code: Option<i32>) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(128))
 }
 
-/// Waits for the end of one, but not after `limit`; its status.
+/// Waits for the end of a process, at most for `limit`. Returns its status.
 fn end_until(one: &mut Child, limit: Duration) -> Option<i32> {
     loop {
         match one.try_wait().expect("a child") {
@@ -79,7 +79,7 @@ fn end_until(one: &mut Child, limit: Duration) -> Option<i32> {
 /// A script that has the lock.
 struct Script {
     folder: PathBuf,
-    /// What was printed of its claim.
+    /// The printed variables of its claim.
     claim: Vec<(String, String)>,
 }
 
@@ -94,7 +94,7 @@ impl Script {
         dlock(verb).envs(self.claim.iter().cloned()).spawn().expect("dlock")
     }
 
-    /// Does its work under a lock that is held for it, and releases it.
+    /// Does its work under a lock that dlock holds for it, and releases it.
     fn held_for(&self, event: Event) -> ExitCode {
         let length = if event == Event::KillScript { Length::Gate } else { Length::For(WORK) };
         let worked = self.command(length).wait().expect("a child").code();
@@ -102,15 +102,15 @@ impl Script {
         code(if released.success() { worked } else { released.code() })
     }
 
-    /// Does its work while the lease lasts of which it knows, and releases it; what it was told is noted with what is so.
+    /// Does its work while it knows that the lease lasts, and releases it. Notes each answer beside the true state.
     fn with_a_lease(&self) -> ExitCode {
-        // How long the first lease still lasts nobody knows: it may have been renewed while it waited.
+        // The length of the first lease is unknown: it may have been renewed while it waited.
         let mut begun = now();
-        let mut ended = self.told("renew", self.verb("renew"), begun);
+        let mut ended = self.note_answer("renew", self.verb("renew"), begun);
         while ended == Some(0) && now() > begun + RELIED_ON {
-            // Too late to rely on.
+            // Too late to rely on it.
             begun = now();
-            ended = self.told("renew", self.verb("renew"), begun);
+            ended = self.note_answer("renew", self.verb("renew"), begun);
         }
         if ended == Some(0) {
             let mut work = self.command(Length::Gate);
@@ -122,15 +122,15 @@ impl Script {
             }
             fs::write(self.folder.join("gate.claim"), "").expect("a gate");
             let worked = work.wait().expect("a child").code();
-            ended = self.told("renew-again", renew, again).filter(|code| *code != 0).or(worked);
+            ended = self.note_answer("renew-again", renew, again).filter(|code| *code != 0).or(worked);
         }
         let begun = now();
-        let released = self.told("release", self.verb("release"), begun);
+        let released = self.note_answer("release", self.verb("release"), begun);
         code(if released == Some(0) { ended } else { released })
     }
 
-    /// Notes how one of them ended that was started at `begun`, and whether its claim holds then, past the relays.
-    fn told(&self, verb: &str, mut one: Child, begun: Duration) -> Option<i32> {
+    /// Notes the end of a command that was started at `begun`, and whether its claim holds then, past the relays.
+    fn note_answer(&self, verb: &str, mut one: Child, begun: Duration) -> Option<i32> {
         let code = one.wait().expect("a child").code();
         let told = code.map_or_else(|| "signal".to_owned(), |code| code.to_string());
         let name = self.claim.iter().find(|(name, _)| name == "DLOCK_NAME").map_or("", |(_, value)| value);

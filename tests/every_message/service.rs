@@ -1,4 +1,4 @@
-//! The services, and which of their servers a fault meets.
+//! The services, and the servers of each that a fault strikes.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use crate::servers::{KINDS, Kind, Order, Site};
 use crate::support::TestEnv;
 
-/// Nobody restarts a service here, and one of a kind does.
+/// The services are shared, and not restarted.
 const ORDER: Order = Order { keeps: false, in_all: 1, clients: 0 };
 
-/// Which of a service's servers the relays that strike lead to.
+/// The servers of a service whose relays strike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
-    /// To the only one.
+    /// The only one.
     Only,
-    /// To one of several that know nothing of each other.
+    /// One of several that know nothing of each other.
     One,
-    /// To the least majority of these.
+    /// The smallest majority of these.
     Most,
-    /// To all of three that are one service; of one that falls silent, the others are still heard.
+    /// All three servers of one service. If one falls silent, the others still answer.
     Three,
-    /// The same with a service that is encrypted and wants a password.
+    /// All of a service with encryption and a password.
     Secure,
 }
 
-/// A service, and where its faults are.
+/// A service, and the place of its faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Service {
-    /// What tests know of it.
+    /// Its description for tests.
     pub(crate) kind: &'static Kind,
     layout: Layout,
 }
 
 impl Service {
-    /// Every service, in each of its layouts.
+    /// Returns every service, in each of its layouts.
     pub(crate) fn all() -> Vec<Self> {
         let layouts = |kind: &Kind| match kind {
             _ if kind.cluster.is_some() => &[Layout::Only, Layout::Three][..],
@@ -47,8 +47,8 @@ impl Service {
         KINDS.iter().flat_map(of).collect()
     }
 
-    /// The one with this [`Service::name`]; also one whose messages cannot be read, so that none of them is chosen for a
-    /// fault.
+    /// Returns the one with this [`Service::name`]; also a service whose messages cannot be read, which no choice of
+    /// faults includes.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let encrypted = KINDS.into_iter().filter(|kind| kind.secure.is_some());
         let encrypted = encrypted.map(|kind| Self { kind, layout: Layout::Secure });
@@ -66,17 +66,17 @@ impl Service {
         format!("{}{layout}", self.kind.name)
     }
 
-    /// Whether one server of several may fall silent, and nothing is lost.
+    /// Returns whether one server of several may fall silent without a loss.
     pub(crate) fn bears_silence(self) -> bool {
         matches!(self.layout, Layout::One | Layout::Three | Layout::Secure)
     }
 
-    /// How much longer than a ttl a claim may be there that nobody renews.
+    /// Returns how much longer than a TTL a claim without renewals may remain.
     pub(crate) fn adds_to_ttl(self) -> Duration {
         self.kind.facts.abandoned_bound.max(Duration::from_secs(2))
     }
 
-    /// The first of its servers' ports, for a relay each. The rest is reached without one.
+    /// Returns the first of its servers' ports, with a relay for each. The others are reached directly.
     pub(crate) fn ways(self, ports: &[u16]) -> Vec<Vec<u16>> {
         match self.layout {
             Layout::Three | Layout::Secure => vec![ports.to_vec()],
@@ -85,7 +85,7 @@ impl Service {
         }
     }
 
-    /// What runs; faults of either layout of a Redlock are at the same nodes.
+    /// Returns the running service; both layouts of a Redlock have the same nodes.
     pub(crate) fn site(self) -> &'static dyn Site {
         static ALL: [[OnceLock<Arc<dyn Site>>; 3]; KINDS.len()] =
             [const { [const { OnceLock::new() }; 3] }; KINDS.len()];
@@ -97,7 +97,7 @@ impl Service {
         };
         let site = ALL[at][which].get_or_init(|| {
             let site = several.map_or_else(|| (self.kind.start)(&ORDER), |start| start());
-            // What the first run makes is there from now on.
+            // Later runs find the directories and tables that the first run creates.
             let env = TestEnv::on(site.whole()).with_variables(site.variables());
             let first = env.finish(&mut env.run(["--name", "first", "--", "true"]));
             assert_eq!(first.code(), Some(0), "{}", first.err);

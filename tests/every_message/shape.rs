@@ -5,44 +5,44 @@ use crate::enumeration::command::OWN;
 use crate::servers::relay::fault::{Fault, Way};
 use crate::servers::{Kind, Need};
 
-/// By which subcommand the claim takes the lock.
+/// The subcommand that takes the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Run,
     Elect,
-    /// A script has it taken for itself, and releases it.
+    /// A script takes it for itself, and releases it.
     Acquire,
     /// A script takes it as a lease without a process, which it renews and releases.
     Detach,
 }
 
-/// Whom the claim meets.
+/// The other claims that the claim meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Company {
     /// A holder before it, a waiter behind it.
     Queue,
-    /// The same, and a second slot that is taken by somebody else all the time.
+    /// A holder before it, a waiter behind it, and a second slot that is held by another claim all the time.
     QueueForSlot,
-    /// Nobody but a rival for a lock of another kind, which comes when the fault strikes. One of them is refused, or both
+    /// Only a rival for a lock of another kind, which comes when the fault strikes. One of them is refused, or both
     /// come to their turn.
     Rival,
 }
 
-/// What happens from outside.
+/// An event from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     None,
     /// SIGKILL to the script that holds the lock.
     KillScript,
-    /// SIGTERM to who leads for the second time.
+    /// SIGTERM to the leader in its second term.
     EndSecondTerm,
 }
 
-/// Whose messages the fault is among.
+/// The client whose messages the fault strikes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Struck {
     Claim,
-    /// Those of who is shown the leaders.
+    /// The observer of the leaders.
     Observer,
 }
 
@@ -69,12 +69,12 @@ const EXCLUSIVE: Shape = Shape {
     struck: Struck::Claim,
 };
 
-/// All of them stand for election, and somebody looks on.
+/// All claims are candidates, with an observer.
 const ELECT: Shape = Shape { name: "elect", verb: Verb::Elect, options: &[], others: &[], ..EXCLUSIVE };
 
 const ACQUIRE: Shape = Shape { name: "acquire", verb: Verb::Acquire, ..EXCLUSIVE };
 
-/// All of them.
+/// All shapes.
 pub(crate) static SHAPES: [Shape; 10] = [
     EXCLUSIVE,
     // The claim meets exclusive ones.
@@ -100,23 +100,23 @@ impl Shape {
         SHAPES.iter().find(|shape| shape.name == name)
     }
 
-    /// Whether there is that on such a service.
+    /// Returns whether such a service offers the shape.
     pub(crate) fn suits(&self, kind: &Kind) -> bool {
         let has = |need| kind.lacks(need).is_none();
         (self.verb != Verb::Detach || has(Need::Detached)) && (self.name != "shared" || has(Need::Shared))
     }
 
-    /// Whether a script has the lock taken.
+    /// Returns whether the lock is taken for a script.
     pub(crate) fn is_for_script(&self) -> bool {
         matches!(self.verb, Verb::Acquire | Verb::Detach)
     }
 
-    /// Whether somebody is shown the leaders.
+    /// Returns whether the leaders are observed.
     pub(crate) fn is_observed(&self) -> bool {
         self.verb == Verb::Elect
     }
 
-    /// Whether it stands again.
+    /// Returns whether it campaigns again.
     pub(crate) fn stands_again(&self) -> bool {
         self.event == Event::EndSecondTerm
     }
@@ -129,10 +129,10 @@ impl Shape {
         }
     }
 
-    /// What can happen to a message that goes that way.
+    /// Returns the faults of a message in that direction.
     pub(crate) fn faults(&self, way: Way) -> &'static [Fault] {
         match (self.company, way) {
-            // Between the steps of one the other takes all of its own.
+            // Between two steps of one claim the other takes all of its own.
             (Company::Rival, Way::Request) => &[Fault::Delayed(4), Fault::Lost, Fault::Late],
             (Company::Rival, Way::Answer) => &[Fault::Delayed(4), Fault::Lost],
             (_, Way::Request) => &[Fault::Lost, Fault::Late, Fault::Ghost, Fault::Silence],

@@ -1,4 +1,4 @@
-//! Judges how the claim ended, and what was said of that, by what its command noted.
+//! Judges the end of the claim and the messages about it, by the notes of its command.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::oracle::{REFUSED, has_left};
 use crate::servers::relay::fault::TTL;
 use crate::shape::{Company, Event, Verb};
 
-/// The statuses that the manual has for dlock's own endings here.
+/// The documented exit statuses of dlock itself that can occur here.
 const DOCUMENTED: [i32; 4] = [69, 75, 76, OWN];
 
-/// The signals of which a script dies that has lost its lock.
+/// The signals that kill a script which has lost its lock.
 const STOPPED_BY: [i32; 2] = [libc::SIGTERM, libc::SIGKILL];
 
-/// What dlock says itself.
+/// Checks the messages of dlock.
 pub(crate) fn words(said: &str, found: &mut Vec<String>) {
     for line in said.lines() {
         if !line.starts_with("dlock: ") || line.contains("defect") || line.contains("panicked") {
             found.push(format!("words: {line:?}"));
         }
-        // It is asked who holds past the relays.
+        // The holder is queried past the relays.
         if line.contains("still holds") {
             found.push(format!("words: nothing kept it there, but {line:?}"));
         }
@@ -29,7 +29,7 @@ pub(crate) fn words(said: &str, found: &mut Vec<String>) {
 }
 
 impl Seen {
-    /// Whether it ended as without a fault.
+    /// Returns whether it ended as without a fault.
     fn is_normal(&self, claim: &Ended) -> bool {
         match self.shape.ends() {
             Normal::Exit(code) => claim.code == Some(code),
@@ -70,7 +70,7 @@ impl Seen {
         if said.is_empty() {
             found.push(format!("silent: status {code} without a line that says why"));
         }
-        // What is said of a script is its `release`'s, and of one that stands again its last standing's.
+        // For a script, this is the message of its `release`; for repeated campaigns, that of the last one.
         if self.shape.is_for_script() || self.shape.stands_again() {
             return;
         }
@@ -82,7 +82,7 @@ impl Seen {
         }
     }
 
-    /// It held until something happened to it from outside, which is all that ends it.
+    /// It held until the event from outside, which alone ends it.
     fn until_the_event(&self, found: &mut Vec<String>) {
         let starts: Vec<_> = self.starts().into_iter().filter(|start| start.who == "claim").collect();
         if !self.log.iter().any(|line| line.starts_with("event ")) {
@@ -99,8 +99,9 @@ impl Seen {
         }
     }
 
-    /// Whether `release` did it, did not hear that it had, and finds nothing when it asks again; or whether the lease, of which
-    /// little is left when its script is done, ran out meanwhile.
+    /// Returns whether the claim is gone for a reason other than its release: `release` released it without an answer,
+    /// and finds nothing on its next attempt; or the lease, of which little is left after the script's work, expired
+    /// meanwhile.
     fn was_released_before(&self, said: &str) -> bool {
         let may_be = self.shape.is_for_script() && self.fault().is_some() && self.end("claim").is_some();
         let last = said.lines().last().unwrap_or_default();
@@ -108,7 +109,7 @@ impl Seen {
         may_be && (ran_out || last.contains(" any more"))
     }
 
-    /// What a script was told of its lease is so.
+    /// The answers to a script about its lease are true.
     pub(crate) fn leases(&self, found: &mut Vec<String>) {
         for line in &self.log {
             let words: Vec<&str> = line.split(' ').collect();
@@ -118,13 +119,13 @@ impl Seen {
             let [begun, looked] =
                 [begun, looked].map(|time| Duration::from_micros(time.parse().expect("a number")));
             let is_false = match (words[0], told, holds) {
-                // It was looked at some time later.
+                // The check came some time later.
                 ("renew-again", "0", "gone") => looked < begun + TTL,
                 ("renew", "0", "gone") | ("release", "0", "holds") | (_, "76", "holds") => true,
                 _ => false,
             };
             if is_false {
-                found.push(format!("false: {} was told {told}, and its claim {holds}", words[0]));
+                found.push(format!("false: {} answered {told}, and its claim {holds}", words[0]));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The trials: one for each service and shape, and the proofs that the enumeration finds what it should.
+//! The trials: one for each service and shape, and the proofs that the enumeration finds faults.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,13 +26,14 @@ const VARIABLE: &str = "DLOCK_TEST_EVERY_MESSAGE";
 /// How many points of each service and shape belong to an ordinary run of the tests.
 const SAMPLE: usize = 2;
 
-/// If the machine loses so much in a second, a renewal, which passes through five processes, may not be answered in time.
+/// If the machine loses this much in a second, a renewal, which passes through five processes, may not be answered in
+/// time.
 const STILL: Duration = TTL.checked_div(8).expect("not by zero");
 
-/// A life of some seconds is a quarter of a second's work.
+/// A life of some seconds takes a quarter of a second of processor time.
 pub(crate) static PLACES: Places = Places::new(8);
 
-/// Runs the trials, all of them at once: lives wait more than they work, and there are places for some.
+/// Runs the trials, all of them at once: lives wait more than they work, and a limited number runs at a time.
 pub(crate) fn run() -> ExitCode {
     witness::watch(STILL);
     let mut arguments = Arguments::from_args();
@@ -70,7 +71,7 @@ fn all() -> Vec<Trial> {
     )
 }
 
-/// Every point of a life with so many messages each way.
+/// Returns every point of a life with that many messages in each direction.
 fn points_of(counted: &Seen) -> Vec<Point> {
     let mut points = Vec::new();
     for way in Way::BOTH {
@@ -99,7 +100,8 @@ fn every(service: Service, shape: &'static Shape, choice: &Choice<Point>) -> Res
     trials::judge(&counted, VARIABLE, &points, &answers)
 }
 
-/// Lives a life while the machine goes on, if it does: what does not break in any other life proves nothing.
+/// Lives a life while the machine runs without a pause, if possible: a life without complaints after a pause proves
+/// nothing.
 pub(crate) fn undisturbed(live: impl Fn() -> Seen) -> Seen {
     let proves_nothing = |seen: &Seen, _| seen.stood_still.is_some() && seen.complaints().is_empty();
     trials::undisturbed(&PLACES, live, proves_nothing)

@@ -100,7 +100,7 @@ fn all_of_one_queue_hold_in_order_of_arrival() {
 fn candidates_of_an_election_stand_in_the_same_queue() {
     let Some(env) = env() else { return };
     let campaign = env.start(&mut etcdctl(&env, &["elect", &key(&env), "somebody"]));
-    until_true("somebody leads", || env.holders("x") == 1);
+    until_true("a leader", || env.holders("x") == 1);
     let mut next = env.hold(&["-q", "--name", "x", "--label", "10.0.0.1:80"]);
     env.await_waiters("x", 1);
     campaign.signal(Signal::INT);
@@ -127,7 +127,7 @@ fn leaders_of_both_programs_are_seen_with_their_values() {
     let Some(env) = env() else { return };
     let follower = env.start(&mut env.verb("leader", ["x", "--follow"]));
     let campaign = env.start(&mut etcdctl(&env, &["elect", &key(&env), "somebody"]));
-    until_true("somebody leads", || follower.out_so_far() == "somebody\n");
+    until_true("a leader", || follower.out_so_far() == "somebody\n");
     let shown = env.finish(&mut env.verb("leader", ["x", "--json"])).silently(0);
     let shown: serde_json::Value = serde_json::from_slice(&shown.out).expect("JSON");
     assert_eq!((&shown["value"], &shown["foreign"]), (&"somebody".into(), &true.into()));
@@ -175,7 +175,7 @@ fn a_hold_of_etcdctl_is_ended_by_force() {
     });
     let mut command = etcdctl(&env, &["elect", &key(&env), "somebody"]);
     let campaign = env.start(&mut command);
-    until_true("somebody leads", || env.holders("x") == 1);
+    until_true("a leader", || env.holders("x") == 1);
     env.finish(&mut env.verb("break", ["x", "--yes", "--force"])).silently(0);
     env.assert_free("x");
     campaign.signal(Signal::INT);

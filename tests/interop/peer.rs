@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// The time of watching after which a test concludes that nothing happens.
 const BLINK: Duration = Duration::from_millis(300);
 
-/// Returns a Python that has `module`, the client's. If there is none, prints the reason and returns `None`.
+/// Returns a Python that has `module`, the client's. Without one, prints the reason and returns `None`.
 pub(crate) fn python_with(client: &str, module: &str) -> Option<String> {
     let python = std::env::var("DLOCK_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found =

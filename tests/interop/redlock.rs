@@ -90,7 +90,7 @@ with_each! {
 
 /// redis-py's Lock on a minority of the nodes is no lock of a Redlock. dlock leaves its keys alone.
 #[test]
-fn single_locks_at_a_minority_are_no_matter() {
+fn foreign_keys_on_a_minority_do_not_block() {
     let Some(place) = place("scripts") else { return };
     let key = format!("{}y", place.env.service().prefix.as_deref().expect("a prefix"));
     for node in &nodes()[..2] {

@@ -41,7 +41,7 @@ pub(crate) struct RecipeEnv {
 impl RecipeEnv {
     pub(crate) fn new() -> Self {
         let env = TestEnv::new();
-        std::fs::create_dir(env.path("bin")).expect("a folder");
+        std::fs::create_dir(env.path("bin")).expect("a directory");
         symlink(dlock(), env.path("bin/dlock")).expect("a link");
         Self { env }
     }

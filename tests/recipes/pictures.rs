@@ -84,7 +84,8 @@ fn svg(command: &str, rows: &[Vec<Cell>]) -> String {
     out + "</g>\n</svg>\n"
 }
 
-/// What a picture says on every host and at any time: the words of each row, without names of hosts, numbers and times.
+/// Returns the part of a picture that is the same on every host: the words of each row, without names of hosts, numbers and
+/// times.
 fn said(picture: &str) -> Vec<String> {
     let varies = |word: &str| {
         let word = word.trim_start_matches("&lt;");

@@ -160,7 +160,7 @@ fn stopped_container_ends_within_its_grace_period() {
     place.endless("report");
     let server = redis::start_with(&["--maxmemory-policy", "noeviction", "--requirepass", "right"]);
     // kubelet mounts a secret like this: behind two links, readable by all.
-    std::fs::create_dir_all(place.env.path("secret/..1")).expect("a folder");
+    std::fs::create_dir_all(place.env.path("secret/..1")).expect("a directory");
     place.env.write("secret/..1/password", "right\n");
     for (target, name) in [("..1", "secret/..data"), ("..data/password", "secret/password")] {
         symlink(target, place.env.path(name)).expect("a link");

@@ -54,7 +54,7 @@ fn a_migration_runs_until_it_has_succeeded_once_and_all_go_on() {
     place.await_up("migrate", 2);
     let failed = until("the end of an instance", || instances.iter_mut().position(Running::has_ended));
     assert_eq!(instances.swap_remove(failed).finish().code(), Some(3));
-    assert!(!place.env.exists("serve.up"), "nobody goes on before it has succeeded");
+    assert!(!place.env.exists("serve.up"), "no pod continues before it has succeeded");
     migrate.open();
     place.await_up("serve", 2);
     serve.open();

@@ -23,7 +23,7 @@ impl Server {
         }
         if rustix::process::geteuid().is_root() {
             // The directory to which a server started by root confines its children.
-            std::fs::create_dir_all("/run/sshd").expect("a folder of root's");
+            std::fs::create_dir_all("/run/sshd").expect("a directory of root's");
         }
         let env = &place.env;
         let root = env.root().display().to_string();

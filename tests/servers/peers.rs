@@ -47,7 +47,7 @@ impl Relay {
         self.port
     }
 
-    pub(crate) fn cut_everybody(&self) {
+    pub(crate) fn cut_all(&self) {
         self.cut.lock().expect("not poisoned").everybody = true;
     }
 

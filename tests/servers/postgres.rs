@@ -57,7 +57,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// Returns `program` as a command of another user: PostgreSQL refuses to run as root.
-pub(crate) fn as_somebody(program: &Path) -> Command {
+pub(crate) fn as_role(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -82,7 +82,7 @@ fn done(mut command: Command) -> String {
 /// Creates a directory that the server's user owns.
 fn own_folder(parent: &Path, name: &str) -> PathBuf {
     let folder = parent.join(name);
-    fs::create_dir(&folder).expect("a new folder");
+    fs::create_dir(&folder).expect("a new directory");
     fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("sets");
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).expect("changes the owner");
@@ -95,7 +95,7 @@ fn template() -> &'static Path {
     static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
         let folder = own_folder(&shared_folder("postgres-template"), "data");
-        let mut initdb = as_somebody(&programs().expect("installed").join("initdb"));
+        let mut initdb = as_role(&programs().expect("installed").join("initdb"));
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         initdb.args(["--wal-segsize=1", "-D"]).arg(&folder).current_dir("/");
         done(initdb);
@@ -116,7 +116,7 @@ pub(crate) fn start() -> Postgres {
 pub(crate) fn start_with(settings: &[&str]) -> Postgres {
     let folder = shared_folder("postgres");
     let data = own_folder(&folder, "data");
-    let mut copy = as_somebody(Path::new("cp"));
+    let mut copy = as_role(Path::new("cp"));
     copy.arg("-a").arg(template().join(".")).arg(&data).current_dir("/");
     done(copy);
     start_in(folder, settings)
@@ -139,7 +139,7 @@ pub(crate) fn start_in(folder: PathBuf, settings: &[&str]) -> Postgres {
     let all: Vec<String> = usual.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
     let program = programs().expect("installed").join("postgres");
     let server = Server::start(folder, port, move || {
-        let mut command = as_somebody(&program);
+        let mut command = as_role(&program);
         command.arg("-D").arg(&data).args(["-p", &port.to_string()]);
         for setting in &all {
             command.args(["-c", setting]);
@@ -230,7 +230,7 @@ impl Postgres {
     pub(crate) fn standby(&self) -> Postgres {
         let folder = shared_folder("postgres");
         let data = own_folder(&folder, "data");
-        let mut copy = as_somebody(&programs().expect("installed").join("pg_basebackup"));
+        let mut copy = as_role(&programs().expect("installed").join("pg_basebackup"));
         copy.args([
             "-h",
             "127.0.0.1",
@@ -310,7 +310,7 @@ impl Site for Postgres {
 
     fn restart_in_order(&self) {
         let processes = self.processes();
-        kill_process(processes[0], Signal::INT).expect("is told to stop");
+        kill_process(processes[0], Signal::INT).expect("is asked to stop");
         let begun = Instant::now();
         while self.data().join("postmaster.pid").exists() {
             assert!(begun.elapsed() < LIMIT, "it does not stop: {}", self.server.log());

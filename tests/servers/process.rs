@@ -35,12 +35,12 @@ pub(crate) fn shared_folder(name: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let root = ROOT.get_or_init(|| {
         let root = std::env::temp_dir().join(format!("dlock-servers-{}", std::process::id()));
-        fs::create_dir(&root).expect("a new folder");
+        fs::create_dir(&root).expect("a new directory");
         remove_after_us(&root);
         root
     });
     let folder = root.join(format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-    fs::create_dir(&folder).expect("a new folder");
+    fs::create_dir(&folder).expect("a new directory");
     folder
 }
 

@@ -60,7 +60,7 @@ pub(crate) static REDLOCK: Kind = Kind {
     },
     facts: Facts {
         lacks: &[
-            (Need::Queue, "whoever waits for a Redlock tries by itself"),
+            (Need::Queue, "a waiter for a Redlock tries by itself"),
             (Need::Shared, "a Redlock is exclusive or has slots"),
             (Need::Detached, "a Redlock is held by a process"),
             (Need::AtomicNames, "the nodes of a Redlock do not take several names in one step together"),

@@ -70,7 +70,7 @@ pub(crate) fn missing() -> Option<String> {
 /// Returns the jars in [`JARS`] with names that begin with one of `stems`, as a class path.
 pub(crate) fn class_path(stems: &[&str]) -> String {
     let mut found: Vec<PathBuf> = std::fs::read_dir(JARS)
-        .expect("a folder of jars")
+        .expect("a directory of jars")
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn start_on(port: u16, setup: &Setup) -> Server {
     for line in &setup.lines {
         writeln!(text, "{line}").expect("writes to a string");
     }
-    std::fs::create_dir(folder.join("data")).expect("a new folder");
+    std::fs::create_dir(folder.join("data")).expect("a new directory");
     if let Some(id) = setup.id {
         std::fs::write(folder.join("data/myid"), id.to_string()).expect("writes");
     }
@@ -204,7 +204,7 @@ pub(crate) fn lose(name: &str) {
     let queue = format!("/dlock/{name}");
     let mut nodes = Raw::connect(shared_port(), 0).children(&queue);
     nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
-    end_session_of(shared_port(), &queue, nodes.first().expect("somebody is in the queue"));
+    end_session_of(shared_port(), &queue, nodes.first().expect("a claim is in the queue"));
 }
 
 /// Ends the session that owns the node `node` in the queue at the path `queue`.

@@ -86,6 +86,6 @@ fn cleartext_password_on_a_network_is_named() {
     assert!(text.contains(OPEN) && text.contains("0.0.0.0"), "{text}");
     if ["redis", "redlock", "zk", "postgres"].contains(&site::kind().name) {
         let text = looked(&TestEnv::on(Service { endpoint, ..service }), None);
-        assert!(!text.contains(OPEN), "nobody says one: {text}");
+        assert!(!text.contains(OPEN), "no source for it: {text}");
     }
 }

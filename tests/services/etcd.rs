@@ -100,8 +100,8 @@ fn users_and_passwords() {
     assert!(!wrong.err.contains("sesame"));
     as_ci(&["--prefix", "secret/", "--name", "x", "--", "true"], "se:cret")
         .failed(77, &["permission denied"]);
-    let nobody = env.finish(&mut env.run(["--name", "x", "--", "true"]));
-    assert_eq!(nobody.code(), Some(77), "{}", nobody.err);
+    let denied = env.finish(&mut env.run(["--name", "x", "--", "true"]));
+    assert_eq!(denied.code(), Some(77), "{}", denied.err);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn without_a_majority_the_tree_ends_and_no_command_starts() {
     within(alone.elapsed(), ttl);
     holder.finish().lost_its_lease("x");
     let_pass((ttl + ttl / 2).saturating_sub(alone.elapsed()));
-    assert!(!env.exists("overlap"), "somebody started without a majority");
+    assert!(!env.exists("overlap"), "a command started without a majority");
     cluster.up(other);
     let ended = waiter.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);

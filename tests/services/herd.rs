@@ -49,7 +49,7 @@ fn cost(site: &dyn Site, mode: &[&str], holders: usize, waiters: u32) -> (f64, f
             env.await_waiters("x", queue.len());
         }
     }
-    until_true("everybody has asked to be told", || is_at_rest(site, waiters));
+    until_true("every waiter watches", || is_at_rest(site, waiters));
     let before = site.requests();
     let begun = Instant::now();
     for holder in holders {

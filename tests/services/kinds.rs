@@ -1,6 +1,6 @@
 //! Kinds of locks that do not mix, started within the same milliseconds, and many claims at once.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::support::TestEnv;
 use crate::support::chance::rounds;
@@ -25,7 +25,7 @@ fn pairs(kinds: [&[&str]; 2]) {
         for code in codes {
             assert!([Some(0), Some(64)].contains(&code), "{codes:?} in round {round} of {kinds:?}");
         }
-        assert!(codes.contains(&Some(0)), "nobody ran in round {round} of {kinds:?}");
+        assert!(codes.contains(&Some(0)), "no command ran in round {round} of {kinds:?}");
         assert!(!env.exists("overlap"), "two at once in round {round} of {kinds:?}");
     }
 }
@@ -40,7 +40,7 @@ fn slots_beside_other_counts() {
     pairs([&["--slots", "1"], &["--slots", "3"]]);
 }
 
-/// Every run gets a slot, no two runs share one, and on each slot tokens rise.
+/// Every run gets a slot and a token, and no two runs share one.
 #[test]
 fn forty_for_three_slots_all_run() {
     let script = r#"mkdir "$0.$DLOCK_SLOT" || echo "$DLOCK_CLAIM" >>overlap
@@ -55,12 +55,8 @@ fn forty_for_three_slots_all_run() {
             assert_eq!(ended.code(), Some(0), "in round {round}: {}", ended.err);
         }
         assert!(!env.exists("overlap"), "two on one slot in round {round}");
-        let mut last = BTreeMap::new();
-        for line in env.read(&format!("{name}.log")).lines() {
-            let (slot, token) = line.split_once(' ').expect("two words");
-            let token: u64 = token.parse().expect("a token");
-            let before = last.insert(slot.to_owned(), token).unwrap_or(0);
-            assert!(token > before, "{token} after {before} on slot {slot} in round {round}");
-        }
+        let log = env.read(&format!("{name}.log"));
+        let tokens: BTreeSet<&str> = log.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        assert_eq!(tokens.len(), 40, "in round {round}: {log}");
     }
 }

@@ -80,7 +80,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The other end goes with it. If the link could not be created, there is none.
+        // The other end goes with it. If the link could not be created, no other end exists.
         let _ = ip(&["link", "del", &format!("{}o", self.namespace)]);
         let _ = ip(&["netns", "del", &self.namespace]);
     }

@@ -190,7 +190,7 @@ fn one_leads_over_cut_links_and_observers_see_true_history() {
         let ended = one.finish_within(CROWD);
         assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{}", ended.err);
     }
-    until_true("nobody", || observer.out_so_far().ends_with("null\n"));
+    until_true("no leader", || observer.out_so_far().ends_with("null\n"));
     observer.signal(Signal::INT);
     let seen = shown(&observer);
     observer.finish();

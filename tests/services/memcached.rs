@@ -214,7 +214,7 @@ fn doctor_warns_of_missing_guarantees_of_a_cache() {
     let looked = env_on(&server).finish(&mut env_on(&server).verb("doctor", [] as [&str; 0]));
     assert_eq!(looked.code(), Some(0), "{}", looked.err);
     let text = String::from_utf8_lossy(&looked.out).split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["memcached 1.", "keeps nothing over a restart", "look every 50 ms to 1 s"] {
+    for part in ["memcached 1.", "keeps nothing over a restart", "poll every 50 ms to 1 s"] {
         assert!(text.contains(part), "{part} is in {text}");
     }
 }

@@ -334,5 +334,5 @@ fn absent_or_other_server_is_an_error_with_its_address() {
     let missing = shared_folder("mysql").join("none.sock");
     let env = env_at(format!("mysql://me@/d?socket={}", missing.display()));
     run_with(&env, &[]).failed(69, &["none.sock"]);
-    fs::remove_dir(missing.parent().expect("a folder")).expect("removes");
+    fs::remove_dir(missing.parent().expect("a directory")).expect("removes");
 }

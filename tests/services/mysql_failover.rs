@@ -61,7 +61,7 @@ fn lease_without_a_writable_server_expires() {
     let lease = || mariadb::ask(&old, "SELECT lease_until FROM locks.dlock_claim");
     let before = lease();
     holder.running.finish().lost_its_lease("x");
-    assert_eq!(lease(), before, "nobody writes where no writes are taken");
+    assert_eq!(lease(), before, "a read-only server gets no writes");
 }
 
 /// An error of a server: its number and its SQLSTATE.

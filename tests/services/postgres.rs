@@ -201,7 +201,7 @@ fn encryption_with_a_private_authority_and_a_client_certificate() {
         let path = server.data().join(to);
         fs::copy(folder.join(from), &path).expect("copies");
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("sets");
-        let owner = fs::metadata(server.data()).expect("a folder");
+        let owner = fs::metadata(server.data()).expect("a directory");
         let (user, group) =
             (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
         std::os::unix::fs::chown(&path, Some(user), Some(group)).expect("changes the owner");

@@ -89,7 +89,7 @@ pub(super) fn pooler(server: &Postgres) -> Server {
     fs::write(&file, settings).expect("writes");
     Server::start(folder, port, move || {
         // pgbouncer refuses to run as root.
-        let mut command: Command = postgres::as_somebody("pgbouncer".as_ref());
+        let mut command: Command = postgres::as_role("pgbouncer".as_ref());
         command.arg(&file);
         command
     })
@@ -114,7 +114,7 @@ fn behind_a_pooler_one_looks_instead_of_listening() {
     }
     let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     assert!(looked.contains("pooler") && looked.contains("500 ms"), "{looked}");
-    assert!(!server.server().log().contains("LISTEN"), "a session that is everybody's must be left as it is");
+    assert!(!server.server().log().contains("LISTEN"), "a shared session must be left as it is");
     env.assert_free("x");
 }
 
@@ -168,7 +168,7 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
     let waiters = [first, env.hold(&["--name", "x", "-s"])];
     env.await_waiters("x", 2);
     let listenings = || server.server().log().matches("LISTEN \"").count();
-    until_true("everybody listens", || listenings() >= 3);
+    until_true("every waiter listens", || listenings() >= 3);
     let as_stranger = |statements: &str| {
         let mut psql = env.command("psql");
         psql.args([
@@ -252,7 +252,7 @@ fn foreign_advisory_locks_block_no_claim() {
     let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
     until_true("a holder", || watch.out_so_far().contains(holder.claim()));
     holder.release().silently(0);
-    until_true("nobody", || {
+    until_true("no session", || {
         watch.out_so_far().lines().last().is_some_and(|line| line.contains("\"holders\":[]"))
     });
     watch.signal(Signal::INT);

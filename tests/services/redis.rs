@@ -50,7 +50,7 @@ fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {
     let server = redis::start_with(&[QUIET, &["--requirepass", "right"]].concat());
     let env = env_on(&server);
     // kubelet mounts a secret like this: mode 0644, behind two links.
-    std::fs::create_dir(env.path("..1")).expect("a folder");
+    std::fs::create_dir(env.path("..1")).expect("a directory");
     let path = env.write("..1/password", "\u{feff}right\r\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("sets");
     for (target, name) in [("..1", "..data"), ("..data/password", "password")] {
@@ -281,7 +281,7 @@ fn expired_foreign_hold_is_noticed_without_polling() {
 }
 
 #[test]
-fn looking_at_the_server_does_not_make_a_holder_deaf() {
+fn examination_keeps_a_holders_notifications() {
     let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let env = env_on(&server);
     let before = env.held(&["--name", "x", "-q"]);

@@ -197,7 +197,10 @@ fn restarted_node_has_no_vote() {
     let mut tried = env.run(["--try", "--name", "x", "--", "true"]);
     env.finish(&mut tried).failed(69, &["2 of 5 nodes vote", "--max-ttl"]);
     let examined = env.finish(&mut env.verb("doctor", ["-q"; 0])).text();
-    assert!(examined.contains("does not vote yet") && examined.contains("Redlock promises"), "{examined}");
+    assert!(
+        examined.contains("does not vote yet") && examined.contains("Redlock depends on clocks"),
+        "{examined}"
+    );
     // A waiter gets the lock when the third node is old enough, and not before.
     let waited = env.finish(&mut env.run(["-q", "--wait", "30s", "--name", "x", "--", "true"]));
     assert_eq!(waited.code(), Some(0), "{}", waited.err);
@@ -226,7 +229,7 @@ fn invalid_redlock_is_refused() {
     };
     refused(&addresses[..2], "an odd number");
     refused(&addresses[..4], "an odd number");
-    refused(&[addresses[0].clone(), addresses[1].clone(), addresses[0].clone()], "is there twice");
+    refused(&[addresses[0].clone(), addresses[1].clone(), addresses[0].clone()], "is given twice");
     let again = addresses[0].replace("127.0.0.1", "localhost");
     refused(&[addresses[0].clone(), addresses[1].clone(), again], "are the same server");
     let replica = redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", nodes[2].port())]);

@@ -61,7 +61,7 @@ fn redlock_proclaim_exits_69_without_a_majority() {
     };
     proclaim().silently(0);
     ways[0].set(Conduct::Refuse);
-    proclaim().failed(69, &["2 of 5 nodes have taken the value", "may hold or not"]);
+    proclaim().failed(69, &["2 of 5 nodes have taken the value", "may or may not hold"]);
     ways[0].set(Conduct::Pass);
     holder.let_go();
     holder.running.finish();

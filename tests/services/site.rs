@@ -50,7 +50,7 @@ pub(crate) fn part() -> Service {
 
 /// Removes the claim that holds the lock `name` of `env` without its holder's knowledge.
 pub(crate) fn lose(env: &TestEnv, name: &str) {
-    let claim = env.status(name)["holders"][0]["claim"].as_str().expect("somebody holds it").to_owned();
+    let claim = env.status(name)["holders"][0]["claim"].as_str().expect("a claim holds it").to_owned();
     shared().lose(env.service(), name, &claim);
 }
 

@@ -90,7 +90,7 @@ fn deadlocks(database: &Database) -> u64 {
     let text = match database {
         Database::Postgres(postgres) => {
             let sessions = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
-            until_true("nobody is connected", || postgres.sql(sessions) == "1");
+            until_true("no client is connected", || postgres.sql(sessions) == "1");
             postgres.sql("SELECT sum(deadlocks) FROM pg_stat_database")
         }
         Database::Mysql(_) => database.ask(
@@ -124,7 +124,7 @@ fn concurrent_cleanup_does_not_deadlock() {
                     let id = ClaimId::from_bytes([ids.next(), ids.next()].map(u64::to_be_bytes).concat().try_into().expect("16"));
                     let deadline = clock::now() + Duration::from_secs(60);
                     let ended = client.evict(&name, id, Evict::Force, &Holder::default(), deadline).await;
-                    assert!(!ended.expect("evicts"), "nobody is there");
+                    assert!(!ended.expect("evicts"), "the queue is empty");
                 }
             });
         }

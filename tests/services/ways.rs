@@ -192,7 +192,7 @@ fn process_stopped_for_three_leases_lets_no_two_commands_run() {
         let members = tree.await_grown(&env);
         let (front, its_keeper) = until("the pair", || way.pair(&holder));
         if keeper {
-            process::await_told(its_keeper);
+            process::await_started(its_keeper);
         }
         let stopped = if keeper { its_keeper } else { front };
         process::signal(stopped, Signal::STOP);

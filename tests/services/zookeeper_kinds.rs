@@ -145,7 +145,7 @@ fn slots_are_handed_on_in_order_of_arrival() {
             ending.release().silently(0);
             let mut next = waiters.remove(0);
             next.await_start();
-            assert_eq!(next.slot(), slot, "the one that was given back");
+            assert_eq!(next.slot(), slot, "the released one");
             assert!(waiters.iter().all(|one| !one.has_started()), "out of order");
             holders.insert(0, next);
         }

@@ -77,7 +77,7 @@ fn leaving_waiter_releases_slots_already_granted() {
                 newer.running.signal(Signal::TERM);
                 assert_eq!(newer.running.finish().signal(), Some(Signal::TERM.as_raw()));
             }
-            until_true("nobody waits", || env.waiters("x") == 0 && env.holders("y") == 1);
+            until_true("no run waits", || env.waiters("x") == 0 && env.holders("y") == 1);
         }
         release_all(holders);
         beside.release().silently(0);
@@ -152,7 +152,7 @@ fn a_crowd_on_names_in_any_order_comes_through() {
 /// Creates a foreign client's place in the queue of `name`. It stays until it is removed.
 fn foreign_mutex(env: &TestEnv, raw: &mut Raw, test: &str, name: &str) -> String {
     let stem = format!("/{test}/raw/{name}/_c_foreign-lock-");
-    until("a folder that is there", || {
+    until("a directory that is there", || {
         // The servers remove an unused one.
         env.finish(&mut env.run(["-q", "--slots", "2", "--name", name, "--", "true"])).silently(0);
         raw.create(&stem)

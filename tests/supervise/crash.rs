@@ -38,7 +38,7 @@ impl Scene {
     pub(crate) fn await_tree_gone(&self) -> Instant {
         until_true("the end of the tree", || self.members.iter().all(|p| !is_alive(p.pid)));
         let seen = Instant::now();
-        assert_eq!(self.tree.members(), [], "somebody was born meanwhile");
+        assert_eq!(self.tree.members(), [], "a process was forked meanwhile");
         seen
     }
 

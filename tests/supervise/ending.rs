@@ -120,7 +120,7 @@ fn children_started_before_exec_are_not_killed() {
     let running = env.start(&mut env.bash(script));
     let (stranger, member) = (pid_in(&env, "stranger"), pid_in(&env, "pid"));
     let keeper = running.keeper();
-    process::await_told(keeper);
+    process::await_started(keeper);
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was stopped"]);
     assert!(!is_alive(member) && is_alive(stranger));
@@ -232,7 +232,7 @@ fn root_without_cap_kill_keeps_the_lock_and_names_cap_kill() {
     assert_eq!(env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).code(), Some(75));
     let ended = running.finish();
     assert_eq!(ended.code(), Some(124), "{}", ended.err);
-    for words in ["dlock keeps the lock and cannot end until they exit", "give dlock CAP_KILL"] {
+    for words in ["dlock keeps the lock on x and cannot end until they exit", "give dlock CAP_KILL"] {
         assert!(ended.err.contains(words), "{}", ended.err);
     }
     env.assert_free("x");

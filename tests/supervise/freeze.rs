@@ -78,7 +78,7 @@ fn stopped_keeper_of_a_kernel_lock_ends_nothing() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x", "--ttl", "1s", "--grace", "0"]);
     let [_, keeper, command] = members(&holder);
-    process::await_told(keeper);
+    process::await_started(keeper);
     freeze(&[keeper]);
     let_pass(TTL);
     assert!(is_alive(command));

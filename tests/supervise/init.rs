@@ -170,7 +170,7 @@ fn a_killed_keeper_takes_the_tree_with_it() {
     let env = TestEnv::new();
     let Some(running) = started(&env, "setsid sleep 1000 & echo up >ready; wait") else { return };
     let keeper = until("a keeper", || process::keeper_of(outer_pid(&running)));
-    process::await_told(keeper);
+    process::await_started(keeper);
     process::signal(keeper, Signal::KILL);
     running.finish().failed(76, &["the command was stopped"]);
     env.await_no_process();

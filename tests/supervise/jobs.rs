@@ -21,7 +21,7 @@ fn suspend(terminal: &mut Terminal, command: i32) {
 #[track_caller]
 fn resume(terminal: &mut Terminal, command: i32) {
     terminal.type_line("fg");
-    until_true("a command that goes on", || !is_stopped(command));
+    until_true("a command that continues", || !is_stopped(command));
 }
 
 /// Returns the front of the only dlock.
@@ -57,7 +57,7 @@ fn ctrl_z_works_again_and_again() {
         terminal.stop_job();
         assert!(is_stopped(command));
         terminal.type_line("fg");
-        until_true("a job that goes on", || !is_stopped(command) && !is_stopped(front_of(command)));
+        until_true("a job that continues", || !is_stopped(command) && !is_stopped(front_of(command)));
     }
     gate.open();
     terminal.await_status(6);
@@ -81,10 +81,10 @@ fn ctrl_z_suspends_a_command_without_its_first_thread() {
         } else {
             // SIGCONT to dlock alone, which passes it on.
             process::signal(front, Signal::CONT);
-            until_true("a command that goes on", || !has_stopped());
+            until_true("a command that continues", || !has_stopped());
             terminal.type_line("fg");
         }
-        until_true("a job that goes on", || !is_stopped(front) && !has_stopped());
+        until_true("a job that continues", || !is_stopped(front) && !has_stopped());
     }
     process::signal(command, Signal::TERM);
     terminal.await_status(128 + 15);
@@ -99,7 +99,7 @@ fn bg_lets_it_run_behind_the_prompt() {
     terminal.ctrl_z();
     terminal.expect_prompt();
     terminal.command("bg");
-    until_true("a command that goes on", || !is_stopped(command));
+    until_true("a command that continues", || !is_stopped(command));
     assert!(terminal.command("jobs").contains("Running"));
     env.assert_busy("x");
     gate.open();
@@ -120,11 +120,11 @@ fn ctrl_z_gives_the_prompt_back_also_when_the_command_has_ended() {
     let_pass(Duration::from_millis(3_300));
     env.assert_busy("x");
     terminal.type_line("fg");
-    until_true("a job that goes on", || !is_stopped(front));
+    until_true("a job that continues", || !is_stopped(front));
     terminal.await_foreground(look(front).expect("a front").group);
     terminal.stop_job();
     terminal.command("bg");
-    until_true("a job that goes on", || !is_stopped(front));
+    until_true("a job that continues", || !is_stopped(front));
     env.assert_busy("x");
     terminal.command("kill %1; wait %1");
     assert_eq!(terminal.last_status(), 6);

@@ -38,7 +38,7 @@ impl Manager {
 
     /// Returns the next message, which must be from `from`.
     #[track_caller]
-    fn hears(&self, from: &Running) -> String {
+    fn receives(&self, from: &Running) -> String {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut text = [0; 4096];
@@ -56,7 +56,7 @@ impl Manager {
     #[track_caller]
     fn awaits(&self, from: &Running, words: &str) -> String {
         loop {
-            let text = self.hears(from);
+            let text = self.receives(from);
             if text.contains(words) {
                 return text;
             }
@@ -72,7 +72,7 @@ impl Manager {
 }
 
 #[test]
-fn a_wait_is_told_with_its_place_and_extends_the_start() {
+fn wait_reports_its_place_and_extends_the_start() {
     for is_abstract in [false, true] {
         let env = TestEnv::new();
         let manager = Manager::new(&env, is_abstract);
@@ -80,7 +80,7 @@ fn a_wait_is_told_with_its_place_and_extends_the_start() {
         let first = env.hold(&["-q", "--name", "x"]);
         env.await_waiters("x", 1);
         let waiter = manager.start(&env, &["--notify-ready", "--", "sh", "-c", "echo $NOTIFY_SOCKET"]);
-        let begun = manager.hears(&waiter);
+        let begun = manager.receives(&waiter);
         assert!(begun.starts_with("STATUS=waiting for x\n") || begun.contains("2nd"), "{begun}");
         let told = manager.awaits(&waiter, "2nd in queue");
         assert_eq!(told, "STATUS=waiting for x, 2nd in queue\nEXTEND_TIMEOUT_USEC=30000000\n");
@@ -99,7 +99,7 @@ fn readiness_is_announced_by_the_command() {
     let env = TestEnv::new();
     let manager = Manager::new(&env, false);
     let running = manager.start(&env, &["--", "true"]);
-    assert!(manager.hears(&running).starts_with("STATUS=waiting for x\n"));
+    assert!(manager.receives(&running).starts_with("STATUS=waiting for x\n"));
     let told = manager.awaits(&running, "running");
     assert_eq!(told, "STATUS=running under x\n");
     running.finish().silently(0);

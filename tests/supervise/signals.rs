@@ -64,7 +64,7 @@ fn ending_signal_reaches_the_group_before_other_members() {
         }
         // After the signal dlock keeps the lock until all processes are gone.
         env.assert_busy("x");
-        assert_eq!(away.signals(&env), [0; 0], "what left the group hears of it only at the end");
+        assert_eq!(away.signals(&env), [0; 0], "a process outside the group gets it only at the end");
         send(&env, member_pid, 64);
         send(&env, main_pid, 64);
         away.await_signal(&env, 15);
@@ -194,7 +194,7 @@ fn stopped_dlock_ends_processes_outside_the_group() {
 }
 
 #[test]
-fn the_keeper_is_deaf_to_signals_meant_for_the_whole_service() {
+fn keeper_ignores_signals_to_the_whole_service() {
     let env = TestEnv::new();
     let (running, logger) = logged(&env, &["--grace", "1h"], &[15]);
     let keeper = running.keeper();

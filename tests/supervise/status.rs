@@ -36,7 +36,7 @@ fn death_by_signal_passes_through_without_a_core_of_dlock() {
         assert_eq!((ended.signal(), ended.err.as_str()), (Some(signal), ""));
         assert!(!ended.status.core_dumped(), "dlock dumped core for signal {signal}");
     }
-    let cores = std::fs::read_dir(env.root()).expect("a folder").flatten();
+    let cores = std::fs::read_dir(env.root()).expect("a directory").flatten();
     let cores: Vec<_> = cores.filter(|e| e.file_name().to_string_lossy().starts_with("core")).collect();
     assert!(cores.is_empty(), "{cores:?}");
     env.assert_free("x");
@@ -64,7 +64,7 @@ fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
     let env = TestEnv::new();
     let folders = ["first", "second"].map(|folder| env.path(folder));
     for (folder, mode) in folders.iter().zip([0o644, 0o755]) {
-        std::fs::create_dir(folder).expect("a folder");
+        std::fs::create_dir(folder).expect("a directory");
         let script = folder.join("script");
         std::fs::write(&script, "echo \"$0,$1,$#\"; exit 9\n").expect("a file");
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(mode)).expect("a mode");
@@ -102,7 +102,7 @@ fn a_command_continued_by_another_hand_lets_dlock_go_on() {
     process::signal(holder.command(), Signal::STOP);
     until_true("a stopped dlock", || process::is_stopped(holder.running.pid()));
     process::signal(holder.command(), Signal::CONT);
-    until_true("a dlock that goes on", || !process::is_stopped(holder.running.pid()));
+    until_true("a dlock that continues", || !process::is_stopped(holder.running.pid()));
     holder.release().silently(0);
 }
 

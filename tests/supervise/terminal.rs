@@ -24,7 +24,7 @@ fn ctrl_c_reaches_the_command_once() {
     process::signal(front, Signal::USR2);
     logger.await_signal(&env, 12);
     assert_eq!(logger.signals(&env), [2, 12]);
-    // No grace period began: a second Ctrl-C also goes only to the command.
+    // No grace period began: a second Ctrl-C also reaches only the command.
     let_pass(Duration::from_millis(250));
     terminal.ctrl_c();
     until_true("a second one", || logger.count(&env, 2) == 2);

@@ -155,9 +155,9 @@ pub(crate) fn kill_at_once(pids: &[i32]) -> bool {
 }
 
 /// Waits until `keeper` has reported to the front that the command runs. After that it leaves the caller's directory.
-pub(crate) fn await_told(keeper: i32) {
+pub(crate) fn await_started(keeper: i32) {
     let place = format!("/proc/{keeper}/cwd");
-    super::wait::until("a start that was told", || {
+    super::wait::until("a reported start", || {
         std::fs::read_link(&place).is_ok_and(|place| place.as_os_str() == "/").then_some(())
     });
 }

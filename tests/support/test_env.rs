@@ -44,7 +44,7 @@ impl TestEnv {
     fn with(service: impl FnOnce(&Path) -> Service) -> Self {
         let id = format!("dlock-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let root = std::env::temp_dir().join(&id);
-        fs::create_dir_all(root.join("locks")).expect("a folder for the test");
+        fs::create_dir_all(root.join("locks")).expect("a directory for the test");
         let service = service(&root);
         Self { root, id, service, variables: Vec::new() }
     }
@@ -78,7 +78,7 @@ impl TestEnv {
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, text).expect("a file in the test's folder");
+        fs::write(&path, text).expect("a file in the test's directory");
         path
     }
 
@@ -253,7 +253,7 @@ impl TestEnv {
     #[track_caller]
     pub(crate) fn assert_free(&self, name: &str) {
         self.finish(&mut self.run(["-n", "--name", name, "--", "true"])).silently(0);
-        assert_eq!((self.holders(name), self.waiters(name)), (0, 0), "somebody is left in the queue");
+        assert_eq!((self.holders(name), self.waiters(name)), (0, 0), "a claim is left in the queue");
     }
 
     /// Expects that the lock cannot be acquired at once.

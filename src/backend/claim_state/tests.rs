@@ -54,7 +54,7 @@ async fn published_state_never_goes_back() {
     assert_eq!(publisher.state(), held(7), "the hold as it was first seen");
     publisher.publish(asked("a"));
     publisher.publish(asked("b"));
-    assert_eq!(publisher.state(), asked("b"), "who asked last");
+    assert_eq!(publisher.state(), asked("b"), "the last to ask");
     publisher.publish(LOST);
     publisher.publish(ClaimState::Lost(LossReason::Expired));
     assert_eq!(publisher.state(), LOST);
@@ -149,7 +149,7 @@ async fn end_reason_is_the_note_or_the_ttl_expiry() {
     assert_eq!(ended(Some("superseded"), Some(&by)), ClaimState::Superseded { by: by.clone() });
     let evicted = |by| ClaimState::Lost(LossReason::Evicted(by));
     assert_eq!(ended(Some("evicted"), Some(&by)), evicted(Some(by.clone())));
-    assert_eq!(ended(Some("superseded"), None), evicted(None), "by nobody known");
+    assert_eq!(ended(Some("superseded"), None), evicted(None), "by an unknown client");
     assert_eq!(ended(None, None), evicted(None));
     tokio::time::advance(TTL).await;
     assert_eq!(ended(None, None), ClaimState::Lost(LossReason::Expired));

@@ -1,52 +1,63 @@
-//! The intervals between reads.
+//! Reading a queue again and again until it changes.
 
 use std::time::Duration;
 
-use crate::lock::ClaimId;
+use super::change::DocumentStore;
+use super::store::only;
+use super::view::seen;
+use crate::backend::claim_state::patience;
+use crate::backend::observe::LOOK;
+use crate::backend::queue::store::{Seen, Watched};
+use crate::clock::{Alarm, jittered};
+use crate::lock::Moment;
+use crate::net::fault::FaultResult;
 
 /// The shortest interval.
 const LEAST: Duration = Duration::from_millis(50);
 /// The longest interval.
 const MOST: Duration = Duration::from_secs(1);
 
-/// Intervals between reads: shortest after a change of the queue, then longer while nothing changes. A claim with many
-/// ahead begins with longer ones. They are randomised, to spread the reads of many claims.
-#[derive(Debug)]
-pub(super) struct Pace {
-    random: u64,
-    quiet: u32,
+/// Returns the time until the next read after so many reads that found the queue unchanged, for a claim with so many
+/// `ahead`: short after a change, then longer, and longer from the beginning with many ahead. A holder, without any,
+/// gains nothing by haste. It is random, to spread the reads of many claims.
+fn interval(ahead: Option<usize>, unchanged: u32) -> Duration {
+    let wanted = ahead.map_or(MOST, |ahead| {
+        let first = LEAST * u32::try_from(ahead.clamp(1, 20)).unwrap_or(1);
+        first * 2u32.pow(unchanged.min(10) / 2)
+    });
+    jittered(wanted.min(MOST)).max(LEAST)
 }
 
-impl Pace {
-    pub(super) fn new(id: ClaimId) -> Self {
-        let bytes = id.to_number().to_be_bytes();
-        let half = |at: usize| u64::from_be_bytes(std::array::from_fn(|n| bytes[at + n]));
-        Self { random: (half(0) ^ half(8)) | 1, quiet: 0 }
-    }
-
-    /// Restarts after a change of the queue.
-    pub(super) fn changed(&mut self) {
-        self.quiet = 0;
-    }
-
-    /// Returns the time until the next read of a claim with so many `ahead`. A holder, without any, gains nothing by
-    /// haste.
-    pub(super) fn next(&mut self, ahead: Option<usize>) -> Duration {
-        let wanted = match ahead {
-            None => MOST,
-            Some(ahead) => {
-                let first = LEAST * u32::try_from(ahead.clamp(1, 20)).unwrap_or(1);
-                first * 2u32.pow(self.quiet.min(10) / 2)
+impl DocumentStore {
+    /// Reads until the queue differs from what `seen` shows.
+    pub(super) async fn poll(&self, watched: Watched<'_>, before: Seen) -> FaultResult<()> {
+        let (name, own, holds) = match watched {
+            Watched::Claim { own, on } => {
+                (only(&own.names)?, Some(own), on.is_empty() && !own.keys.is_empty())
             }
+            Watched::Queue(name) => (name, None, false),
         };
-        self.quiet = self.quiet.saturating_add(1);
-        // xorshift64
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let share = u32::try_from(self.random % 256).unwrap_or(0);
-        // Between three quarters of `wanted` and all of it.
-        wanted.min(MOST).mul_f64(0.75 + f64::from(share) / 1024.0).max(LEAST)
+        let (mut unchanged, mut alarm) = (0, Alarm::default());
+        loop {
+            let now = self.clock.now();
+            let (ahead, death) = self.outlook(name, own);
+            let next = now + interval((!holds).then_some(ahead), unchanged);
+            let ends = own.map_or(Moment::NEVER, |own| self.expires(own.id));
+            tokio::select! {
+                // Not at once, in case the removal of a dead claim failed.
+                () = alarm.sleep_until(self.clock, next.min(death.max(now + LEAST)).min(ends)) => {}
+                // The next read connects again.
+                () = self.items.cut(), if holds => return Ok(()),
+            }
+            let soon = self.clock.now() + own.map_or(LOOK, |own| patience(own.ttl));
+            let found = self.look(name, soon.min(ends)).await?;
+            let (_, death) = self.outlook(name, own);
+            let now = self.clock.now();
+            if seen(&found, own) != before || now >= death || now >= ends {
+                return Ok(());
+            }
+            unchanged += 1;
+        }
     }
 }
 
@@ -55,23 +66,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_interval_grows_within_bounds_and_shrinks_on_change() {
-        let mut pace = Pace::new(ClaimId::from_number(99));
-        let first = pace.next(Some(1));
-        assert!(first >= LEAST && first <= LEAST * 2, "{first:?}");
-        for _ in 0..40 {
-            let next = pace.next(Some(1));
+    fn look_interval_grows_within_bounds() {
+        for unchanged in 0..40 {
+            let next = interval(Some(1), unchanged);
             assert!(next >= LEAST && next <= MOST, "{next:?}");
         }
-        pace.changed();
-        assert!(pace.next(Some(1)) <= LEAST * 2);
-        assert!(pace.next(Some(500)) > MOST / 2 && pace.next(None) > MOST / 2);
+        assert!(interval(Some(1), 0) <= LEAST * 2 && interval(Some(1), 20) >= MOST / 2);
+        assert!(interval(Some(500), 0) >= MOST / 2 && interval(None, 0) >= MOST / 2);
     }
 
     #[test]
     fn two_claims_do_not_keep_step() {
-        let (mut one, mut two) = (Pace::new(ClaimId::from_number(1)), Pace::new(ClaimId::from_number(2)));
-        let times = |pace: &mut Pace| -> Vec<Duration> { (0..8).map(|_| pace.next(None)).collect() };
-        assert_ne!(times(&mut one), times(&mut two));
+        let times = || -> Vec<Duration> { (0..8).map(|_| interval(None, 0)).collect() };
+        assert_ne!(times(), times());
     }
 }

@@ -1,7 +1,7 @@
 //! The contents of a list.
 
 use crate::backend::Backend as _;
-use crate::backend::document::Store as _;
+use crate::backend::document::Items as _;
 use crate::backend::document::tests::{Scene, id, name};
 
 #[tokio::test(start_paused = true)]

@@ -1,157 +1,366 @@
-//! The operations that a store must support.
+//! The document as a [`Store`] of the engine.
 
-use std::fmt::Debug;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
+use super::change::{DocumentStore, Found, Known, Lease, contended, locked};
+use super::queue::{Document, EMPTY_LIFE};
+use super::view::{Gone, is_at, seen};
+use super::watch::MARGIN;
+use crate::backend::queue::store::{
+    Answer, Change, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched,
+};
+use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
-use crate::lock::{ClaimId, LockName, Moment};
-use crate::net::fault::FaultResult;
+use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
+use crate::net::request::Patience;
 
-/// Identifies one write of an item, even after the item was removed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Version {
-    /// The store's identifier of the write. No other write of any item has the same one, until the store restarts.
-    pub write: String,
-    /// The connection over which it was read. The identifier is comparable only within one connection.
-    pub connection: u64,
+/// How long the note on the end of a claim is kept.
+const NOTED: Duration = Duration::from_secs(120);
+/// How far the store's clock may lag.
+const CLOCK: Duration = Duration::from_secs(2);
+
+/// Returns milliseconds since 1970 by the clock of this host, for display only.
+fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The content of a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Item {
-    /// Its bytes, possibly in another program's format.
-    pub bytes: Vec<u8>,
-    /// The write that produced it.
-    pub version: Version,
-}
-
-/// The result of an attempt to replace or remove an item.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Replaced {
-    /// Whether the item still had the version and was changed. Also false if that is unknown, because the store now
-    /// answers over another connection than that of the version. An earlier attempt may then have succeeded.
-    pub done: bool,
-    /// The item after the attempt; another client may have changed it already.
-    pub item: Option<Item>,
-}
-
-/// The data for an arriving claim.
-#[derive(Clone, Debug)]
-pub struct Arrival {
-    /// The lock's item, created if it was absent.
-    pub item: Item,
-    /// A number for this lock, drawn after the item was read: greater than any drawn before.
-    pub number: u64,
-}
-
-/// A store with compare-and-set.
+/// Returns the only name of a claim.
 ///
-/// Each call returns by its deadline. After an `Unavailable` fault a change may or may not have been made, and may
-/// still be made later. A missing item differs from one that cannot be read.
-#[async_trait]
-pub trait Store: Debug + Send + Sync {
-    /// Returns the backend's name.
-    fn backend(&self) -> &'static str;
+/// Errors: `Invalid` for several names, since no step changes several documents.
+pub(super) fn only(names: &[LockName]) -> FaultResult<&LockName> {
+    let [name] = names else {
+        let why = "it cannot acquire several locks in one step; use one --name";
+        return Err(Fault::new(ErrorKind::Invalid, why));
+    };
+    Ok(name)
+}
 
-    /// Implements [`crate::backend::Backend::capabilities`].
-    fn capabilities(&self) -> Capabilities;
-
-    /// Implements [`crate::backend::Backend::identity`].
-    fn identity(&self) -> String;
-
-    /// Implements [`crate::backend::Backend::connects_as`].
-    fn connects_as(&self, rank: Rank) {
-        let _ = rank;
+/// Makes one step in `document`. Returns whether it can be made.
+fn apply(document: &mut Document, own: Option<&Own>, step: &Step) -> bool {
+    match step {
+        Step::Hold { slots, .. } => {
+            let slot = slots.first().copied().flatten();
+            let Some(at) = own.and_then(|own| document.position(own.id)) else { return false };
+            if document.claims[at].slot.is_none() {
+                if slot.is_some() && document.claims.iter().any(|place| place.slot == slot) {
+                    return false;
+                }
+                document.claims[at].slot = slot;
+            }
+        }
+        Step::Remove { id, .. } => document.remove(*id),
+        Step::Change(_, item, change) => {
+            let found = document.claims.iter_mut().find(|place| is_at(place, &item.key));
+            let Some(place) = found else { return false };
+            match change {
+                Change::Asked(by) => place.asked = Some(by.clone()),
+                Change::Label(text) => place.about.holder.label = Some(text.clone()),
+                Change::HeldFor(length) => {
+                    let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+                    place.held_ms = Some(wall_clock().saturating_sub(length));
+                }
+            }
+        }
+        Step::RemoveForeign(..) | Step::Success { .. } => {}
     }
+    true
+}
 
-    /// Completes when there is no connection; never, if the store cannot tell.
-    async fn cut(&self) {
-        std::future::pending::<()>().await;
+/// Returns whether `step` changes nothing any more.
+fn is_done(document: &Document, step: &Step) -> bool {
+    match step {
+        Step::Remove { id, .. } => document.position(*id).is_none(),
+        Step::Success { .. } => true,
+        Step::Hold { .. } | Step::RemoveForeign(..) | Step::Change(..) => false,
     }
+}
 
-    /// Implements [`crate::backend::Backend::has_connected`].
-    fn has_connected(&self) -> bool;
-
-    /// Implements [`crate::backend::Backend::forget`].
-    async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
-        let _ = (name, deadline);
-        Ok(())
-    }
-
-    /// Implements [`crate::backend::Backend::examine`].
-    async fn examine(&self, deadline: Moment) -> FaultResult<Examination>;
-
-    /// Returns why a claim may have lost an item that no client removed, as a sentence without a full stop.
-    fn why_forgotten(&self) -> &'static str;
-
-    /// Returns the largest size of an item, in bytes.
-    fn room(&self) -> usize;
-
-    /// Returns the longest ttl for which items can be kept.
-    fn longest_ttl(&self) -> Duration;
-
-    /// Returns the key of the lock's item.
-    ///
-    /// Errors: `Invalid` for a name that cannot be a key.
-    fn key(&self, name: &LockName) -> FaultResult<Vec<u8>>;
-
-    /// Returns the term for the lock's item in sentences: `key x`.
-    fn called(&self, name: &LockName) -> String;
-
-    /// Reads the lock's item.
-    async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>>;
-
-    /// Creates the lock's item from `empty`, to be kept for `life`, if it is absent; then reads it, and then draws a
-    /// number.
-    async fn arrive(
-        &self,
-        name: &LockName,
-        empty: &[u8],
-        life: Duration,
-        deadline: Moment,
-    ) -> FaultResult<Arrival>;
-
-    /// Returns the store's clock, in milliseconds. The value may be up to two seconds old.
-    async fn time(&self, deadline: Moment) -> FaultResult<u64>;
-
-    /// Draws another number, greater than `above`.
-    async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64>;
-
-    /// Replaces the lock's item if it has this `version`, and keeps it for at least `life`.
-    async fn replace(
-        &self,
-        name: &LockName,
-        version: &Version,
-        bytes: &[u8],
-        life: Duration,
-        deadline: Moment,
-    ) -> FaultResult<Replaced>;
-
-    /// Removes the lock's item if it has this `version`.
-    async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced>;
-
-    /// Reads the note, a separate item, on why the claim `id` is gone from the lock.
-    async fn read_note(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<Option<Item>>;
-
-    /// Overwrites that note and keeps it for `life`, unless the store drops it before.
+impl DocumentStore {
+    /// Leaves a claim the reason for its removal, before that.
     async fn write_note(
         &self,
         name: &LockName,
         id: ClaimId,
-        bytes: &[u8],
-        life: Duration,
+        note: &Note,
         deadline: Moment,
-    ) -> FaultResult<()>;
+    ) -> FaultResult<()> {
+        let (why, by) = match note {
+            Note::Superseded(by) => ("superseded", Some(by)),
+            Note::Evicted(by) => ("evicted", by.as_ref()),
+            Note::Asked(_) | Note::Forgotten(_) => return Ok(()),
+        };
+        let note = Gone { why: why.to_owned(), by: by.cloned() };
+        let note = serde_json::to_vec(&note).unwrap_or_default();
+        self.items.write_note(name, id, &note, NOTED, deadline).await
+    }
 
-    /// Records the success of a run that acquired the lock `ago`.
-    async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()>;
+    /// Removes another program's item, if it is still the one with this key.
+    async fn remove_foreign(&self, name: &LockName, key: &Key, deadline: Moment) -> FaultResult<bool> {
+        let mut found = self.look(name, deadline).await?;
+        while let Found::Foreign(item) = &found
+            && item.version.write == key.text
+        {
+            let removed = self.items.remove(name, &item.version, deadline).await?;
+            found = self.take(name, removed.item);
+            if removed.done {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
 
-    /// Returns how long ago the last successful run acquired the lock, by the store's clock.
-    async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>>;
+#[async_trait]
+impl Store for DocumentStore {
+    fn capabilities(&self) -> Capabilities {
+        self.items.capabilities()
+    }
 
-    /// Returns the items that may be locks of this store, at least those with claims, with their keys.
-    async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>>;
+    fn reports_changes(&self) -> bool {
+        false
+    }
+
+    async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
+        let (name, id) = (only(&request.names)?, request.id);
+        let ttl = request.ttl.min(self.items.longest_ttl());
+        let mut own = Own { id, names: request.names.clone(), mode: request.mode, ttl, keys: Vec::new() };
+        let empty = Document::empty(name, id).to_bytes();
+        loop {
+            // Every claim in the item that is read here drew its number before this one does.
+            let sent = self.clock.now();
+            let arrival = self.items.arrive(name, &empty, EMPTY_LIFE, deadline).await?;
+            let found = self.take(name, Some(arrival.item));
+            let Found::Queue(known) = &found else {
+                let answer = self.answer(&own, name, &found, sent);
+                return Ok((own, answer));
+            };
+            let mut document = known.document.clone();
+            let token = match document.highest_token() {
+                // The store has dropped the counter, but not the queue.
+                highest if arrival.number <= highest => self.items.number(name, highest, deadline).await?,
+                _ => arrival.number,
+            };
+            let is_alone = document.claims.iter().all(|place| place.id() == Some(id));
+            // The time is read after the queue, so the noted time is not before the observation.
+            if !is_alone && let Ok(now) = self.items.time(deadline).await {
+                for dead in document.observe(id, now, MARGIN + CLOCK) {
+                    document.remove(dead);
+                }
+            }
+            let token = document.enter(id, Record::of(request, ttl), token, wall_clock());
+            let (size, room) = (document.to_bytes().len(), self.items.room());
+            if size > room / 16 * 15 {
+                let waiting = document.claims.len() - 1;
+                let why = format!(
+                    "there is no room for another claim: {waiting} claims take {size} of the {room} bytes that an item may have"
+                );
+                return Err(Fault::new(ErrorKind::Full, why));
+            }
+            let sent = self.clock.now();
+            let (done, found) = self.put(name, &known.version, &document, deadline).await?;
+            if done {
+                own.keys = vec![Key { order: token, text: id.to_string() }];
+                locked(&self.leases).insert(id, Lease { born: document.born, expires: sent + ttl });
+                let answer = self.answer(&own, name, &found, sent);
+                return Ok((own, answer));
+            }
+            if self.clock.now() >= deadline {
+                return Err(contended());
+            }
+        }
+    }
+
+    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
+        let sent = self.clock.now();
+        let Extent::Needed(own) = extent else {
+            let (mut queues, mut mark) = (Vec::new(), 0);
+            for name in names {
+                let found = self.look(name, deadline).await?;
+                mark = seen(&found, None);
+                queues.push(self.queue(name, &found, extent == Extent::Shown));
+            }
+            return Ok(Answer { queues, note: None, sent, seen: mark });
+        };
+        let name = only(names)?;
+        let expires = self.expires(own.id);
+        let mut found = match self.look(name, deadline.min(expires)).await {
+            // Its lease has ended before an answer.
+            Err(_) if self.has_expired(own.id) => Found::Nothing,
+            looked => looked?,
+        };
+        if let Found::Queue(known) = &found
+            && known.document.position(own.id).is_some()
+        {
+            let dead = self.dead(name, own.id);
+            if !dead.is_empty() {
+                let mut tidied = known.document.clone();
+                for id in dead {
+                    tidied.remove(id);
+                }
+                found = self.put(name, &known.version, &tidied, deadline).await?.1;
+            }
+        }
+        Ok(self.answer(own, name, &found, sent))
+    }
+
+    async fn commit(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        let (sent, mut done, mut full) = (self.clock.now(), false, false);
+        let mut answer = Answer { queues: Vec::new(), note: None, sent, seen: 0 };
+        let leaves =
+            |step: &Step| matches!(step, Step::Remove { id, .. } if own.is_some_and(|own| own.id == *id));
+        let leaves = steps.iter().any(leaves);
+        // No claim has several names.
+        let mut name = own.and_then(|own| own.names.first());
+        for step in steps {
+            match step {
+                Step::RemoveForeign(name, key) => {
+                    return Ok((self.remove_foreign(name, key, deadline).await?, answer));
+                }
+                Step::Remove { id, names, note, .. } => {
+                    name = names.first();
+                    if let (Some(name), Some(note)) = (name, note) {
+                        self.write_note(name, *id, note, deadline).await?;
+                    }
+                }
+                Step::Change(of, ..) => name = Some(of),
+                Step::Success { held_for } => {
+                    if let Some(name) = name {
+                        self.note_success(name, *held_for, deadline).await;
+                    }
+                }
+                Step::Hold { .. } => {}
+            }
+        }
+        let Some(name) = name else { return Ok((false, answer)) };
+        let room = self.items.room() / 16 * 15;
+        let has_label = steps.iter().any(|step| matches!(step, Step::Change(_, _, Change::Label(_))));
+        let edit = |document: &mut Document, again: bool| {
+            let has = |(_, key): &(LockName, Key)| document.claims.iter().any(|place| is_at(place, key));
+            let lives = |own: &Own| document.position(own.id).is_some() && !self.has_expired(own.id);
+            if (leaves || own.is_none_or(lives)) && when.iter().all(has) {
+                done = steps.iter().all(|step| apply(document, own, step));
+                full = has_label && document.to_bytes().len() > room;
+                return done && !full;
+            }
+            // An earlier attempt with a lost answer may have removed what was there.
+            done = again && steps.iter().all(|step| is_done(document, step));
+            false
+        };
+        let (_, found) = self.change(name, Patience::Deadline, deadline, edit).await?;
+        if full {
+            return Err(Fault::new(ErrorKind::Full, "the item of the lock has no room for this value"));
+        }
+        if let Some(own) = own {
+            if leaves {
+                locked(&self.leases).remove(&own.id);
+            } else {
+                answer = self.answer(own, name, &found, sent);
+            }
+        }
+        Ok((done, answer))
+    }
+
+    async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
+        let (sent, name) = (self.clock.now(), only(&own.names)?);
+        let mut renewed = false;
+        let raise = |document: &mut Document, _: bool| {
+            renewed = !self.has_expired(own.id) && document.renew(own.id);
+            if renewed {
+                for id in self.dead(name, own.id) {
+                    document.remove(id);
+                }
+            }
+            renewed
+        };
+        let (_, found) = self.change(name, Patience::Once, deadline, raise).await?;
+        if !renewed {
+            return Ok(None);
+        }
+        if let Some(lease) = locked(&self.leases).get_mut(&own.id) {
+            lease.expires = lease.expires.max(sent + own.ttl);
+        }
+        Ok(Some((sent, self.answer(own, name, &found, sent))))
+    }
+
+    async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()> {
+        tokio::select! {
+            () = self.clock.sleep_until(until) => Ok(()),
+            changed = self.poll(watched, seen) => changed,
+        }
+    }
+
+    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>> {
+        if self.has_expired(own.id) {
+            return Ok(None);
+        }
+        let name = only(&own.names)?;
+        if let Some(note) = self.items.read_note(name, own.id, deadline).await? {
+            return Ok(Some(match serde_json::from_slice(&note.bytes) {
+                Ok(Gone { why, by: Some(by) }) if why == "superseded" => Note::Superseded(by),
+                Ok(Gone { by, .. }) => Note::Evicted(by),
+                Err(_) => Note::Evicted(None),
+            }));
+        }
+        let born = locked(&self.leases).get(&own.id).map(|lease| lease.born.clone());
+        let found = self.look(name, deadline).await?;
+        let is_same = found.document().is_some_and(|document| Some(&document.born) == born.as_ref());
+        Ok((!is_same).then(|| Note::Forgotten(self.items.why_forgotten().to_owned())))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
+        let mut all = Vec::new();
+        for (key, item) in self.items.all(deadline).await? {
+            let Some(document) = Document::parse(&item.bytes) else { continue };
+            let Ok(name) = LockName::new(document.lock.clone()) else { continue };
+            // A lock of the same name under another prefix has another key.
+            let is_own = self.items.key(&name).is_ok_and(|own| own == key);
+            if is_own && name.as_str().starts_with(prefix) && !document.claims.is_empty() {
+                let known = Known { document, version: item.version };
+                all.push(self.queue(&name, &Found::Queue(Arc::new(known)), false));
+            }
+        }
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all.dedup_by(|one, other| one.name == other.name);
+        Ok(all)
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
+        self.items.age_of_success(name, deadline).await
+    }
+
+    fn abandon(&self, id: ClaimId) {
+        locked(&self.leases).remove(&id);
+    }
+
+    fn identity(&self) -> String {
+        self.items.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.items.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.items.has_connected()
+    }
+
+    async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
+        self.items.examine(deadline).await
+    }
+
+    async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
+        self.items.forget(name, deadline).await
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Arrival, Item, Replaced, Store, Version};
-use crate::backend::{Capabilities, Examination};
+use super::{Arrival, Item, Items, Replaced, Version};
+use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
@@ -140,17 +140,22 @@ fn note_key(name: &LockName, id: ClaimId) -> String {
 }
 
 #[async_trait]
-impl Store for Fake {
-    fn backend(&self) -> &'static str {
-        "fake"
-    }
-
+impl Items for Fake {
     fn capabilities(&self) -> Capabilities {
-        unreachable!("no test asks for it")
+        Capabilities {
+            backend: "fake",
+            queue: true,
+            shared: true,
+            token: TokenStrength::Volatile,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: false,
+            abandoned_bound: Duration::from_secs(5),
+        }
     }
 
     fn identity(&self) -> String {
-        self.backend().to_owned()
+        "fake".to_owned()
     }
 
     fn has_connected(&self) -> bool {

@@ -2,14 +2,17 @@
 
 #[path = "foreign_tests.rs"]
 mod foreign;
+#[path = "show_tests.rs"]
+mod show;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Queues;
+use super::DocumentStore;
 use super::testing::{Fake, Mishap};
-use super::view::Note;
+use super::view::Gone;
 use super::watch::MARGIN;
+use crate::backend::queue::Queues;
 use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
@@ -54,7 +57,7 @@ impl Scene {
 
     /// Creates a client that shares nothing with the others.
     pub(super) fn client(&self) -> Queues {
-        Queues::new(self.fake.clone(), self.clock)
+        Queues::new(Arc::new(DocumentStore::new(self.fake.clone(), self.clock)), self.clock)
     }
 
     pub(super) fn soon(&self) -> Moment {
@@ -71,9 +74,13 @@ impl Scene {
         claim
     }
 
-    async fn evict(&self, n: u128, lock: &str, how: Evict) -> bool {
+    async fn evict(&self, n: u128) -> bool {
         let by = Holder { host: "judge".into(), ..Holder::default() };
-        self.client().evict(&name(lock), id(n), how, &by, self.soon()).await.expect("evicts")
+        self.client().evict(&name("a"), id(n), Evict::Force, &by, self.soon()).await.expect("evicts")
+    }
+
+    async fn withdraw(&self, n: u128) {
+        self.client().withdraw(&request(n, &["a"]), self.soon()).await.expect("withdraws");
     }
 
     /// Returns the claims in the queue of `lock`.
@@ -120,12 +127,12 @@ async fn late_entry_counts_unless_the_claim_has_ended() {
     let scene = Scene::new();
     scene.fake.expect(&[Some(Mishap::Late)]);
     assert!(scene.enter(1).await.is_err());
-    assert_eq!(scene.fake.deliver(), [true], "nobody has ended it");
+    assert_eq!(scene.fake.deliver(), [true], "no client has ended it");
     assert_eq!(scene.queue("a").await, [id(1)]);
 
     scene.fake.expect(&[Some(Mishap::Late)]);
     assert!(scene.enter(2).await.is_err());
-    assert!(!scene.evict(2, "a", Evict::Force).await, "it was not there");
+    scene.withdraw(2).await;
     assert_eq!(scene.fake.deliver(), [false], "the queue has changed since");
     assert_eq!(scene.queue("a").await, [id(1)]);
 }
@@ -138,9 +145,29 @@ async fn late_write_does_not_recreate_the_item() {
     assert!(scene.enter(2).await.is_err());
     holder.leave(false, scene.soon()).await.expect("leaves");
     assert!(!scene.fake.has("a"), "the last one takes the item along");
-    assert!(!scene.evict(2, "a", Evict::Force).await);
+    scene.withdraw(2).await;
     assert_eq!(scene.fake.deliver(), [false]);
     assert!(!scene.fake.has("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slot_with_a_lost_answer_is_found() {
+    let scene = Scene::new();
+    let mode = Mode::Slots(std::num::NonZeroU32::new(2).expect("positive"));
+    for mishap in [Mishap::AnswerLost, Mishap::RequestLost] {
+        let mut claims = Vec::new();
+        for n in 1..=2 {
+            scene.fake.expect(&[None, Some(mishap)]);
+            let request = Request { mode, ..request(n, &["a"]) };
+            let claim = scene.client().enter(&request, scene.soon()).await.expect("enters");
+            let ClaimState::Held(grant) = state(&claim).await else { panic!("does not hold") };
+            assert_eq!(grant.names[0].slot.map(u128::from), Some(n), "{mishap:?}");
+            claims.push(claim);
+        }
+        for claim in claims {
+            claim.leave(false, scene.soon()).await.expect("leaves");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +265,7 @@ async fn expired_lease_is_lost_and_never_revived() {
     assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
     let before = scene.queue("a").await;
     holder.renew(scene.soon()).await.expect("no error");
-    assert_eq!(before, [id(1)], "it stands there until it is dead for everybody");
+    assert_eq!(before, [id(1)], "it stays until it is dead for every client");
     assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
 }
 
@@ -259,10 +286,11 @@ async fn forgotten_hold_is_not_called_superseded() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     let held = state(&holder).await;
-    let note = Note::new("superseded", &Holder::default()).to_bytes();
+    let gone = Gone { why: "superseded".to_owned(), by: Some(Holder::default()) };
+    let note = serde_json::to_vec(&gone).expect("is JSON");
     scene.fake.write(&format!("a/gone/{}", id(1)), &note);
     scene.fake.forget("a");
-    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
+    let lost = ClaimState::Lost(LossReason::Evicted(None));
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 
@@ -340,6 +368,6 @@ async fn eviction_with_a_lost_answer_has_removed_the_claim() {
     let _holder = scene.hold(1).await;
     scene.enter(2).await.expect("enters");
     scene.fake.expect(&[Some(Mishap::AnswerLost)]);
-    assert!(scene.evict(2, "a", Evict::Force).await, "it was there");
+    assert!(scene.evict(2).await, "it was there");
     assert_eq!(scene.queue("a").await, [id(1)]);
 }

@@ -1,120 +1,134 @@
-//! A client's knowledge of its claim.
+//! Queues in the terms of the engine.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Known;
-use super::queue::{Document, QueueEntry};
-use super::watch::Watch;
-use crate::backend::claim_state::Publisher;
-use crate::lock::{ClaimId, ClaimState, Entry, Holder, LossReason, Moment};
+use super::change::{DocumentStore, Found, locked};
+use super::items::Item as Stored;
+use super::queue::QueueEntry;
+use crate::backend::foreign;
+use crate::backend::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
+use crate::lock::{ClaimId, FencingToken, Holder, LockName, Moment};
 
 /// Why a claim is gone, noted by the client that removed it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct Gone {
     /// `superseded` or `evicted`.
     pub(super) why: String,
-    /// The client that removed it.
-    pub(super) by: Holder,
+    /// The client that removed it, if known.
+    pub(super) by: Option<Holder>,
 }
 
-impl Note {
-    pub(super) fn new(why: &str, by: &Holder) -> Self {
-        Self { why: why.to_owned(), by: by.clone() }
+pub(super) fn is_at(place: &QueueEntry, key: &Key) -> bool {
+    place.token == key.order && place.about.claim == key.text
+}
+
+/// Returns the entry of a claim.
+fn item(name: &LockName, at: usize, place: &QueueEntry, left: Option<Duration>) -> Item {
+    let time = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
+    let about = About::of(&place.about, name, Some(time(place.since)));
+    let about = About { held_since: place.held_ms.map(time), ..about };
+    Item {
+        at,
+        key: Key { order: place.token, text: place.about.claim.clone() },
+        id: place.id().unwrap_or_else(|| foreign::identity([place.about.claim.as_bytes()])),
+        foreign: false,
+        mode: place.about.mode(),
+        slot: place.slot,
+        token: FencingToken::new(place.token),
+        left,
+        about: Some(Box::new(about)),
+    }
+}
+
+/// Returns the mark of what was read. Renewals and entries behind `own` do not change it.
+pub(super) fn seen(found: &Found, own: Option<&Own>) -> Seen {
+    let mut hasher = DefaultHasher::new();
+    if let Some(document) = found.document() {
+        let own = own.and_then(|own| document.position(own.id));
+        let mut claims = document.claims[..own.map_or(document.claims.len(), |at| at + 1)].to_vec();
+        for place in &mut claims {
+            (place.beat, place.seen) = (0, None);
+        }
+        (&document.born, serde_json::to_vec(&claims).ok()).hash(&mut hasher);
+    } else if let Found::Foreign(item) = found {
+        item.version.write.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl DocumentStore {
+    /// Returns the other claims that are dead by this client's clock.
+    pub(super) fn dead(&self, name: &LockName, own: ClaimId) -> Vec<ClaimId> {
+        let now = self.clock.now();
+        locked(&self.seats).get(name).map(|seat| seat.watch.dead(own, now)).unwrap_or_default()
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+    /// Returns the number of entries ahead of `own`, and when the next other claim is dead.
+    pub(super) fn outlook(&self, name: &LockName, own: Option<&Own>) -> (usize, Moment) {
+        let seats = locked(&self.seats);
+        let both = seats.get(name).zip(own).and_then(|(seat, own)| {
+            Some((seat.known.document.position(own.id)?, seat.watch.next_death(own.id)))
+        });
+        both.unwrap_or((1, Moment::NEVER))
     }
 
-    /// Returns the final state of the claim.
-    pub(super) fn state(bytes: &[u8]) -> ClaimState {
-        match serde_json::from_slice::<Self>(bytes) {
-            Ok(Self { why, by }) if why == "superseded" => ClaimState::Superseded { by },
-            Ok(Self { by, .. }) => ClaimState::Lost(LossReason::Evicted(Some(by))),
-            Err(_) => ClaimState::Lost(LossReason::Evicted(None)),
+    /// Returns when the lease of a claim of this client ends.
+    pub(super) fn expires(&self, id: ClaimId) -> Moment {
+        locked(&self.leases).get(&id).map_or(Moment::NEVER, |lease| lease.expires)
+    }
+
+    pub(super) fn has_expired(&self, id: ClaimId) -> bool {
+        self.clock.now() >= self.expires(id)
+    }
+
+    /// Returns a queue. With `shown` it has the rest of each ttl, as far as this client knows.
+    pub(super) fn queue(&self, name: &LockName, found: &Found, shown: bool) -> Queue {
+        let items = match found {
+            Found::Queue(known) => {
+                let (seats, now) = (locked(&self.seats), self.clock.now());
+                let watch = seats.get(name).filter(|_| shown).map(|seat| &seat.watch);
+                let left = |place: &QueueEntry| watch?.left(place.id()?, now);
+                let places = known.document.claims.iter().enumerate();
+                places.map(|(at, place)| item(name, at, place, left(place))).collect()
+            }
+            Found::Foreign(stored) => vec![self.foreign(name, stored)],
+            Found::Nothing => Vec::new(),
+        };
+        Queue { name: name.clone(), items }
+    }
+
+    /// Returns the entry of another program.
+    fn foreign(&self, name: &LockName, stored: &Stored) -> Item {
+        let write = &stored.version.write;
+        let id = foreign::identity([name.as_str().as_bytes(), write.as_bytes()]);
+        let about = About::foreign(name, id, self.items.called(name));
+        Item {
+            at: 0,
+            key: Key { order: 0, text: write.clone() },
+            id,
+            foreign: true,
+            mode: None,
+            slot: None,
+            token: None,
+            left: None,
+            about: Some(Box::new(about)),
         }
     }
-}
 
-/// A client's knowledge of its claim.
-#[derive(Debug)]
-pub(super) struct View {
-    id: ClaimId,
-    pub(super) ttl: Duration,
-    /// The claim for which the item was created that this one entered; `None` while it waits behind another program's
-    /// item.
-    pub(super) born: Option<String>,
-    pub(super) watch: Watch,
-    /// The queue as read last, unless a request that may change it was sent since.
-    pub(super) known: Option<Known>,
-    pub(super) ahead: Option<usize>,
-}
-
-impl View {
-    pub(super) fn new(id: ClaimId, ttl: Duration) -> Self {
-        Self { id, ttl, born: None, watch: Watch::default(), known: None, ahead: None }
+    /// Returns the answer to `own`, which shows no own entry once that has expired by this client's clock.
+    pub(super) fn answer(&self, own: &Own, name: &LockName, found: &Found, sent: Moment) -> Answer {
+        let mut queue = self.queue(name, found, false);
+        if self.has_expired(own.id) {
+            queue.items.retain(|item| item.id != own.id);
+        }
+        let asked = found.document().and_then(|document| {
+            let at = document.position(own.id)?;
+            document.claims[at].asked.clone()
+        });
+        Answer { queues: vec![queue], note: asked.map(Note::Asked), sent, seen: seen(found, Some(own)) }
     }
-
-    /// Returns when the lease expires if the claim has entered and its ttl counts from `proof`.
-    pub(super) fn expires_at(&self, proof: Moment) -> Moment {
-        if self.born.is_some() { proof + self.ttl } else { Moment::NEVER }
-    }
-
-    /// Returns the other claims that are dead.
-    pub(super) fn dead(&self, document: &Document, now: Moment) -> Vec<ClaimId> {
-        let others = document.claims.iter().filter_map(QueueEntry::id).filter(|id| *id != self.id);
-        others.filter(|id| self.watch.is_dead(*id, now)).collect()
-    }
-
-    /// Applies a queue, read by `now`, and publishes the state of the claim in it. Returns whether it is there. An
-    /// outdated queue does not take a newer state back.
-    pub(super) fn take(&mut self, known: Known, now: Moment, publisher: &Publisher) -> bool {
-        self.watch.look(Some(&known.document), now);
-        let Some(at) = known.document.position(self.id) else { return false };
-        self.born.get_or_insert_with(|| known.document.born.clone());
-        let own = &known.document.claims[at];
-        let state = match (&own.asked, own.granted()) {
-            (Some(by), _) => ClaimState::AskedToLeave { by: by.clone() },
-            (None, Some(granted)) => publisher.held(vec![granted]),
-            (None, None) => {
-                let lead = known.document.claims.first().filter(|_| at > 0).map(entry);
-                ClaimState::Waiting { ahead: u32::try_from(at).ok(), holder: lead.map(Box::new) }
-            }
-        };
-        publisher.publish(state);
-        self.ahead = (own.granted().is_none() && publisher.held_at().is_none()).then_some(at);
-        self.known = Some(known);
-        true
-    }
-
-    /// Returns how a claim ended that is not in the queue of `document` any more and has no note.
-    pub(super) fn gone(&self, document: Option<&Document>, forgotten: &str, has_expired: bool) -> ClaimState {
-        let is_same = document.is_some_and(|document| Some(&document.born) == self.born.as_ref());
-        ClaimState::Lost(if has_expired {
-            LossReason::Expired
-        } else if is_same {
-            LossReason::SessionEnded
-        } else {
-            LossReason::Replaced(forgotten.to_owned())
-        })
-    }
-}
-
-/// Returns the entry of a claim for display.
-pub(super) fn entry(place: &QueueEntry) -> Entry {
-    let mut entry = place.about.entry();
-    let mut since = place.since;
-    if let (Some(granted), Some(held)) = (place.granted(), place.held) {
-        (entry.token, entry.slot) = (Some(granted.token), granted.slot);
-        since = held.since;
-    }
-    entry.since = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(since));
-    entry
-}
-
-/// Returns the entry of another program's item for display; its clients call it `called`.
-pub(super) fn foreign_entry(claim: ClaimId, called: String) -> Entry {
-    Entry { claim: Some(claim), foreign: true, key: Some(called), ..Entry::default() }
 }

@@ -8,16 +8,16 @@ use crate::lock::{ClaimId, Moment};
 
 /// How much longer than its ttl an entry must be unchanged, because clocks differ in rate. With the second by which a
 /// read may come later, an entry is gone 5 s after its ttl.
-pub const MARGIN: Duration = Duration::from_secs(4);
+pub(super) const MARGIN: Duration = Duration::from_secs(4);
 
 /// An observer's knowledge of a queue. An owner counts its ttl from before it sent the observed state. So no owner
 /// relies on an entry that was unchanged for its ttl after the observation.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(super) struct Watch {
     seen: HashMap<ClaimId, Seen>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Seen {
     beat: u64,
     /// When it was first seen with this beat.
@@ -32,38 +32,30 @@ impl Seen {
 }
 
 impl Watch {
-    /// Applies `document`, which was read before `now`; `None` means that there is no queue.
-    pub fn look(&mut self, document: Option<&Document>, now: Moment) {
-        let places: &[QueueEntry] = document.map_or(&[], |document| &document.claims);
-        let present = |id: &ClaimId| document.is_some_and(|document| document.position(*id).is_some());
-        self.seen.retain(|id, _| present(id));
-        for place in places {
-            let Some(id) = place.id() else { continue };
-            let new = Seen { beat: place.beat, at: now, ttl: place.ttl() };
-            self.seen
-                .entry(id)
-                .and_modify(|seen| {
-                    if (seen.beat, seen.ttl) != (new.beat, new.ttl) {
-                        *seen = Seen { ..new };
-                    }
-                })
-                .or_insert(Seen { beat: place.beat, at: now, ttl: place.ttl() });
-        }
+    /// Applies `document`, which was read before `now`.
+    pub(super) fn look(&mut self, document: &Document, now: Moment) {
+        let known = |place: &QueueEntry| {
+            let (id, new) = (place.id()?, Seen { beat: place.beat, at: now, ttl: place.ttl() });
+            let old = self.seen.get(&id).filter(|old| (old.beat, old.ttl) == (new.beat, new.ttl));
+            Some((id, *old.unwrap_or(&new)))
+        };
+        self.seen = document.claims.iter().filter_map(known).collect();
     }
 
-    /// Returns whether the claim `id` is dead at `now`.
-    pub fn is_dead(&self, id: ClaimId, now: Moment) -> bool {
-        self.seen.get(&id).is_some_and(|seen| now >= seen.dies_at())
+    /// Returns the claims other than `own` that are dead at `now`.
+    pub(super) fn dead(&self, own: ClaimId, now: Moment) -> Vec<ClaimId> {
+        let dead = |(id, seen): (&ClaimId, &Seen)| (*id != own && now >= seen.dies_at()).then_some(*id);
+        self.seen.iter().filter_map(dead).collect()
     }
 
     /// Returns when the next claim other than `own` is dead, if nothing changes.
-    pub fn next_death(&self, own: Option<ClaimId>) -> Moment {
-        let others = self.seen.iter().filter(|(id, _)| Some(**id) != own);
+    pub(super) fn next_death(&self, own: ClaimId) -> Moment {
+        let others = self.seen.iter().filter(|(id, _)| **id != own);
         others.map(|(_, seen)| seen.dies_at()).min().unwrap_or(Moment::NEVER)
     }
 
     /// Returns the rest of the ttl of the claim `id`, as far as this observer knows.
-    pub fn left(&self, id: ClaimId, now: Moment) -> Option<Duration> {
+    pub(super) fn left(&self, id: ClaimId, now: Moment) -> Option<Duration> {
         self.seen.get(&id).map(|seen| (seen.at + seen.ttl).since(now))
     }
 }
@@ -89,32 +81,35 @@ mod tests {
             supersede: false,
         };
         let mut document = Document::empty(&request.names[0], id);
-        document.enter(&request, Record::of(&request, request.ttl), 1, 0).expect("enters");
+        document.enter(id, Record::of(&request, request.ttl), 1, 0);
         document
     }
 
     #[test]
     fn claim_is_dead_after_standing_still_for_ttl_and_margin() {
-        let id = ClaimId::from_number(7);
+        let (id, other) = (ClaimId::from_number(7), ClaimId::from_number(8));
         let (mut watch, mut document) = (Watch::default(), document(id));
-        watch.look(Some(&document), at(100));
-        watch.look(Some(&document), at(105));
-        assert!(!watch.is_dead(id, at(113)) && watch.is_dead(id, at(114)));
-        assert_eq!((watch.next_death(None), watch.next_death(Some(id))), (at(114), Moment::NEVER));
+        watch.look(&document, at(100));
+        watch.look(&document, at(105));
+        assert_eq!((watch.dead(other, at(113)), watch.dead(other, at(114))), (vec![], vec![id]));
+        assert_eq!(watch.dead(id, at(114)), []);
+        assert_eq!((watch.next_death(other), watch.next_death(id)), (at(114), Moment::NEVER));
         assert_eq!(watch.left(id, at(104)), Some(Duration::from_secs(6)));
         document.renew(id);
-        watch.look(Some(&document), at(113));
-        assert!(!watch.is_dead(id, at(126)) && watch.is_dead(id, at(127)));
+        watch.look(&document, at(113));
+        assert_eq!((watch.dead(other, at(126)), watch.dead(other, at(127))), (vec![], vec![id]));
     }
 
     #[test]
     fn returning_claim_is_observed_anew() {
-        let id = ClaimId::from_number(7);
-        let (mut watch, document) = (Watch::default(), document(id));
-        watch.look(Some(&document), at(100));
-        watch.look(None, at(101));
-        assert!(!watch.is_dead(id, at(200)));
-        watch.look(Some(&document), at(200));
-        assert!(!watch.is_dead(id, at(213)) && watch.is_dead(id, at(214)));
+        let (id, other) = (ClaimId::from_number(7), ClaimId::from_number(8));
+        let (mut watch, mut document) = (Watch::default(), document(id));
+        let full = document.clone();
+        watch.look(&document, at(100));
+        document.remove(id);
+        watch.look(&document, at(101));
+        assert_eq!(watch.dead(other, at(200)), []);
+        watch.look(&full, at(200));
+        assert_eq!((watch.dead(other, at(213)), watch.dead(other, at(214))), (vec![], vec![id]));
     }
 }

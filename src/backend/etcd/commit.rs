@@ -14,7 +14,7 @@ use crate::clock;
 use crate::lock::{FencingToken, LockName, Mode, Moment, Verb};
 use crate::net::fault::FaultResult;
 
-/// What a step needs.
+/// The parts of a step.
 pub(super) struct Committer<'a> {
     pub(super) wire: &'a Wire,
     pub(super) layout: &'a Layout,
@@ -36,7 +36,7 @@ impl Committer<'_> {
                 match (&self.own, note, found.first()) {
                     (Some(own), ..) if own.lease == lease => self.leave(own, slots, further).await?,
                     (_, Some(note), Some(first)) => self.take_out(lease, names, found, first, note).await?,
-                    (_, Some(_), None) => self.end_bare_lease(lease, names).await?,
+                    (_, Some(_), None) => self.end_bare_lease(lease).await?,
                     // All keys of the claim depend on its lease, and so do its requests in flight.
                     (_, None, _) => revoke(self.wire, lease, self.deadline).await.map(|()| true)?,
                 }
@@ -117,9 +117,7 @@ impl Committer<'_> {
         first: &Item,
         note: &Note,
     ) -> FaultResult<bool> {
-        let Some(mode) = first.mode else {
-            return revoke(self.wire, lease, self.deadline).await.map(|()| true);
-        };
+        let mode = first.mode.unwrap_or(Mode::Exclusive);
         let queues: Vec<QueueKeys> = names.iter().map(|name| self.layout.queue(name)).collect();
         let slots: Vec<Option<u32>> = found.iter().map(|item| item.slot).collect();
         let mut compares = Vec::new();
@@ -146,38 +144,30 @@ impl Committer<'_> {
         Ok(removed)
     }
 
-    /// Revokes the lease of an attempt to enter that has no entry yet, and so can never get one. Returns whether no
-    /// entry of it is in the queues.
-    async fn end_bare_lease(&self, lease: i64, names: &[LockName]) -> FaultResult<bool> {
+    /// Revokes the lease of an attempt to enter that has no entry yet, and so can never get one. Returns whether the
+    /// claim has no entry.
+    async fn end_bare_lease(&self, lease: i64) -> FaultResult<bool> {
         let lives = self.wire.call(self.deadline, |mut c| async move {
             c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await
         });
         match lives.await {
-            Ok(answer) if answer.ttl() > 0 && answer.keys().is_empty() => {
-                revoke(self.wire, lease, self.deadline).await.map(|()| true)
-            }
-            Ok(answer) => {
-                let mut spans = names.iter().map(|name| self.layout.queue(name).entries());
-                let is_entry = |(first, end): &(String, String), key: &[u8]| {
-                    first.as_bytes() <= key && key < end.as_bytes()
-                };
-                Ok(!spans.any(|span| answer.keys().iter().any(|key| is_entry(&span, key))))
-            }
-            Err(fault) if fault.code == LEASE_GONE => Ok(true),
-            Err(fault) => Err(fault),
+            Ok(answer) if !answer.keys().is_empty() => Ok(false),
+            Ok(answer) if answer.ttl() > 0 => revoke(self.wire, lease, self.deadline).await.map(|()| true),
+            Err(fault) if fault.code != LEASE_GONE => Err(fault),
+            _ => Ok(true),
         }
     }
 
     async fn change(&self, name: &LockName, item: &Item, change: &Change) -> FaultResult<bool> {
         let (queue, lease) = (self.layout.queue(name), self.layout.lease_of(item.id));
-        let steps = match (change, item.mode) {
+        let steps = match change {
             // The note ends with the claim.
-            (Change::Asked(by), _) => {
+            Change::Asked(by) => {
                 vec![put(self.layout.note(lease), note_text(&Note::Asked(by.clone())), lease)]
             }
             // The value is in the entry itself, as in Go's `Election`, and in the record.
-            (Change::Label(text), Some(mode)) => {
-                let record = queue.record(mode, lease);
+            Change::Label(text) => {
+                let record = queue.record(item.mode.unwrap_or(Mode::Exclusive), lease);
                 let answer = self.wire.get(record.clone(), GetOptions::new(), self.deadline).await?;
                 let stored = answer.kvs().first().and_then(|kv| Stored::parse(kv.value()));
                 let Some(mut stored) = stored else { return Ok(false) };
@@ -189,8 +179,7 @@ impl Committer<'_> {
                 ]
             }
             // The key of the hold has its time.
-            (Change::HeldFor(_), _) => return Ok(true),
-            (Change::Label(_), None) => return Ok(false),
+            Change::HeldFor(_) => return Ok(true),
         };
         self.act(vec![present(&item.key)], steps).await
     }

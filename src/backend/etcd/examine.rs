@@ -26,7 +26,7 @@ struct Facts {
 
 const RISKS: &[Rule<Facts>] = &[
     Rule::always("a change of leader gives the leases of clients that are gone another ttl"),
-    Rule::always("--once-per goes by the clocks of the hosts, since etcd has none to ask"),
+    Rule::always("--once-per goes by the clocks of the hosts, since etcd offers none"),
     Rule::backup(|_| with("`etcdutl snapshot restore --bump-revision` prevents that")),
     Rule::open_password(|f| with(f.open_password.as_ref()?), "use https:// and enable TLS on the servers"),
     Rule::warning(

@@ -40,7 +40,7 @@ pub(super) struct EtcdStore {
     claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
 }
 
-/// What belongs to one claim of this client.
+/// The streams and slots of one claim of this client.
 #[derive(Default)]
 struct Local {
     /// The stream of keep-alives, between two renewals.
@@ -136,7 +136,8 @@ impl Store for EtcdStore {
         deadline: Moment,
     ) -> FaultResult<(bool, Answer)> {
         let claimed = own.map(|own| Claimed::of(&self.layout, own));
-        let slots = own.map(|own| lock(&self.local(own.id).slots).clone()).unwrap_or_default();
+        let local = own.and_then(|own| lock(&self.claims).get(&own.id).cloned());
+        let slots = local.map(|local| lock(&local.slots).clone()).unwrap_or_default();
         let committer = Committer { wire: &self.wire, layout: &self.layout, own: claimed, when, deadline };
         let (done, answer) = committer.commit(&slots, steps).await?;
         if let Some(own) = own {

@@ -1,7 +1,6 @@
 //! Entries as their keys show them, and the queues of a claim as its decisions need them.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use etcd_client::{Compare, GetOptions, KeyValue, TxnOp, TxnResponse};
 
@@ -10,7 +9,7 @@ use super::ops::{self, Answers, created_first, range};
 use super::stored::{Hold, Stored, instant, note};
 use crate::backend::foreign;
 use crate::backend::queue::store::{About, Answer, Item, Key, Own, Queue};
-use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode, Moment};
+use crate::lock::{ClaimId, FencingToken, LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
 
 /// Returns the key of an entry: its bytes as characters, because other programs' keys need not be text.
@@ -68,30 +67,19 @@ pub(super) fn item(
 ) -> Item {
     let record = record.filter(|record| record.create_revision() == entry.create_revision());
     let item = bare(queue, at, entry, record.and_then(|record| queue.slots_of(record.key())).or(slots), hold);
-    let names = |stored: &Stored| stored.record.names(&queue.name);
-    let about = match record.and_then(|record| Stored::parse(record.value())) {
-        Some(stored) => About {
-            entry: Entry { since: instant(stored.since_ms), ttl: None, ..stored.record.entry() },
-            held_since: hold.and_then(|hold| instant(Hold::parse(hold.value())?.since_ms)),
-            names: names(&stored),
-            ttl: Duration::from_millis(stored.record.ttl_ms),
-            supersede: stored.record.supersede,
-        },
-        None => About {
-            entry: Entry {
-                claim: Some(foreign::identity([entry.key(), &entry.create_revision().to_be_bytes()])),
-                mode: item.mode.or(Some(Mode::Exclusive)),
-                label: entry.value_str().ok().filter(|value| !value.is_empty()).map(str::to_owned),
-                key: Some(format!("key {}", String::from_utf8_lossy(entry.key()))),
-                foreign: true,
-                ..Entry::default()
-            },
-            held_since: None,
-            names: vec![queue.name.clone()],
-            ttl: Duration::ZERO,
-            supersede: false,
-        },
+    let mut about = if let Some(stored) = record.and_then(|record| Stored::parse(record.value())) {
+        let held_since = hold.and_then(|hold| instant(Hold::parse(hold.value())?.since_ms));
+        About { held_since, ..About::of(&stored.record, &queue.name, instant(stored.since_ms)) }
+    } else {
+        let id = foreign::identity([entry.key(), &entry.create_revision().to_be_bytes()]);
+        let called = format!("key {}", String::from_utf8_lossy(entry.key()));
+        let mut about = About::foreign(&queue.name, id, called);
+        about.entry.mode = item.mode.or(Some(Mode::Exclusive));
+        about.entry.label = entry.value_str().ok().filter(|value| !value.is_empty()).map(str::to_owned);
+        about
     };
+    // It costs a request.
+    about.entry.ttl = None;
     let id = about.entry.claim.unwrap_or(item.id);
     let token = item.token.filter(|_| !about.entry.foreign);
     Item { id, foreign: about.entry.foreign, token, about: Some(Box::new(about)), ..item }

@@ -106,8 +106,8 @@ const NETWORK: [(u32, &str); 18] = [
     (0x564C, "NCP"),
     (0x4750_4653, "GPFS"),
     (0x1983_0326, "BeeGFS"),
-    (0x786F_4256, "a VirtualBox shared folder"),
-    (0xBACB_ACBC, "a VMware shared folder"),
+    (0x786F_4256, "a directory shared by VirtualBox"),
+    (0xBACB_ACBC, "a directory shared by VMware"),
 ];
 
 /// Resolves, creates and checks the directory.
@@ -144,7 +144,7 @@ fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
                 Ok(()) => give_own_directory_its_mode(path)?,
                 // Another process created it meanwhile.
                 Err(Errno::EXIST) => {}
-                Err(errno) => return Err(fault::os("make the lock directory", path)(errno)),
+                Err(errno) => return Err(fault::os("create the lock directory", path)(errno)),
             }
             open()
         }
@@ -199,7 +199,7 @@ fn refuse_network(path: &Path, system: &StatFs, device: u64) -> FaultResult<()> 
             ErrorKind::Unsupported,
             format!(
                 "{} is on {name}, where locks may not work across hosts or may outlive their process; choose a \
-                 local directory or a lock service, or say --allow-network-fs",
+                 local directory or a lock service, or pass --allow-network-fs",
                 path.display()
             ),
         )),

@@ -55,7 +55,9 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::always(
         "containers and chroots exclude each other only where they share this directory (a bind mount)",
     ),
-    Rule::backup(|_| with("leave the lock directory out of backups: a lost counter goes on from the clock")),
+    Rule::backup(|_| {
+        with("leave the lock directory out of backups: a lost counter continues from the clock")
+    }),
     Rule::note(|f| when(f.users.is_none()), "the directory does not exist yet: the first run creates it"),
     Rule::note(|f| with(f.users.as_ref()?), "{0}"),
     Rule::warning(
@@ -74,12 +76,12 @@ const RISKS: &[Rule<Facts>] = &[
                 .filter(|(place, _)| *place != "/var/tmp")
                 .map(|at| vec![f.path.clone(), at.0.into(), at.1.into()])
         },
-        "{0} lies in {1}: {2}, and with them tokens and the successes of --once-per",
+        "{0} lies in {1}: {2}; tokens and the successes of --once-per are lost with them",
         "choose a directory in /var/lib or /srv with --endpoint",
     ),
     Rule::note(
         |f| f.swept.filter(|(place, _)| *place == "/var/tmp").map(|at| vec![at.1.into()]),
-        "{0}, and with them tokens and the successes of --once-per; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
+        "{0}; tokens and the successes of --once-per are lost with them; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
     ),
     Rule::warning(
         |f| Some(vec![f.path.clone(), f.read_only.clone()?]),
@@ -142,8 +144,8 @@ fn users(owner: u32, group: u32, mode: u32) -> String {
     let may = |shift: u32| mode >> shift & 0o3 == 0o3;
     let which = match (may(0), may(3)) {
         (true, _) => "every user".to_owned(),
-        (false, true) => format!("its owner (uid {owner}) and the group {group}"),
-        (false, false) => format!("its owner alone (uid {owner})"),
+        (false, true) => format!("the directory's owner (uid {owner}) and the group {group}"),
+        (false, false) => format!("only the directory's owner (uid {owner})"),
     };
     format!("{which} may lock there (mode {:04o})", mode & 0o7777)
 }
@@ -155,9 +157,9 @@ mod tests {
     #[test]
     fn the_mode_of_a_directory_in_words() {
         for (mode, wanted) in [
-            (0o40700, "its owner alone (uid 7) may lock there (mode 0700)"),
-            (0o40755, "its owner alone (uid 7) may lock there (mode 0755)"),
-            (0o42770, "its owner (uid 7) and the group 8 may lock there (mode 2770)"),
+            (0o40700, "only the directory's owner (uid 7) may lock there (mode 0700)"),
+            (0o40755, "only the directory's owner (uid 7) may lock there (mode 0755)"),
+            (0o42770, "the directory's owner (uid 7) and the group 8 may lock there (mode 2770)"),
             (0o41777, "every user may lock there (mode 1777)"),
         ] {
             assert_eq!(users(7, 8, mode), wanted);

@@ -122,7 +122,7 @@ pub(super) fn holders(file: &QueueFile, queue: &ReadQueue) -> FaultResult<Vec<Re
     Ok(holders)
 }
 
-/// Wakes the waiters that the record `gone` held up. Goes on after a failure, so that all are woken that can be.
+/// Wakes the waiters that the record `gone` held up. Continues after a failure, so that every waiter that can be woken is.
 pub(super) fn wake_behind(file: &QueueFile, queue: &ReadQueue, gone: &Record) -> FaultResult<()> {
     let mut result = Ok(());
     let waiting = |r: &&Record| r.at > gone.at && matches!(r.fixed.state, State::Waiting | State::Blocked);
@@ -148,7 +148,7 @@ pub(super) fn take(places: &mut [QueuedClaim], queues: &[ReadQueue]) -> FaultRes
     Ok(None)
 }
 
-/// Releases the lock files that were taken; a thread that waits for one goes on.
+/// Releases the lock files that were taken; a thread that waits for one continues.
 pub(super) fn release(places: &mut [QueuedClaim]) {
     for place in places {
         place.hold.unlock();

@@ -261,7 +261,7 @@ mod tests {
     async fn drop_a_call(file: &GuardFile) {
         tokio::select! {
             biased;
-            _ = file.lock(Moment::NEVER) => unreachable!("somebody else has it"),
+            _ = file.lock(Moment::NEVER) => unreachable!("another process has it"),
             () = std::future::ready(()) => {}
         }
     }

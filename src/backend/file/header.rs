@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
+    fn newer_format_is_distinguished_from_damage() {
         let mut bytes = header().print();
         bytes[6] = b'2';
         let sum = format!("{:016x}\n", checksum(&bytes[..HEADER - SUM]));

@@ -24,7 +24,7 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// How many bytes are read at once: all of a short queue.
 const CHUNK: usize = 8192;
-/// How many bytes of a dead front are given back to the file system at once.
+/// How many bytes of a dead front are freed in the file system at once.
 const HOLE: u64 = 64 * 1024;
 
 /// A call to the file system that may fail.
@@ -216,7 +216,7 @@ impl QueueFile {
         self.write(&header.print(), 0)
     }
 
-    /// Writes the header with its start moved up to `start`, and gives back the space in front of it.
+    /// Writes the header with its start moved up to `start`, and frees the space in front of it.
     pub(super) fn advance(&self, header: &mut Header, start: u64) -> FaultResult<()> {
         let before = std::mem::replace(&mut header.start, start);
         self.write_header(header)?;
@@ -224,7 +224,7 @@ impl QueueFile {
         Ok(())
     }
 
-    /// Gives back the space in front of `start`, once the header no longer says `before`. Earlier, a reader would begin
+    /// Frees the space in front of `start`, once the header no longer says `before`. Earlier, a reader would begin
     /// in the hole and take the first record for the end of it.
     fn give_back(&self, before: u64, start: u64) {
         if before / HOLE != start / HOLE {

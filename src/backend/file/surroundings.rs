@@ -14,12 +14,12 @@ use rustix::io::Errno;
 
 /// Directories from which others remove files, and when.
 const SWEPT: [(&str, &str); 4] = [
-    ("/tmp", "systemd-tmpfiles removes old files there, and a restart of the host all of them"),
+    ("/tmp", "systemd-tmpfiles removes old files there, and a restart of the host removes all of them"),
     ("/var/tmp", "systemd-tmpfiles removes files there that no run has used for 30 days"),
     ("/run", "a restart of the host removes all of them"),
     (
         "/dev/shm",
-        "systemd-logind removes a user's files there at the logout, and a restart of the host all of them",
+        "systemd-logind removes a user's files there at the logout, and a restart of the host removes all of them",
     ),
 ];
 /// The same pair for `/run/user`, which loses its files earlier than `/run`.
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(place("/var/tmp/dlock-1000"), Some("/var/tmp"));
         assert_eq!(place("/run/user/1000/locks"), Some("/run/user"));
         assert_eq!(place("/run/locks"), Some("/run"));
-        assert_eq!(place("/tmp"), None, "its own times are nobody's");
+        assert_eq!(place("/tmp"), None, "not in the table");
         assert_eq!(place("/tmpfoo/locks"), None);
         assert_eq!(place("/var/lib/dlock"), None);
     }

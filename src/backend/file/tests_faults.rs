@@ -115,7 +115,7 @@ async fn waiter_with_failing_io_leaves_and_keeps_nothing() {
         let error = waiter.changed(Some(&seen)).await.expect_err("it cannot");
         assert!(error.is_transient(), "{error}");
         let lock = std::fs::File::open(f.temp.path().join("a")).expect("there");
-        lock.try_lock().expect("nobody has it");
+        lock.try_lock().expect("it is free");
         lock.unlock().expect("let go");
         let begun = clock::now();
         let error = loop {

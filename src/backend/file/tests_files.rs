@@ -75,7 +75,7 @@ async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<Stri
 async fn a_file_has_its_mode_before_it_has_its_name() {
     use std::os::unix::fs::PermissionsExt;
     let f = fixture();
-    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for everybody");
+    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for all users");
     let backend = open(&f.temp);
     let used = async {
         for mode in [Mode::Exclusive, slots(2)] {
@@ -97,7 +97,7 @@ async fn a_file_has_its_mode_before_it_has_its_name() {
 async fn a_fifo_has_its_mode_before_it_has_its_name() {
     use std::os::unix::fs::PermissionsExt;
     let f = fixture();
-    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for everybody");
+    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for all users");
     let backend = open(&f.temp);
     let mut claims = Vec::new();
     let used = async {
@@ -284,7 +284,7 @@ async fn permanent_fifo_in_use_is_bypassed() {
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
     let path = f.temp.path().join(".a.fifo");
     let other = std::fs::File::options().read(true).write(true).open(path).expect("it is there");
-    other.try_lock().expect("nobody has it");
+    other.try_lock().expect("it is free");
     let claim = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     held(&claim).await;
     assert_eq!(files(&f).len(), 4, "{:?}", files(&f));

@@ -25,7 +25,7 @@ const RISKS: &[Rule<Facts>] = &[
         "tokens restart from the clock of a client when memcached has forgotten their counter, so they fall if that clock \
          was set back",
     ),
-    Rule::always("memcached cannot wake clients: waiters and holders look every 50 ms to 1 s"),
+    Rule::always("memcached cannot wake clients: waiters and holders poll every 50 ms to 1 s"),
     Rule::always(
         "any client that can write to this memcached can delete or overwrite a lock, also by an ordinary cache key of the \
          same name",

@@ -21,7 +21,8 @@ mod wire;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::document::Queues;
+use crate::backend::document::DocumentStore;
+use crate::backend::queue::Queues;
 use crate::backend::service::{self as descriptor, Address};
 use crate::clock::Clock;
 use client::Client;
@@ -62,5 +63,6 @@ pub fn open(config: MemcachedConfig) -> Queues {
 /// Creates a client with another `clock`; otherwise works like [`open`].
 pub fn with_clock(config: MemcachedConfig, clock: Clock) -> Queues {
     let client = Arc::new(Client::new(config, clock));
-    Queues::new(Arc::new(MemcachedStore::new(client)), clock)
+    let items = Arc::new(MemcachedStore::new(client));
+    Queues::new(Arc::new(DocumentStore::new(items, clock)), clock)
 }

@@ -1,4 +1,4 @@
-//! memcached as a store of documents.
+//! memcached as a keeper of documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::fault::{NAME, nonsense};
 use super::keys::Naming;
 use super::wire::Reply;
 use super::{counter, examine, list};
-use crate::backend::document::{Arrival, Item, Replaced, Store, Version};
+use crate::backend::document::{Arrival, Item, Items, Replaced, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -56,11 +56,7 @@ fn acquired_at(success: &Item) -> Option<u64> {
 }
 
 #[async_trait]
-impl Store for MemcachedStore {
-    fn backend(&self) -> &'static str {
-        NAME
-    }
-
+impl Items for MemcachedStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::claim::{QueueClaim, removal};
+use super::claim::QueueClaim;
 use super::decide;
+use super::enter::removal;
 use super::observe::WatchedQueue;
 use super::store::{Change, Extent, Item, Key, Note, Own, Queue, Step, Store};
 use crate::backend::observe::QueueObserver;
@@ -95,7 +96,7 @@ impl Queues {
             let done = self.store.commit(None, &when, &[step], deadline).await?.0;
             // If it was there and is absent now, an earlier attempt with a lost answer has removed it.
             was_there |= item.is_some();
-            if done || item.is_none() {
+            if done {
                 return Ok(was_there);
             }
         }

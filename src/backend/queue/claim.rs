@@ -8,9 +8,10 @@ use tokio::sync::{Mutex as Turn, Notify};
 use tokio::task::AbortHandle;
 
 use super::decide::{self, Stand};
-use super::store::{Answer, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
+use super::enter::{append, removal};
+use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
 use crate::backend::Claim;
-use crate::backend::claim_state::{Cause, Publisher, SHORT_HOLD, Source, due, patience};
+use crate::backend::claim_state::{Cause, POLL, Publisher, SHORT_HOLD, Source, due, patience};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimState, Entry, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
@@ -19,12 +20,14 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
-/// The pause before another attempt at a store that is down.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The first pause before another attempt at a store that is down.
+const PAUSE: Duration = Duration::from_millis(50);
 /// The pause before another attempt to take a slot.
 const SLOT_PAUSE: Duration = Duration::from_millis(20);
+/// When a claim that waited records how long it has held, for display. A shorter hold shows its arrival.
+const LONG_HOLD: Duration = Duration::from_secs(1);
 
-/// What a claim waits for.
+/// The next reason to read the claim.
 #[derive(Debug)]
 enum Place {
     Gone,
@@ -45,8 +48,8 @@ pub(super) struct Core {
     publisher: Publisher,
     /// Whether it had to wait.
     waited: Mutex<bool>,
-    /// The token of its first entry, as it was read last.
-    token: Mutex<Option<FencingToken>>,
+    /// Its entries, as they were read last.
+    items: Mutex<Vec<Item>>,
     /// Held while the claim is read and its hold is taken.
     turn: Turn<()>,
     /// Makes the task read.
@@ -62,12 +65,6 @@ pub(super) struct QueueClaim {
 
 fn unlocked<T: Clone>(mutex: &Mutex<T>) -> T {
     mutex.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// Returns the step that removes a claim by its own client.
-pub(super) fn removal(request: &Request) -> Step {
-    let (id, names) = (request.id, request.names.clone());
-    Step::Remove { id, names, found: Vec::new(), note: None, bar: true }
 }
 
 impl QueueClaim {
@@ -86,7 +83,7 @@ impl QueueClaim {
             publisher: Publisher::new(clock, answer.sent),
             own: Mutex::new(own),
             waited: Mutex::new(false),
-            token: Mutex::new(None),
+            items: Mutex::default(),
             turn: Turn::default(),
             look: Notify::new(),
         });
@@ -101,77 +98,40 @@ impl QueueClaim {
     }
 }
 
-/// Joins the queues, supersedes older waiters, and leaves again if another kind of claim is ahead.
-async fn append(store: &dyn Store, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
-    let (own, mut answer) = store.append(request, deadline).await?;
-    if let Some(why) = decide::mismatch(&answer.queues, &own) {
-        store.commit(Some(&own), &[], &[removal(request)], deadline).await?;
-        return Err(Fault::new(ErrorKind::Mismatch, why));
-    }
-    if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits { .. }) {
-        supersede(store, &own, request, deadline).await?;
-        let sent = answer.sent;
-        answer = Answer { sent, ..store.read(&own.names, Extent::Needed(&own), deadline).await? };
-    }
-    Ok((own, answer))
-}
-
-/// Removes older waiters with `--supersede`. Each is removed only while entries are present that keep it waiting.
-async fn supersede(store: &dyn Store, own: &Own, request: &Request, deadline: Moment) -> FaultResult<()> {
-    let queues = store.read(&own.names, Extent::Whole, deadline).await?.queues;
-    for older in decide::older(&queues, own) {
-        loop {
-            let queues = store.read(&older.names, Extent::Whole, deadline).await?.queues;
-            let each = queues.iter().map(|queue| Some((queue, decide::of_claim(queue, older.id)?)));
-            let Some(found) = each.collect::<Option<Vec<_>>>() else { break };
-            let proof = found.iter().map(|(queue, item)| (queue, decide::evidence(queue, item)));
-            let Some((queue, keys)) = proof.into_iter().find(|(_, keys)| !keys.is_empty()) else { break };
-            let own_key =
-                found.iter().find(|(of, _)| of.name == queue.name).map(|(_, item)| item.key.clone());
-            let when: Vec<_> = keys.into_iter().chain(own_key).map(|key| (queue.name.clone(), key)).collect();
-            if when.len() > store.most_conditions() {
-                break;
-            }
-            let step = Step::Remove {
-                id: older.id,
-                names: older.names.clone(),
-                found: found.iter().map(|(_, item)| (*item).clone()).collect(),
-                note: Some(Note::Superseded(request.holder.clone())),
-                bar: true,
-            };
-            if store.commit(Some(own), &when, &[step], deadline).await?.0 {
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Reads the claim whenever it may have changed, until it is over.
 async fn follow(core: Arc<Core>, mut place: Place) {
     if core.publisher.holds() {
         core.clock.sleep_until(core.clock.now() + SHORT_HOLD).await;
     }
+    let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
         let own = unlocked(&core.own);
         let watched = Watched::Claim { own: &own, on };
+        let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
         let changed = tokio::select! {
             changed = core.store.changed(watched, *seen, *until) => changed,
             () = core.look.notified() => Ok(()),
+            () = core.clock.sleep_until(mark_at) => {
+                marked = true;
+                core.mark(&own).await
+            }
         };
-        if let Err(fault) = changed {
-            core.publisher.cannot_follow(fault);
-            core.clock.sleep_until(core.clock.now() + PAUSE).await;
-        }
+        let (mut outcome, mut pause) = (changed, PAUSE);
         place = loop {
+            if let Err(fault) = outcome {
+                // A refusal lasts.
+                pause = if fault.is_transient() { pause } else { POLL };
+                core.publisher.cannot_follow(fault);
+                core.clock.sleep_until(core.clock.now() + pause).await;
+                pause = (pause * 2).min(POLL);
+            }
             if core.publisher.is_over() {
                 return;
             }
-            match core.read(core.clock.now() + own.ttl).await {
+            outcome = match core.read(core.clock.now() + own.ttl).await {
                 Ok(place) => break place,
-                Err(fault) => core.publisher.cannot_follow(fault),
-            }
-            core.clock.sleep_until(core.clock.now() + PAUSE).await;
+                Err(fault) => Err(fault),
+            };
         };
     }
 }
@@ -198,7 +158,7 @@ impl Core {
         }
         let holds = self.publisher.held_at().is_some();
         let (taken, answer) = if !holds && !self.is_slotted() && self.hold_is_a_step() {
-            let seen = *self.token.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = unlocked(&self.items).first().and_then(|item| item.token);
             self.hold(&own, vec![None; own.names.len()], seen, deadline).await?
         } else {
             (false, self.store.read(&own.names, Extent::Needed(&own), deadline).await?)
@@ -212,9 +172,8 @@ impl Core {
         loop {
             let own = unlocked(&self.own);
             self.heed(&answer);
-            if let Some(item) = decide::own_items(&answer.queues, &own).first() {
-                *self.token.lock().unwrap_or_else(PoisonError::into_inner) = item.token;
-            }
+            let items = decide::own_items(&answer.queues, &own);
+            *self.items.lock().unwrap_or_else(PoisonError::into_inner) = items.into_iter().cloned().collect();
             let (slots, items) = match decide::stand(&answer.queues, &own) {
                 Stand::Gone => {
                     self.conclude(answer.note).await;
@@ -287,10 +246,11 @@ impl Core {
             _ => self.store.why_gone(&own, self.clock.now() + WHY).await.ok().flatten(),
         };
         self.publisher.publish(match note {
-            Some(Note::Superseded(by)) => ClaimState::Superseded { by },
+            // A newer claim may leave its note and find that this one holds.
+            Some(Note::Superseded(by)) if self.publisher.held_at().is_none() => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
             Some(Note::Forgotten(why)) => ClaimState::Lost(LossReason::Replaced(why)),
-            Some(Note::Asked(_)) | None => self.publisher.ended(None, None, own.ttl),
+            Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(None, None, own.ttl),
         });
     }
 
@@ -316,6 +276,23 @@ impl Core {
                 Stand::Waits { ahead, first, .. } => self.waits(ahead, first),
                 Stand::Gone | Stand::Holds => self.look.notify_one(),
             }
+        }
+        Ok(())
+    }
+
+    /// Returns when to record how long it has held; `None` if no step is needed for that.
+    fn mark_at(&self) -> Option<Moment> {
+        let waited = unlocked(&self.waited) && !self.hold_is_a_step();
+        self.publisher.held_at().filter(|_| waited).map(|at| at + LONG_HOLD)
+    }
+
+    /// Records how long it has held.
+    async fn mark(&self, own: &Own) -> FaultResult<()> {
+        let deadline = self.clock.now() + patience(own.ttl);
+        for (name, item) in own.names.iter().zip(unlocked(&self.items)) {
+            let held_for = self.publisher.held_at().map_or(Duration::ZERO, |at| self.clock.now().since(at));
+            let step = Step::Change(name.clone(), item, Change::HeldFor(held_for));
+            self.store.commit(Some(own), &[], &[step], deadline).await?;
         }
         Ok(())
     }

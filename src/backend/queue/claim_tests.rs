@@ -1,3 +1,5 @@
+//! Claims over a store that loses, delays and refuses answers.
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,6 +99,23 @@ async fn a_departure_wakes_the_next_claim_at_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_a_long_hold_after_a_wait_records_its_start() {
+    for (works, recorded) in [(900, false), (1_200, true)] {
+        let world = World::new(false);
+        let one = world.enter(&request(1, Mode::Exclusive)).await;
+        held(&one).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let two = world.enter(&request(2, Mode::Exclusive)).await;
+        one.leave(false, world.soon()).await.expect("leaves");
+        held(&two).await;
+        tokio::time::sleep(Duration::from_millis(works)).await;
+        two.leave(false, world.soon()).await.expect("leaves");
+        let shown = world.store.held_for();
+        assert_eq!(shown.is_some_and(|shown| shown >= Duration::from_secs(1)), recorded, "{shown:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_slot_is_held_once_and_given_on() {
     let world = World::new(false);
     let mut holders = Vec::new();
@@ -177,7 +196,7 @@ async fn newer_claim_supersedes_waiters_and_no_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn break_asks_or_removes_exactly_that_entry() {
+async fn break_asks_or_removes_exactly_one_entry() {
     let world = World::new(false);
     let name: LockName = "x".parse().expect("a name");
     let by = Holder { host: "admin".into(), ..Holder::default() };
@@ -194,7 +213,7 @@ async fn break_asks_or_removes_exactly_that_entry() {
         seen = two.changed(Some(&seen)).await.expect("a state");
     }
     assert_eq!(seen, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
-    assert!(!evict(7, Evict::Force).await.expect("answers"), "there is none");
+    assert!(!evict(7, Evict::Force).await.expect("answers"), "it is not in the queue");
     let late = world.enter(&request(7, Mode::Exclusive)).await;
     assert!(state(&late).await.is_final(), "its requests in flight are refused");
 }
@@ -227,7 +246,7 @@ async fn abandoned_holder_is_followed_at_the_end_of_its_lease() {
     assert!(world.clock.now().since(begun) < TTL + Duration::from_millis(100));
 }
 
-/// What one claim of a random schedule does.
+/// The acts of one claim in a random schedule.
 #[derive(Clone, Debug)]
 struct Life {
     mode: usize,
@@ -305,7 +324,7 @@ async fn live(world: Arc<World>, id: u128, life: Life, modes: [Mode; 2]) -> Opti
 }
 
 #[test]
-fn random_schedules_with_lost_and_late_answers_keep_order_and_exclusion() {
+fn random_schedules_with_lost_answers_keep_order_and_exclusion() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let holds = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config { cases: 100, ..Config::default() });

@@ -145,6 +145,12 @@ pub(super) fn older(queues: &[Queue], own: &Own) -> Vec<Older> {
     all
 }
 
+/// Returns whether no queue shows that an entry of `own` is absent.
+pub(super) fn may_stand(queues: &[Queue], own: &Own) -> bool {
+    let mut each = own.names.iter().zip(&own.keys);
+    each.all(|(name, key)| queues.iter().all(|queue| queue.name != *name || find(queue, key).is_some()))
+}
+
 /// Returns the lowest free slot of each name, or `None` for each in another mode. `None` if a queue shows no free one.
 pub(super) fn slots(queues: &[Queue], own: &Own) -> Option<Vec<Option<u32>>> {
     let Mode::Slots(n) = own.mode else { return Some(vec![None; own.names.len()]) };

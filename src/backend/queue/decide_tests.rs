@@ -1,3 +1,5 @@
+//! The decisions over random queues, and by example.
+
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
@@ -101,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn the_departure_that_lets_a_claim_hold_is_of_a_target(
+    fn departure_before_a_hold_is_of_a_target(
         modes in queues(), gone in any::<prop::sample::Index>()
     ) {
         let whole = queue_of(&modes);
@@ -134,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_free_slot_is_the_lowest_one_that_no_entry_has(taken in prop::collection::vec(1u32..=3, 0..3)) {
+    fn a_free_slot_is_the_lowest_untaken_one(taken in prop::collection::vec(1u32..=3, 0..3)) {
         let mut queue = queue_of(&[Some(slots_of(3)); 4]);
         for (item, slot) in queue.items.iter_mut().zip(&taken) {
             item.slot = Some(*slot);
@@ -165,7 +167,7 @@ fn superseding_finds_older_waiters_with_the_flag() {
 }
 
 #[test]
-fn two_names_are_held_together_or_waited_for_at_the_longer_queue() {
+fn two_names_are_held_together_or_wait_in_the_longer_queue() {
     let (short, long) = (queue_of(&[Some(Mode::Exclusive)]), queue_of(&[Some(Mode::Exclusive); 3]));
     let both = Own { names: vec![name(), name()], keys: vec![key(0), key(2)], ..own(0, Mode::Exclusive) };
     let Stand::Waits { ahead, first, on, due } = stand(&[short.clone(), long], &both) else {

@@ -1,4 +1,5 @@
-//! Queues over any [`store::Store`]: who holds, who waits for whom, and who makes way is decided here alone.
+//! Queues over any [`store::Store`]. Which claim holds, which entries it waits for, and which it supersedes is decided
+//! here alone.
 //!
 //! Each claim has one task, which reads, decides ([`decide`]) and commits. A claim that leaves grants nothing: it removes
 //! its entry, and each claim that waits for that entry looks for itself.
@@ -6,6 +7,7 @@
 mod backend;
 mod claim;
 mod decide;
+mod enter;
 mod observe;
 pub mod store;
 #[cfg(test)]

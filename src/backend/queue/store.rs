@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
+use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, Entry, FencingToken, Holder, LockName, Mode, Moment, Request, Result};
 use crate::net::fault::FaultResult;
@@ -61,6 +62,30 @@ pub struct About {
     pub supersede: bool,
 }
 
+impl About {
+    /// Describes the claim of `record`, which arrived at `since` in the queue of `name`.
+    pub fn of(record: &Record, name: &LockName, since: Option<SystemTime>) -> Self {
+        Self {
+            entry: Entry { since, ..record.entry() },
+            held_since: None,
+            names: record.names(name),
+            ttl: Duration::from_millis(record.ttl_ms),
+            supersede: record.supersede,
+        }
+    }
+
+    /// Describes the entry `id` of another program in the queue of `name`. Its clients call it `called`.
+    pub fn foreign(name: &LockName, id: ClaimId, called: String) -> Self {
+        Self {
+            entry: Entry { claim: Some(id), foreign: true, key: Some(called), ..Entry::default() },
+            held_since: None,
+            names: vec![name.clone()],
+            ttl: Duration::ZERO,
+            supersede: false,
+        }
+    }
+}
+
 /// The entries of one lock, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Queue {
@@ -108,7 +133,7 @@ pub struct Answer {
     pub note: Option<Note>,
     /// When the answered attempt was sent.
     pub sent: Moment,
-    /// What the answer shows of the store: [`Store::changed`] completes on any later change.
+    /// The state of the store that the answer shows: [`Store::changed`] completes on any later change.
     pub seen: Seen,
 }
 
@@ -185,7 +210,7 @@ pub struct Target {
     pub or_holds: bool,
 }
 
-/// What a client waits for.
+/// The changes that a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watched<'a> {
     /// A change of the own entry, a notice to it, or the end of a target.
@@ -235,8 +260,8 @@ pub trait Store: Debug + Send + Sync {
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer>;
 
     /// Makes all steps if each entry in `when` (with the index of its lock among the names of the steps) and the own
-    /// entry are present; otherwise none. Returns whether it did, and what [`Extent::Needed`] shows afterwards; no
-    /// queues after the removal of the own claim, or without one.
+    /// entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
+    /// shows. The answer to other steps may lack the queues.
     ///
     /// A removal of the own claim works without an entry.
     async fn commit(

@@ -40,6 +40,7 @@ pub(super) struct State {
     notes: HashMap<ClaimId, Note>,
     barred: HashSet<ClaimId>,
     drawn: u64,
+    held_for: Option<Duration>,
     successes: Vec<Duration>,
 }
 
@@ -171,7 +172,7 @@ impl State {
                             about.entry.label = Some(text.clone());
                         }
                     }
-                    Change::HeldFor(_) => {}
+                    Change::HeldFor(length) => self.held_for = Some(*length),
                 }
             }
             Step::Success { held_for } => self.successes.push(*held_for),
@@ -216,6 +217,11 @@ impl Memory {
     /// Puts another program's entry at the end of a queue.
     pub(super) fn put_foreign(&self, name: &LockName, id: ClaimId) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).put_foreign(name, id);
+    }
+
+    /// Returns how long a claim has held, as recorded last.
+    pub(super) fn held_for(&self) -> Option<Duration> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).held_for
     }
 
     /// Returns the lengths of the holds that were recorded as successes.

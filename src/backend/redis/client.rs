@@ -61,7 +61,7 @@ pub(super) struct Answer {
 /// The node of a request.
 #[derive(Clone, Debug)]
 pub(super) enum To {
-    /// The node that has this slot; any node if there is none.
+    /// The node that has this slot; any node if none has it.
     Slot(Option<u16>),
     /// Exactly this node.
     Node(HostPort),

@@ -195,7 +195,8 @@ impl RedisConfig {
     }
 }
 
-const SEVERAL: &str = "several Redis servers (Redlock) are not one; give each as an endpoint of its own";
+const SEVERAL: &str =
+    "one address cannot name several Redis servers (Redlock); pass each as its own endpoint";
 
 fn database_of(text: &str) -> Result<u32, String> {
     if text.is_empty() {

@@ -85,7 +85,7 @@ impl Connection {
     }
 }
 
-/// Completes when one of the connections has more notifications than its number, or has ended; never if there is none.
+/// Completes when one of the connections has more notifications than its number, or has ended; never without a connection.
 pub(super) async fn any_notified(notified: &[(Arc<Connection>, u64)]) {
     let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = notified
         .iter()

@@ -130,7 +130,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::open_password(|f| with(f.open_password.as_ref()?), "use rediss:// and enable TLS on the server"),
     Rule::warning(
         |f| when(f.is_secretive),
-        "the server does not tell this user how it is set up (INFO), so risks of its configuration stay unknown",
+        "the server does not show this user its configuration (INFO), so risks of its configuration stay unknown",
         "allow it with ACL SETUSER ... +info, or connect without the proxy",
     ),
     Rule::warning(

@@ -117,7 +117,7 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>>;
 
     /// Returns a query for the cause that delays statements of dlock's sessions, as a fragment of a sentence; no row if
-    /// there is none.
+    /// nothing delays them.
     fn held_up(&self) -> String;
 
     /// Returns the facts about the server of `session`, and the risks of this kind of database alone.

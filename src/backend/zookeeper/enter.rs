@@ -21,7 +21,7 @@ use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Link;
 
-/// How often a folder may vanish while a claim enters it.
+/// How often a directory may vanish while a claim enters it.
 const VANISHING: usize = 20;
 
 /// The queue of a name, and the claim's nodes in it.
@@ -107,7 +107,7 @@ pub(super) async fn enter(
 /// The claim's nodes in its queues, and the children of each queue.
 type Joined = (Vec<Own>, Vec<Vec<String>>);
 
-/// Creates the nodes in one step and reads the queues, all in one exchange; in another exchange if a folder is missing.
+/// Creates the nodes in one step and reads the queues, all in one exchange; in another exchange if a directory is missing.
 async fn join(
     ensemble: &Ensemble,
     client: &Client,
@@ -115,7 +115,7 @@ async fn join(
     note: &[u8],
 ) -> FaultResult<Joined> {
     let folder = CreateMode::Container.with_acls(ensemble.acls());
-    // Access was denied, which matters only if the folder is missing.
+    // Access was denied, which matters only if the directory is missing.
     let mut denied = false;
     for _ in 0..VANISHING {
         // Servers remove an unused container within minutes, so it is usually missing. Sending its creation along costs
@@ -152,7 +152,7 @@ async fn join(
     if denied {
         return Err(ZkError::NoAuth.into());
     }
-    Err(Fault::new(ErrorKind::Unavailable, "its folder is removed again and again"))
+    Err(Fault::new(ErrorKind::Unavailable, "its parent node is removed again and again"))
 }
 
 async fn own(client: &Client, entries: &[NewEntry], results: Vec<MultiWriteResult>) -> FaultResult<Vec<Own>> {

@@ -58,7 +58,7 @@ fn at(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis)
 }
 
-/// Returns the zxid that created a node: later claims have greater ones, even after the folder was recreated.
+/// Returns the zxid that created a node: later claims have greater ones, even after the directory was recreated.
 pub(super) fn token(stat: &Stat) -> Option<FencingToken> {
     FencingToken::new(u64::try_from(stat.czxid).ok()?)
 }

@@ -34,14 +34,14 @@ impl Paths {
         Ok(format!("{}{path}", self.chroot))
     }
 
-    /// Returns the folder of all queues, without a trailing slash; empty means the root.
+    /// Returns the directory of all queues, without a trailing slash; empty means the root.
     pub(super) fn folder(&self) -> String {
         let prefix = absolute(self.prefix.as_deref().unwrap_or(PREFIX));
         let folder = prefix.rfind('/').map_or("", |at| &prefix[..at]);
         format!("{}{folder}", self.chroot)
     }
 
-    /// Returns whether all queues are direct children of the folder.
+    /// Returns whether all queues are direct children of the directory.
     pub(super) fn is_flat(&self) -> bool {
         self.prefix.is_none()
     }

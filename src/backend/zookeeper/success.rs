@@ -120,7 +120,7 @@ async fn write(shared: &Shared, client: &Client, own: &Own) -> FaultResult<()> {
         };
         match written {
             Ok(()) => return Ok(()),
-            // The folder is missing, too.
+            // The directory is missing, too.
             Err(ZkError::NoNode) => {
                 denied |= make_folders(client, ensemble.acls(), &ensemble.paths.aside()).await?;
             }

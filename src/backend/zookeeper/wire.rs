@@ -87,7 +87,7 @@ pub(super) async fn make_folders(client: &Client, acls: Acls<'static>, path: &st
         let mut unknown = false;
         for answer in asked {
             match answer.await {
-                // Without the right to create it, this user may still use the folder. The next request shows whether it
+                // Without the right to create it, this user may still use the directory. The next request shows whether it
                 // exists.
                 Err(ZkError::NoAuth) => denied = true,
                 Ok(_) | Err(ZkError::NodeExists | ZkError::NoNode) => {}

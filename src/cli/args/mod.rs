@@ -110,7 +110,7 @@ pub fn whole() -> Command {
 /// Returns the subcommand `name`.
 ///
 /// # Panics
-/// If there is none.
+/// Without such a subcommand.
 pub fn subcommand(name: &str) -> Command {
     whole().find_subcommand(name).cloned().expect("a subcommand")
 }

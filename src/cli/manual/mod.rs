@@ -1,7 +1,7 @@
 //! The manual pages, and `dlock man`.
 //!
 //! The options of a page are those of [`super::args`]. The rest is Markdown: of a subcommand or a topic in `text/`, of a lock
-//! service in its own folder. `roff.rs` names the supported part of Markdown. `tests/recipes` runs each recipe.
+//! service in its own directory. `roff.rs` names the supported part of Markdown. `tests/recipes` runs each recipe.
 
 mod pager;
 mod roff;

@@ -61,12 +61,13 @@ impl AcquireSettings {
             ..RunArgs::default()
         };
         if run_args.lock.name.is_empty() {
-            return Err(anyhow!("--name is missing; say which lock with --name NAME")
-                .hint("see dlock acquire --help"));
+            return Err(
+                anyhow!("--name is missing; name the lock with --name NAME").hint("see dlock acquire --help")
+            );
         }
         let run = RunSettings::resolve(&run_args, around)?;
         if run.busy_exit_code == 0 {
-            bail!("-E 0 would have a script go on without the lock; choose 1 to 255, or leave it out");
+            bail!("with -E 0 a script would continue without the lock; choose 1 to 255, or leave it out");
         }
         Ok(Self { run, beneficiary, format })
     }
@@ -76,7 +77,7 @@ fn beneficiary(pid: Option<&OsStr>, detach: bool) -> Result<Beneficiary> {
     match (pid, detach) {
         (Some(_), true) => Err(anyhow!("--for-pid and --detach are both given; choose one of them")),
         (None, true) => Ok(Beneficiary::Nobody),
-        (None, false) => Err(anyhow!("--for-pid or --detach is missing; say what the lock is for")
+        (None, false) => Err(anyhow!("--for-pid or --detach is missing; pass one of them")
             .hint("in a shell script write --for-pid $$")),
         (Some(text), false) => {
             let pid = text.to_str().and_then(|text| text.parse().ok()).filter(|pid| *pid > 0);
@@ -113,7 +114,7 @@ impl ClaimSettings {
         };
         let names = if args.name.is_empty() {
             let text = variable("DLOCK_NAMES").or_else(|| variable("DLOCK_NAME")).ok_or_else(|| {
-                anyhow!("--name is missing, and DLOCK_NAMES is not set; say which lock with --name NAME")
+                anyhow!("--name is missing, and DLOCK_NAMES is not set; name the lock with --name NAME")
             })?;
             text.to_string_lossy().lines().map(|line| values::name(line.as_ref(), "DLOCK_NAMES")).collect()
         } else {

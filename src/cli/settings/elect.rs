@@ -45,7 +45,7 @@ fn value(text: &OsStr, place: &str) -> Result<String> {
 fn refuse_what_does_not_elect(args: &ElectArgs) -> Result<()> {
     let run = &args.run;
     if run.lock.name.is_empty() {
-        let failure = anyhow!("--name is missing; say which election with --name NAME");
+        let failure = anyhow!("--name is missing; name the election with --name NAME");
         return Err(failure.hint("see dlock elect --help"));
     }
     if run.lock.name.len() > 1 {

@@ -175,7 +175,7 @@ fn names(given: &[OsString]) -> Result<Vec<LockName>> {
         bail!(reason);
     }
     if names.is_empty() {
-        let failure = anyhow!("--name is missing; say which lock with --name NAME");
+        let failure = anyhow!("--name is missing; name the lock with --name NAME");
         return Err(failure.hint("see dlock run --help"));
     }
     Ok(names)

@@ -60,12 +60,12 @@ fn options_end_at_the_first_operand() {
 
 #[test]
 fn every_option_reaches_its_setting() {
-    let all = run(
-        "run --name a --name b --slots 3 -w 10m -E 0 --ttl 20s --grace 1.5s --max-run 1h --hold-at-least 2 --signal int \
-                   --once-per 1d --supersede --whole-tree --no-nest --label text --report r --metrics-file m \
-                   --backend file --endpoint /x --prefix p --allow-network-fs -v --log-format json -c exit",
-    )
-    .expect("valid");
+    let options = [
+        "run --name a --name b --slots 3 -w 10m -E 0 --ttl 20s --grace 1.5s --max-run 1h --hold-at-least 2 --signal int",
+        "--once-per 1d --supersede --whole-tree --no-nest --label text --report r --metrics-file m",
+        "--backend file --endpoint /x --prefix p --allow-network-fs -v --log-format json -c exit",
+    ];
+    let all = run(&options.join(" ")).expect("valid");
     let s = Duration::from_secs;
     assert_eq!(all.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(all.mode.to_string(), "slots:3");
@@ -96,7 +96,7 @@ fn defaults_as_documented() {
 fn every_usage_error_is_one_clear_line() {
     for (line, error) in [
         ("run --name x", "a command is missing; write it after the options"),
-        ("run true", "--name is missing; say which lock with --name NAME"),
+        ("run true", "--name is missing; name the lock with --name NAME"),
         ("run --name x -c a b", "--command and the command b are both given; choose one of them"),
         (
             "run --name x --try --wait 3 true",

@@ -44,7 +44,7 @@ impl Machine {
                 self.command = Some(outcome);
                 if self.killing { Vec::new() } else { vec![Action::TerminateTree] }
             }
-            // While members of the tree live the keeper goes on renewing, if there is a lease left to renew.
+            // While members of the tree live the keeper continues to renew, if there is a lease left to renew.
             Event::TreeRemains(tree) => {
                 let reason = match reason {
                     StopReason::Lost(reason) => reason,

@@ -60,7 +60,7 @@ fn cut_short_hold_checks_for_nested_runs() {
     assert!(!m.depends_on_marks(&asked(), at(50)), "it is known");
     let mut whole = running_machine(Plan { hold_at_least: ms(60_000), whole_tree: true, ..plan() });
     whole.on(exited(0), at(20));
-    assert!(!whole.depends_on_marks(&asked(), at(30)), "somebody is there");
+    assert!(!whole.depends_on_marks(&asked(), at(30)), "a process is there");
 }
 
 /// An event that ends a hold, and the verdict that follows.
@@ -82,7 +82,7 @@ fn outside_nested_runs_keep_the_hold_of_an_ended_command() {
         assert!(!m.waits_for_marks(), "the tree comes first");
         assert_eq!(m.on(Event::TreeGone, at(2030)), []);
         assert!(m.waits_for_marks());
-        assert_eq!(m.wake_at(), at(19_000), "nobody is left to be killed, but the lease may run out");
+        assert_eq!(m.wake_at(), at(19_000), "no process is left to be killed, but the lease may run out");
         assert_eq!(m.on(signal(Signal::INT), at(3000)), []);
         assert_eq!(m.on(Event::Tick, at(8000)), []);
         assert_eq!(m.on(Event::MarksGone, at(9000)), LEAVE);
@@ -96,7 +96,7 @@ fn outside_nested_runs_keep_the_hold_on_a_later_end_request() {
         let mut m = running_machine(Plan { max_run: Some(ms(2000)), ..plan() });
         m.on(exited(0), at(20));
         m.on(Event::TreeGone, at(30));
-        assert_eq!(m.on(event(), at(when)), [], "nobody is left who could be ended");
+        assert_eq!(m.on(event(), at(when)), [], "no process is left that could be killed");
         assert!(m.waits_for_marks());
         assert!(m.wake_at() > at(when), "and nothing is due");
         assert_eq!(m.on(Event::MarksGone, at(9000)), LEAVE);
@@ -268,11 +268,11 @@ fn lost_lock_is_not_released_over_possible_survivors() {
     nested.on(lost(), at(20));
     assert_eq!(nested.on(Event::TreeGone, at(21)), LEAVE);
     assert!(!nested.may_give_back(), "nested runs elsewhere");
-    let mut nobody = running_machine(plan());
-    nobody.on(lost(), at(20));
-    nobody.on(Event::MarksGone, at(21));
-    assert_eq!(nobody.on(Event::TreeGone, at(21)), LEAVE);
-    assert!(nobody.may_give_back());
+    let mut empty = running_machine(plan());
+    empty.on(lost(), at(20));
+    empty.on(Event::MarksGone, at(21));
+    assert_eq!(empty.on(Event::TreeGone, at(21)), LEAVE);
+    assert!(empty.may_give_back());
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn expiring_lease_under_nested_runs_is_kept_to_the_deadline() {
     let mut m = running_machine(plan());
     m.on(exited(0), at(20));
     m.on(Event::TreeGone, at(30));
-    assert_eq!(m.on(Event::Tick, at(18_000)), [], "nobody is left who could be ended");
+    assert_eq!(m.on(Event::Tick, at(18_000)), [], "no process is left that could be killed");
     assert!(m.waits_for_marks());
     assert_eq!(m.on(Event::Tick, at(19_000)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::Expired, .. }));

@@ -61,7 +61,7 @@ fn release_during_an_end_request_spares_the_command() {
         m.on(reason, at(1000));
         assert_eq!(m.on(Event::Released, at(1100)), [], "nested runs are waited for");
         assert_eq!(*m.phase(), Phase::Lingering);
-        assert_eq!(m.on(Event::Tick, at(6000)), [], "the grace is over, and nobody is killed");
+        assert_eq!(m.on(Event::Tick, at(6000)), [], "the grace is over, and no process is killed");
         assert_eq!(m.on(Event::MarksGone, at(6001)), [Action::Leave { succeeded: false }]);
         ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(0))));
     }

@@ -1,14 +1,11 @@
-//! The reference implementation: a service inside one process, with switches that break it (mutations).
+//! The reference implementation: a store inside one process, with switches that break it (mutations).
 //!
-//! It states the contract in the fewest words. The contract suite is tested on it: with one [`Mutation`] seeded the
-//! suite must fail. It uses only the parts of the library that every backend can use.
+//! It states the contract of a store in the fewest words, and the engine decides over it. So the contract suite tests
+//! the engine here without a service, and is itself tested: with one [`Mutation`] seeded the suite must fail.
 
-mod claim;
 mod mutation;
-mod observe;
 mod queues;
 mod server;
-mod steps;
 mod view;
 
 use std::sync::Arc;
@@ -16,42 +13,42 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use dlock::backend::observe::QueueObserver;
-use dlock::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use dlock::backend::queue::Queues as Engine;
+use dlock::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use dlock::backend::{Backend, Capabilities, Examination, TokenStrength};
 use dlock::clock::Clock;
-use dlock::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result};
+use dlock::lock::{Error, ErrorKind, LockName, Moment, Request, Result};
 
-use claim::MemoryClaim;
 pub(crate) use mutation::Mutation;
-use queues::Refusal;
+use queues::Queues;
 pub(crate) use server::MemoryServer;
-use server::{Call, NAME};
+use server::NAME;
 
 /// One client of a [`MemoryServer`].
 #[derive(Debug)]
-pub(crate) struct MemoryBackend {
+struct MemoryStore {
     server: Arc<MemoryServer>,
     clock: Clock,
 }
 
-impl MemoryBackend {
-    /// Returns a client whose clock is the server's.
-    pub(crate) fn connect(server: &Arc<MemoryServer>) -> Self {
-        Self::connect_with(server, server.clock())
+/// Returns a client of `server` with a clock of its own, which may differ from the server's.
+pub(crate) fn connect(server: &Arc<MemoryServer>, clock: Clock) -> Arc<dyn Backend> {
+    Arc::new(Engine::new(Arc::new(MemoryStore { server: Arc::clone(server), clock }), clock))
+}
+
+impl MemoryStore {
+    /// Executes one step of the service, on behalf of this client.
+    async fn call<T>(&self, deadline: Moment, f: impl FnOnce(&mut Queues, Moment) -> Result<T>) -> Result<T> {
+        self.server.call(self.clock, deadline, f).await
     }
 
-    /// Returns a client with a clock of its own, which may differ from the server's.
-    pub(crate) fn connect_with(server: &Arc<MemoryServer>, clock: Clock) -> Self {
-        Self { server: Arc::clone(server), clock }
-    }
-
-    fn call(&self, deadline: Moment) -> Call<'_> {
-        Call { server: &self.server, clock: self.clock, deadline }
+    fn has(&self, mutation: Mutation) -> bool {
+        self.server.has(mutation)
     }
 }
 
 #[async_trait]
-impl Backend for MemoryBackend {
+impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
@@ -65,70 +62,114 @@ impl Backend for MemoryBackend {
         }
     }
 
+    async fn append(&self, request: &Request, deadline: Moment) -> Result<(Own, Answer)> {
+        let sent = self.clock.now();
+        let entered = self.call(deadline, |queues, now| {
+            let own = queues.append(request, sent, now)?;
+            let answer = queues.answer(Some(&own), &own.names, sent, now);
+            Ok((own, answer))
+        });
+        let (own, answer) = entered.await?;
+        self.server.step(|queues, _| queues.answered(own.id));
+        if self.has(Mutation::FirstAnswerLate) && self.server.step(|queues, _| queues.waits(own.id)) {
+            self.changed(Watched::Queue(&own.names[0]), answer.seen, deadline).await?;
+            return Err(Error::new(ErrorKind::Unavailable, "no answer by the deadline"));
+        }
+        Ok((own, answer))
+    }
+
+    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> Result<Answer> {
+        let (sent, own) = (self.clock.now(), if let Extent::Needed(own) = extent { Some(own) } else { None });
+        let read = self.call(deadline, |queues, now| {
+            let answer = queues.answer(own, names, sent, now);
+            if extent == Extent::Shown && queues.has(Mutation::InspectPurges) {
+                queues.purge();
+            }
+            Ok(answer)
+        });
+        read.await
+    }
+
+    async fn commit(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> Result<(bool, Answer)> {
+        let sent = self.clock.now();
+        let names = own.map(|own| own.names.clone()).unwrap_or_default();
+        let commit = self.call(deadline, |queues, now| {
+            let done = queues.commit(own, when, steps, now)?;
+            let names = if queues.waits_or_holds(own) { &names[..] } else { &[] };
+            Ok((done, queues.answer(own, names, sent, now)))
+        });
+        commit.await
+    }
+
+    async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> Result<Option<(Moment, Answer)>> {
+        let begun = self.clock.now();
+        let renewal = self.call(deadline, |queues, now| {
+            let renewed = queues.renew(own.id, begun, now);
+            Ok(renewed.then(|| queues.answer(Some(own), &own.names, begun, now)))
+        });
+        let answer = renewal.await?;
+        let from = if self.has(Mutation::RenewCountsFromEnd) { self.clock.now() } else { begun };
+        Ok(answer.map(|answer| (from, answer)))
+    }
+
+    async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> Result<()> {
+        let is_deaf = match watched {
+            Watched::Claim { .. } => self.has(Mutation::LosesWakeUps),
+            Watched::Queue(_) => self.has(Mutation::ObserverSleeps),
+        };
+        let mut changes = self.server.changes();
+        let (mut starts, clock) = (self.server.starts(), self.server.clock());
+        loop {
+            self.server.thawed().await;
+            let (version, next) = self.server.step(|queues, now| (queues.version, queues.next_expiry(now)));
+            if version != seen && !is_deaf {
+                return Ok(());
+            }
+            tokio::select! {
+                Ok(()) = changes.changed() => {}
+                () = clock.sleep_until(next) => {}
+                () = self.clock.sleep_until(until) => return Ok(()),
+                _ = starts.changed() => {
+                    return Err(Error::new(ErrorKind::Unavailable, "the service restarted"));
+                }
+            }
+        }
+    }
+
+    async fn why_gone(&self, own: &Own, deadline: Moment) -> Result<Option<Note>> {
+        self.call(deadline, |queues, _| Ok(queues.note(own.id))).await
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<Queue>> {
+        self.call(deadline, |queues, now| Ok(queues.list(prefix, now))).await
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
+        self.call(deadline, |queues, now| Ok(queues.last_success(name, now))).await
+    }
+
     fn identity(&self) -> String {
         self.server.identity()
     }
 
-    async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        let counts_from = self.clock.now();
-        let call = self.call(deadline);
-        let news = call
-            .run(|queues, now| match request.names.first() {
-                None => Err(Refusal::new(ErrorKind::Invalid, "a claim needs a name")),
-                Some(_) => queues.enter(request, counts_from, now),
-            })
-            .await?;
-        Ok(Arc::new(MemoryClaim::new(Arc::clone(&self.server), self.clock, request, news, counts_from)))
-    }
-
-    async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        let call = self.call(deadline);
-        call.run(|queues, now| Ok(queues.inspect(name, now))).await
-    }
-
-    async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        self.call(deadline).run(|queues, now| Ok(queues.list(prefix, now))).await
-    }
-
-    async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let queue = observe::WatchedQueue::new(&self.server);
-        Ok(Box::new(QueueObserver::new(self.server.clock(), name.clone(), queue)))
-    }
-
-    async fn evict(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        how: Evict,
-        by: &Holder,
-        deadline: Moment,
-    ) -> Result<bool> {
-        let call = self.call(deadline);
-        call.run(|queues, _| Ok(queues.evict(name, id, how, by))).await
-    }
-
-    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        let call = self.call(deadline);
-        call.run(|queues, _| Ok(queues.publish(name, id, value))).await
-    }
-
-    async fn evict_foreign(&self, _: &LockName, _: ClaimId, _: Moment) -> Result<bool> {
-        Ok(false)
+    fn has_connected(&self) -> bool {
+        true
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
         let begun = self.clock.now();
-        self.call(deadline).run(|_, _| Ok(())).await?;
+        self.call(deadline, |_, _| Ok(())).await?;
         Ok(Examination {
             server: "memory".to_owned(),
             reached: self.server.identity(),
             round_trip: self.clock.now().since(begun),
             risks: Vec::new(),
         })
-    }
-
-    async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let call = self.call(deadline);
-        call.run(|queues, now| Ok(queues.last_success(name, now))).await
     }
 }

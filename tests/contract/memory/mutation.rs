@@ -45,7 +45,7 @@ pub(crate) enum Mutation {
     EnterNotIdempotent,
     /// C05: an entry whose client never received the answer cannot be evicted.
     UnansweredCannotBeEvicted,
-    /// C06: a change is lost if `changed` is dropped while it returns the change.
+    /// C06: a claim that waits is not notified.
     LosesWakeUps,
     /// C06: the first answer comes only with the first change.
     FirstAnswerLate,
@@ -55,8 +55,6 @@ pub(crate) enum Mutation {
     RevivesExpired,
     /// C07: a renewal counts from its end.
     RenewCountsFromEnd,
-    /// C07: a grant counts from the moment of the grant, without a renewal.
-    GrantCountsFromGrant,
     /// C07: a renewal is answered and not executed.
     RenewDoesNothing,
     /// C08: leaving twice is an error.
@@ -133,7 +131,6 @@ impl Mutation {
         Self::TellsNoLoss,
         Self::RevivesExpired,
         Self::RenewCountsFromEnd,
-        Self::GrantCountsFromGrant,
         Self::RenewDoesNothing,
         Self::LeaveNotIdempotent,
         Self::WaiterCannotLeave,

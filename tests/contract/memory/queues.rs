@@ -1,77 +1,49 @@
-//! The entries, and the consequences of their order.
+//! The entries, and the steps that change them.
 
 use std::collections::HashMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use tokio::sync::watch;
-
-use dlock::lock::claim::Granted;
+use dlock::backend::queue::store::{Change, Key, Note, Own, Step};
 use dlock::lock::{
-    ClaimId, ClaimState, ErrorKind, FencingToken, Grant, Holder, LockName, LossReason, Mode, Moment, Request,
-    queue,
+    ClaimId, Error, ErrorKind, FencingToken, Holder, LockName, Mode, Moment, Request, Result, queue,
 };
 
 use super::Mutation;
 
-/// The reason for a refused step; becomes an [`dlock::lock::Error`].
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) kind: ErrorKind,
-    pub(super) reason: String,
-}
-
-impl Refusal {
-    pub(super) fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into() }
-    }
-}
-
 /// One claim, in the queues of all its names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) request: Request,
+    pub(super) order: u64,
+    /// For each name.
+    pub(super) tokens: Vec<FencingToken>,
+    /// For each name.
+    pub(super) slots: Vec<Option<u32>>,
     pub(super) expires: Moment,
-    /// The beginning, by its client's clock, of the last call that proved it.
-    pub(super) counts_from: Moment,
-    pub(super) arrived: SystemTime,
-    pub(super) hold: Option<Hold>,
-    pub(super) asked: Option<Holder>,
-    pub(super) answered: bool,
-    pub(super) news: watch::Sender<ClaimState>,
-}
-
-#[derive(Debug)]
-pub(super) struct Hold {
-    pub(super) grant: Grant,
-    pub(super) at: Moment,
     pub(super) since: SystemTime,
+    pub(super) held_since: Option<SystemTime>,
+    pub(super) asked: Option<Holder>,
+    answered: bool,
 }
 
 /// All queues of a server. Every method is one step of the service: nothing happens between its parts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queues {
     pub(super) mutation: Option<Mutation>,
     /// In order of arrival.
     pub(super) entries: Vec<Entry>,
-    pub(super) ended: HashMap<ClaimId, Entry>,
-    pub(super) successes: HashMap<LockName, Moment>,
+    ended: HashMap<ClaimId, (Option<Entry>, Option<Note>)>,
+    successes: HashMap<LockName, Moment>,
     /// Grows with each visible change.
     pub(super) version: u64,
-    pub(super) last_token: u64,
+    last_order: u64,
+    last_token: u64,
     last_shared_token: u64,
 }
 
 impl Queues {
     pub(super) fn new(mutation: Option<Mutation>) -> Self {
-        Self {
-            mutation,
-            entries: Vec::new(),
-            ended: HashMap::new(),
-            successes: HashMap::new(),
-            version: 0,
-            last_token: 0,
-            last_shared_token: 0,
-        }
+        Self { mutation, ..Self::default() }
     }
 
     pub(super) fn has(&self, mutation: Mutation) -> bool {
@@ -82,56 +54,17 @@ impl Queues {
         self.entries.iter().position(|e| e.request.id == id)
     }
 
-    /// Applies time and order: ends expired entries, grants free locks and notifies all claims.
-    pub(super) fn settle(&mut self, now: Moment) {
-        while let Some(at) = self.entries.iter().position(|e| e.expires <= now && !self.keeps(e)) {
-            self.end(at, ClaimState::Lost(LossReason::Expired));
-        }
-        for at in 0..self.entries.len() {
-            if self.entries[at].hold.is_none() && self.may_hold(at) {
-                self.give(at, now);
-            }
-        }
-        for at in 0..self.entries.len() {
-            let state = self.state(at);
-            let told = self.entries[at].news.send_if_modified(|old| {
-                let differs = *old != state;
-                *old = state;
-                differs
-            });
-            self.version += u64::from(told);
-        }
-    }
-
-    fn keeps(&self, entry: &Entry) -> bool {
-        match self.mutation {
-            Some(Mutation::KeepsAbandonedWaiters) => entry.hold.is_none(),
-            Some(Mutation::KeepsAbandonedHolders) => entry.hold.is_some(),
-            _ => false,
-        }
-    }
-
-    /// Removes the entry from all queues, for ever.
-    pub(super) fn end(&mut self, at: usize, last: ClaimState) {
-        let entry = self.entries.remove(at);
-        if !self.has(Mutation::TellsNoLoss) {
-            entry.news.send_replace(last);
-        }
-        self.version += 1;
-        self.ended.insert(entry.request.id, entry);
-    }
-
     /// Returns the indices of the entries in the queue of `name`, in order.
     pub(super) fn queue(&self, name: &LockName) -> Vec<usize> {
-        let in_queue = |e: &Entry| e.request.names.iter().any(|n| self.same(n, name));
-        let mut queue: Vec<usize> = (0..self.entries.len()).filter(|i| in_queue(&self.entries[*i])).collect();
-        if self.has(Mutation::GrantsOutOfOrder) {
-            queue.sort_by_key(|i| if self.entries[*i].hold.is_some() { *i } else { usize::MAX - i });
+        let in_queue = |i: &usize| self.entries[*i].request.names.iter().any(|n| self.same(n, name));
+        let mut queue: Vec<usize> = (0..self.entries.len()).filter(in_queue).collect();
+        if self.has(Mutation::GrantsOutOfOrder) && queue.len() > 1 {
+            queue[1..].reverse();
         }
         queue
     }
 
-    fn same(&self, a: &LockName, b: &LockName) -> bool {
+    pub(super) fn same(&self, a: &LockName, b: &LockName) -> bool {
         let first = |n: &LockName| n.as_str().split('/').next().map(str::to_owned);
         match self.mutation {
             Some(Mutation::FoldsNames) => a.as_str().eq_ignore_ascii_case(b.as_str()),
@@ -140,52 +73,118 @@ impl Queues {
         }
     }
 
-    pub(super) fn modes(&self, queue: &[usize]) -> Vec<Mode> {
-        queue.iter().map(|i| self.entries[*i].request.mode).collect()
+    fn holds(&self, at: usize) -> bool {
+        self.entries[at].request.names.iter().all(|name| {
+            let queue = self.queue(name);
+            let modes: Vec<Mode> = queue.iter().map(|i| self.entries[*i].request.mode).collect();
+            queue[..queue::held(&modes)].contains(&at)
+        })
     }
 
-    /// Returns the entries in the queue of `name` that no entry ahead keeps from holding.
-    pub(super) fn free(&self, name: &LockName) -> Vec<usize> {
-        let mut queue = self.queue(name);
-        let modes = self.modes(&queue);
-        let held = queue::held(&modes);
-        let extra = match (self.mutation, modes.first()) {
-            (Some(Mutation::SlotsAdmitOneTooMany), Some(Mode::Slots(_)))
-            | (Some(Mutation::TellsHoldEarly), Some(Mode::Exclusive)) => true,
-            (Some(Mutation::Reentrant), Some(_)) => {
-                queue.get(held).is_some_and(|i| self.holder(*i) == self.holder(queue[0]))
-            }
+    pub(super) fn waits(&self, id: ClaimId) -> bool {
+        self.position(id).is_some_and(|at| !self.holds(at))
+    }
+
+    pub(super) fn waits_or_holds(&self, own: Option<&Own>) -> bool {
+        own.is_some_and(|own| self.position(own.id).is_some())
+    }
+
+    fn keeps(&self, at: usize) -> bool {
+        match self.mutation {
+            Some(Mutation::KeepsAbandonedWaiters) => !self.holds(at),
+            Some(Mutation::KeepsAbandonedHolders) => self.holds(at),
             _ => false,
-        };
-        if self.has(Mutation::SharedPassesExclusive) && modes.first() == Some(&Mode::Shared) {
-            queue.retain(|i| self.entries[*i].request.mode == Mode::Shared);
-            return queue;
         }
-        queue.truncate(held + usize::from(extra));
-        queue
     }
 
-    fn holder(&self, at: usize) -> &Holder {
-        &self.entries[at].request.holder
+    /// Ends expired entries.
+    pub(super) fn settle(&mut self, now: Moment) {
+        let ends = |queues: &Self, at: &usize| queues.entries[*at].expires <= now && !queues.keeps(*at);
+        while let Some(at) = (0..self.entries.len()).find(|at| ends(self, at)) {
+            self.end(at, None);
+        }
     }
 
-    fn may_hold(&self, at: usize) -> bool {
-        let names = &self.entries[at].request.names;
-        let needed = if self.has(Mutation::TellsHoldOnFirstName) { &names[..1] } else { &names[..] };
-        needed.iter().all(|name| self.free(name).contains(&at))
+    /// Returns the next instant at which time alone changes a queue.
+    pub(super) fn next_expiry(&self, now: Moment) -> Moment {
+        let all = self.entries.iter().map(|e| e.expires).filter(|when| *when > now);
+        all.min().unwrap_or(Moment::NEVER)
     }
 
-    fn give(&mut self, at: usize, now: Moment) {
-        let names = self.entries[at].request.names.clone();
-        let mode = self.entries[at].request.mode;
-        let names = names
-            .iter()
-            .map(|name| Granted { token: self.next_token(mode), slot: self.free_slot(name, mode) })
-            .collect();
-        let late = self.has(Mutation::GrantCountsFromGrant);
-        let entry = &mut self.entries[at];
-        let counts_from = if late { now } else { entry.counts_from };
-        entry.hold = Some(Hold { grant: Grant { names, counts_from }, at: now, since: SystemTime::now() });
+    /// Removes the entry from all queues, for ever.
+    pub(super) fn end(&mut self, at: usize, note: Option<Note>) {
+        let entry = self.entries.remove(at);
+        self.ended.insert(entry.request.id, (Some(entry), note));
+        self.version += 1;
+    }
+
+    pub(super) fn note(&self, id: ClaimId) -> Option<Note> {
+        self.ended.get(&id).and_then(|(_, note)| note.clone())
+    }
+
+    /// Returns the entry that a mutation shows after its end.
+    pub(super) fn undead(&self, id: ClaimId) -> Option<&Entry> {
+        self.ended.get(&id).filter(|_| self.has(Mutation::TellsNoLoss))?.0.as_ref()
+    }
+
+    /// Joins the queues of all names. An entry that is there stays, and one that has ended stays out.
+    pub(super) fn append(&mut self, request: &Request, sent: Moment, now: Moment) -> Result<Own> {
+        let (id, mode, ttl) = (request.id, request.mode, request.ttl);
+        let known = self.position(id).is_some() || self.ended.contains_key(&id);
+        if !known || self.has(Mutation::EnterNotIdempotent) {
+            self.push(request, sent, now)?;
+        }
+        let (order, names) = match self.position(id) {
+            Some(at) => (self.entries[at].order, self.entries[at].request.names.clone()),
+            None => (0, request.names.clone()),
+        };
+        let key = Key { order, text: id.to_string() };
+        Ok(Own { id, mode, ttl, keys: vec![key; names.len()], names })
+    }
+
+    fn push(&mut self, request: &Request, sent: Moment, now: Moment) -> Result<()> {
+        let mut request = request.clone();
+        let idle = self.queue(&request.names[0]).is_empty();
+        match self.mutation {
+            Some(Mutation::EntersFirstNameOnly) => request.names.truncate(1),
+            Some(Mutation::TokensRestartWhenIdle) if idle => self.last_token = 0,
+            Some(Mutation::TruncatesTexts) => {
+                each_text(&mut request.holder, |t| t.chars().take(64).collect());
+            }
+            Some(Mutation::CleansTexts) => {
+                each_text(&mut request.holder, |t| t.chars().filter(|c| !c.is_control()).collect());
+            }
+            Some(Mutation::MismatchIsTransient) if self.has_another_kind(&request) => {
+                return Err(Error::new(ErrorKind::Unavailable, "another kind of lock"));
+            }
+            Some(Mutation::SupersedeEndsHolder) if request.supersede => {
+                if let Some(at) = self.entries.iter().position(|e| e.request.supersede) {
+                    self.end(at, Some(Note::Superseded(request.holder.clone())));
+                }
+            }
+            _ => {}
+        }
+        let tokens = request.names.iter().map(|_| self.next_token(request.mode)).collect();
+        self.last_order += 1;
+        let start = if self.has(Mutation::TrustsClientClock) { sent } else { now };
+        self.entries.push(Entry {
+            order: self.last_order,
+            tokens,
+            slots: vec![None; request.names.len()],
+            expires: start + request.ttl,
+            since: SystemTime::now(),
+            held_since: None,
+            asked: None,
+            answered: false,
+            request,
+        });
+        self.version += 1;
+        Ok(())
+    }
+
+    fn has_another_kind(&self, request: &Request) -> bool {
+        let mixes = |i: usize| self.entries[i].request.mode.mixes_with(request.mode);
+        !request.names.iter().all(|name| self.queue(name).into_iter().all(mixes))
     }
 
     fn next_token(&mut self, mode: Mode) -> FencingToken {
@@ -202,62 +201,166 @@ impl Queues {
         FencingToken::new(number).expect("counts from one")
     }
 
-    fn free_slot(&self, name: &LockName, mode: Mode) -> Option<u32> {
-        let Mode::Slots(_) = mode else { return None };
-        let taken: Vec<u32> = self.queue(name).into_iter().filter_map(|i| self.slot(i, name)).collect();
-        (1..=u32::MAX).find(|slot| !taken.contains(slot))
-    }
-
-    /// Returns the slot that an entry holds on `name`.
-    pub(super) fn slot(&self, at: usize, name: &LockName) -> Option<u32> {
-        self.granted(at, name).and_then(|given| given.slot)
-    }
-
-    /// Returns the grant of an entry on `name`.
-    pub(super) fn granted(&self, at: usize, name: &LockName) -> Option<Granted> {
-        let entry = &self.entries[at];
-        let index = entry.request.names.iter().position(|n| self.same(n, name))?;
-        entry.hold.as_ref().and_then(|hold| hold.grant.names.get(index)).copied()
-    }
-
-    /// Returns the state of an entry.
-    pub(super) fn state(&self, at: usize) -> ClaimState {
-        let entry = &self.entries[at];
-        match (&entry.asked, &entry.hold) {
-            (Some(by), _) if !self.has(Mutation::AskIsForgotten) => {
-                ClaimState::AskedToLeave { by: by.clone() }
-            }
-            (_, Some(hold)) => ClaimState::Held(hold.grant.clone()),
-            _ => {
-                let (ahead, first) = self.ahead(at);
-                let holder = first.map(|i| Box::new(self.entry_without_clock(i, &self.waited_for(at))));
-                ClaimState::Waiting { ahead: Some(ahead), holder }
-            }
+    /// Notes that the client has received the answer to its request to enter.
+    pub(super) fn answered(&mut self, id: ClaimId) {
+        if let Some(at) = self.position(id) {
+            self.entries[at].answered = true;
         }
     }
 
-    /// Returns the first of its names on which an entry still waits.
-    fn waited_for(&self, at: usize) -> LockName {
+    /// Gives a live entry another TTL. Returns whether there was one.
+    pub(super) fn renew(&mut self, id: ClaimId, begun: Moment, now: Moment) -> bool {
+        if self.has(Mutation::RevivesExpired)
+            && let Some((Some(entry), _)) = self.ended.remove(&id)
+        {
+            self.entries.insert(0, entry);
+        }
+        let start = if self.has(Mutation::TrustsClientClock) { begun } else { now };
+        let keeps = self.has(Mutation::RenewDoesNothing);
+        let Some(at) = self.position(id) else { return self.undead(id).is_some() };
+        let entry = &mut self.entries[at];
+        entry.expires = if keeps { entry.expires } else { start + entry.request.ttl };
+        true
+    }
+
+    /// Makes all steps if the entries in `when` and the own one are present. Returns whether it did.
+    pub(super) fn commit(
+        &mut self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        now: Moment,
+    ) -> Result<bool> {
+        let leaves =
+            |step: &Step| matches!(step, Step::Remove { id, .. } if own.is_some_and(|own| own.id == *id));
+        let is_present = |(_, key): &(LockName, Key)| self.entries.iter().any(|e| e.order == key.order);
+        if !when.iter().all(is_present)
+            || !(steps.iter().any(leaves) || own.is_none() || self.waits_or_holds(own))
+        {
+            return Ok(false);
+        }
+        let held = own.and_then(|own| self.position(own.id)).is_some_and(|at| self.holds(at));
+        if steps.iter().any(leaves) && self.has(Mutation::RecordsFailure) && held {
+            self.succeed(own, now);
+        }
+        for step in steps {
+            match step {
+                Step::Hold { slots, .. } => return Ok(self.take(own, slots)),
+                Step::Remove { id, names, note, .. } => self.remove(own, *id, names, note.as_ref())?,
+                Step::Change(_, item, change) => self.change(item.key.order, change),
+                Step::Success { held_for } => self.succeed(own, now - *held_for),
+                Step::RemoveForeign(..) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the slots unless others have them.
+    fn take(&mut self, own: Option<&Own>, slots: &[Option<u32>]) -> bool {
+        let Some(at) = own.and_then(|own| self.position(own.id)) else { return false };
+        let is_taken = |(name, slot): (&LockName, &Option<u32>)| {
+            let others = self.queue(name).into_iter().filter(|i| *i != at);
+            slot.is_some() && others.into_iter().any(|i| self.slot(i, name) == *slot)
+        };
         let names = &self.entries[at].request.names;
-        names.iter().find(|name| !self.free(name).contains(&at)).unwrap_or(&names[0]).clone()
-    }
-
-    /// Returns how many entries are ahead in any of an entry's queues, and the first of the queue that it waits in.
-    pub(super) fn ahead(&self, at: usize) -> (u32, Option<usize>) {
-        let mut all: Vec<usize> = Vec::new();
-        for name in &self.entries[at].request.names {
-            all.extend(self.queue(name).into_iter().take_while(|i| *i != at));
+        if !self.has(Mutation::SlotsAdmitOneTooMany) && names.iter().zip(slots).any(is_taken) {
+            return false;
         }
-        all.sort_unstable();
-        all.dedup();
-        let first = self.queue(&self.waited_for(at)).first().copied().filter(|i| *i != at);
-        (u32::try_from(all.len()).unwrap_or(u32::MAX), first)
+        self.entries[at].slots = slots.to_vec();
+        self.version += 1;
+        true
     }
 
-    /// Returns the next instant at which time alone may change the state of `id`. Entries behind it do not matter.
-    pub(super) fn next_expiry(&self, id: ClaimId, now: Moment) -> Moment {
-        let Some(at) = self.position(id) else { return Moment::NEVER };
-        let ahead = self.entries[..=at].iter().map(|e| e.expires);
-        ahead.filter(|when| *when > now).min().unwrap_or(Moment::NEVER)
+    /// Returns the slot of an entry on `name`.
+    pub(super) fn slot(&self, at: usize, name: &LockName) -> Option<u32> {
+        let entry = &self.entries[at];
+        entry.slots[entry.request.names.iter().position(|n| self.same(n, name))?]
+    }
+
+    fn remove(
+        &mut self,
+        own: Option<&Own>,
+        id: ClaimId,
+        names: &[LockName],
+        note: Option<&Note>,
+    ) -> Result<()> {
+        let is_own = own.is_some_and(|own| own.id == id);
+        let is_evicted = matches!(note, Some(Note::Evicted(_)));
+        let first = (self.has(Mutation::EvictsHolder) && is_evicted && !self.entries.is_empty()).then_some(0);
+        let Some(at) = first.or(self.position(id)) else {
+            if is_own && self.has(Mutation::LeaveNotIdempotent) {
+                return Err(Error::new(ErrorKind::Corrupt, "no such entry"));
+            }
+            // A request of that claim in flight is refused.
+            self.ended.entry(id).or_insert((None, note.cloned()));
+            return Ok(());
+        };
+        if !self.entries[at].request.names.iter().any(|name| names.contains(name)) {
+            return Ok(());
+        }
+        let waits = !self.holds(at);
+        let stays = match self.mutation {
+            Some(Mutation::WaiterCannotLeave) => is_own && waits,
+            Some(Mutation::MismatchStays) => is_own && self.has_another_kind(&self.entries[at].request),
+            Some(Mutation::UnansweredCannotBeEvicted) => !is_own && !self.entries[at].answered,
+            _ => false,
+        };
+        if !stays {
+            self.end(at, note.cloned());
+            while self.has(Mutation::WithdrawCutsLine) && is_own && waits && at < self.entries.len() {
+                self.end(at, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, order: u64, change: &Change) {
+        let Some(at) = self.entries.iter().position(|e| e.order == order) else { return };
+        match change {
+            Change::Asked(_) if self.has(Mutation::AskIsForgotten) => {}
+            Change::Asked(by) if self.has(Mutation::AskRemoves) => {
+                self.end(at, Some(Note::Evicted(Some(by.clone()))));
+            }
+            Change::Asked(by) => self.entries[at].asked = Some(by.clone()),
+            Change::Label(text) => self.entries[at].request.holder.label = Some(text.clone()),
+            Change::HeldFor(length) => self.entries[at].held_since = SystemTime::now().checked_sub(*length),
+        }
+        self.version += 1;
+    }
+
+    fn succeed(&mut self, own: Option<&Own>, acquired: Moment) {
+        let last_to_end = self.has(Mutation::LastToEndSucceeds);
+        for name in own.map(|own| own.names.clone()).unwrap_or_default() {
+            let last = self.successes.entry(name).or_insert(acquired);
+            *last = if last_to_end { acquired } else { acquired.max(*last) };
+        }
+    }
+
+    /// Returns how long ago the last successful run acquired `name`.
+    pub(super) fn last_success(&self, name: &LockName, now: Moment) -> Option<Duration> {
+        self.successes.get(name).map(|at| now.since(*at))
+    }
+
+    /// Applies the effect of a restart that keeps the data: none without a mutation.
+    pub(super) fn restart(&mut self) {
+        match self.mutation {
+            Some(Mutation::ForgetsTokensOnRestart) => self.last_token = 0,
+            Some(Mutation::ForgetsWaitersOnRestart) => self.purge(),
+            _ => {}
+        }
+    }
+
+    /// Ends all waiters.
+    pub(super) fn purge(&mut self) {
+        while let Some(at) = (0..self.entries.len()).find(|at| !self.holds(*at)) {
+            self.end(at, None);
+        }
+    }
+}
+
+fn each_text(holder: &mut Holder, change: impl Fn(&str) -> String) {
+    for text in [&mut holder.host, &mut holder.user, &mut holder.command].into_iter().chain(&mut holder.label)
+    {
+        *text = change(text);
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 use dlock::clock::Clock;
-use dlock::lock::{ClaimId, ClaimState, Error, ErrorKind, LossReason, Moment, Result};
+use dlock::lock::{ClaimId, Error, ErrorKind, Moment, Result};
 
 use super::Mutation;
-use super::queues::{Queues, Refusal};
+use super::queues::Queues;
 
 /// The backend's name.
 pub(super) const NAME: &str = "memory";
@@ -70,7 +70,7 @@ impl MemoryServer {
         self.step(|queues, _| {
             let found = queues.position(id);
             if let Some(at) = found {
-                queues.end(at, ClaimState::Lost(LossReason::SessionEnded));
+                queues.end(at, None);
             }
             found.is_some()
         })
@@ -94,9 +94,7 @@ impl MemoryServer {
             let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
             let now = self.clock.now();
             queues.settle(now);
-            let result = f(&mut queues, now);
-            queues.settle(now);
-            (result, queues.version)
+            (f(&mut queues, now), queues.version)
         };
         self.changes.send_if_modified(|seen| std::mem::replace(seen, version) != version);
         result
@@ -115,47 +113,34 @@ impl MemoryServer {
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
-}
 
-/// One request on its way.
-pub(super) struct Call<'a> {
-    pub(super) server: &'a MemoryServer,
-    pub(super) clock: Clock,
-    pub(super) deadline: Moment,
-}
-
-impl Call<'_> {
-    /// Sends the request, executes `f` as one step, and returns the answer, all by the deadline.
+    /// Sends a request, executes `f` as one step, and returns the answer, all by the deadline, which is of `clock`.
     ///
     /// It can be dropped before the step, and between the step and the answer.
-    pub(super) async fn run<T>(
-        self,
-        f: impl FnOnce(&mut Queues, Moment) -> std::result::Result<T, Refusal>,
+    pub(super) async fn call<T>(
+        &self,
+        clock: Clock,
+        deadline: Moment,
+        f: impl FnOnce(&mut Queues, Moment) -> Result<T>,
     ) -> Result<T> {
-        let mut starts = self.server.starts();
+        let mut starts = self.starts();
         let work = async {
             tokio::task::yield_now().await;
-            self.server.thawed().await;
-            let result = self.server.step(f);
+            self.thawed().await;
+            let result = self.step(f);
             tokio::task::yield_now().await;
-            self.server.thawed().await;
+            self.thawed().await;
             result
         };
-        let deadline = async {
-            let never = self.server.has(Mutation::IgnoresDeadlines);
-            self.clock.sleep_until(if never { Moment::NEVER } else { self.deadline }).await;
-        };
-        let refusal = tokio::select! {
+        let deadline = if self.has(Mutation::IgnoresDeadlines) { Moment::NEVER } else { deadline };
+        let unavailable = |why| Err(Error::new(ErrorKind::Unavailable, why));
+        let answer = tokio::select! {
             biased;
-            result = work => match result {
-                Ok(value) => return Ok(value),
-                Err(refusal) => refusal,
-            },
-            _ = starts.changed() => Refusal::new(ErrorKind::Unavailable, "the service restarted"),
-            () = deadline => Refusal::new(ErrorKind::Unavailable, "no answer by the deadline"),
+            result = work => result,
+            _ = starts.changed() => unavailable("the service restarted"),
+            () = clock.sleep_until(deadline) => unavailable("no answer by the deadline"),
         };
-        let error = Error::new(refusal.kind, refusal.reason);
-        let without_lock = self.server.has(Mutation::ErrorWithoutLock);
-        Err(if without_lock { error.during(NAME, "ask", None) } else { error })
+        let without_lock = self.has(Mutation::ErrorWithoutLock);
+        answer.map_err(|error| if without_lock { error.during(NAME, "ask", None) } else { error })
     }
 }

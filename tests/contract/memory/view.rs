@@ -1,78 +1,95 @@
-//! The queues as other clients see them.
+//! The queues as clients see them.
 
-use dlock::lock::{Entry, LockName, LockStatus, Moment, Request};
+use dlock::backend::queue::store::{About, Answer, Item, Key, Note, Own, Queue};
+use dlock::backend::record::Record;
+use dlock::lock::{LockName, Mode, Moment};
 
 use super::Mutation;
-use super::queues::Queues;
+use super::queues::{Entry, Queues};
 
 impl Queues {
-    /// Returns the holders and waiters of one queue, in order.
-    pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> LockStatus {
-        let status = self.status(name, now);
-        if self.has(Mutation::InspectPurges) {
-            self.entries.retain(|e| e.hold.is_some());
-        }
-        status
+    /// Returns the queues of `names`, to the client of `own`.
+    pub(super) fn answer(&self, own: Option<&Own>, names: &[LockName], sent: Moment, now: Moment) -> Answer {
+        let queues = names.iter().map(|name| self.whole(name, own, now)).collect();
+        let asked = own.and_then(|own| self.entries[self.position(own.id)?].asked.clone());
+        Answer { queues, note: asked.map(Note::Asked), sent, seen: self.version }
     }
 
     /// Returns the queues in use whose names start with `prefix`, by name.
-    pub(super) fn list(&self, prefix: &str, now: Moment) -> Vec<LockStatus> {
+    pub(super) fn list(&self, prefix: &str, now: Moment) -> Vec<Queue> {
         let mut names: Vec<&LockName> = self.entries.iter().flat_map(|e| &e.request.names).collect();
         if !self.has(Mutation::ListUnsorted) {
             names.sort();
         }
         names.dedup();
         names.retain(|name| name.as_str().starts_with(prefix));
-        names.into_iter().map(|name| self.status(name, now)).collect()
+        names.into_iter().map(|name| self.whole(name, None, now)).collect()
     }
 
-    /// Does the same as [`Queues::inspect`], without its mutation.
-    pub(super) fn status(&self, name: &LockName, now: Moment) -> LockStatus {
-        let with_clock = |i: usize| {
-            let ttl = Some(self.entries[i].expires.since(now));
-            Entry { ttl, ..self.entry_without_clock(i, name) }
+    fn whole(&self, name: &LockName, own: Option<&Own>, now: Moment) -> Queue {
+        let mut queue = self.queue(name);
+        if let Some(own) = own {
+            self.hide(&mut queue, own, name);
+        } else if self.has(Mutation::WaiterPublishes) {
+            queue.reverse();
+        }
+        let undead = own.and_then(|own| self.undead(own.id));
+        let all = undead.into_iter().chain(queue.into_iter().map(|i| &self.entries[i]));
+        let items = all.enumerate().map(|(at, entry)| self.item(at, entry, name, own, now)).collect();
+        Queue { name: name.clone(), items }
+    }
+
+    /// Hides entries ahead of the own one, which then seems to hold.
+    fn hide(&self, queue: &mut Vec<usize>, own: &Own, name: &LockName) {
+        let Some(me) = self.position(own.id) else { return };
+        let at = queue.iter().position(|i| *i == me);
+        let request = |i: usize| &self.entries[i].request;
+        let drops_first = match self.mutation {
+            Some(Mutation::SlotsAdmitOneTooMany) => matches!(own.mode, Mode::Slots(_)) && at > Some(0),
+            Some(Mutation::TellsHoldEarly) => own.mode == Mode::Exclusive && at == Some(1),
+            _ => false,
         };
-        let (holders, waiters): (Vec<usize>, _) =
-            self.queue(name).into_iter().partition(|i| self.entries[*i].hold.is_some());
-        LockStatus {
-            name: name.clone(),
-            holders: holders.into_iter().map(with_clock).collect(),
-            waiters: waiters.into_iter().map(with_clock).collect(),
+        if drops_first {
+            queue.remove(0);
+        }
+        match self.mutation {
+            Some(Mutation::Reentrant) => {
+                queue.retain(|i| *i == me || request(*i).holder != request(me).holder);
+            }
+            Some(Mutation::TellsHoldOnFirstName) if *name != own.names[0] => queue.retain(|i| *i == me),
+            Some(Mutation::SharedPassesExclusive)
+                if own.mode == Mode::Shared && request(queue[0]).mode == Mode::Shared =>
+            {
+                queue.retain(|i| request(*i).mode == Mode::Shared);
+            }
+            _ => {}
         }
     }
 
-    /// Returns an entry of the queue of `name` without its remaining TTL, which changes all the time.
-    pub(super) fn entry_without_clock(&self, at: usize, name: &LockName) -> Entry {
-        let entry = &self.entries[at];
-        let given = self.granted(at, name);
-        let Request { holder, names, ancestors, .. } = &entry.request;
-        let shown = if self.has(Mutation::AncestorsUnshown) { &[][..] } else { ancestors };
-        let inherited = ancestors.iter().flat_map(|ancestor| &ancestor.names);
-        let related = if self.has(Mutation::RelatedUnshown) {
-            Vec::new()
-        } else {
-            names.iter().chain(inherited).cloned().collect()
-        };
-        Entry {
-            claim: Some(entry.request.id),
-            mode: Some(entry.request.mode),
-            slot: given.and_then(|g| g.slot),
-            token: given.map(|g| g.token),
-            host: Some(holder.host.clone()),
-            pid: Some(holder.pid),
-            born: holder.born,
-            user: Some(holder.user.clone()),
-            command: Some(holder.command.clone()),
-            label: holder.label.clone(),
-            key: None,
-            since: Some(entry.hold.as_ref().map_or(entry.arrived, |hold| hold.since)),
-            ttl: None,
-            ahead: entry.hold.is_none().then(|| self.ahead(at).0),
+    fn item(&self, at: usize, entry: &Entry, name: &LockName, own: Option<&Own>, now: Moment) -> Item {
+        let request = &entry.request;
+        let index = request.names.iter().position(|n| self.same(n, name)).unwrap_or(0);
+        let record = Record::of(request, request.ttl);
+        let mut about = About::of(&record, name, Some(entry.since));
+        about.held_since = entry.held_since;
+        match (self.mutation, own) {
+            (Some(Mutation::AncestorsUnshown), _) => about.entry.ancestors.clear(),
+            (Some(Mutation::RelatedUnshown), _) => about.entry.related.clear(),
+            (Some(Mutation::SupersedeIgnored), _) => about.supersede = false,
+            (Some(Mutation::MismatchUnnamed), Some(_)) => about.entry = dlock::lock::Entry::default(),
+            _ => {}
+        }
+        let mixes = own.filter(|_| self.has(Mutation::MixesKinds));
+        Item {
+            at,
+            key: Key { order: entry.order, text: request.id.to_string() },
+            id: request.id,
             foreign: false,
-            replace: holder.replace,
-            verb: holder.verb,
-            ancestors: shown.iter().map(|ancestor| ancestor.claim).collect(),
-            related,
+            mode: Some(mixes.map_or(request.mode, |own| own.mode)),
+            slot: entry.slots[index],
+            token: Some(entry.tokens[index]),
+            left: Some(entry.expires.since(now)),
+            about: Some(Box::new(about)),
         }
     }
 }

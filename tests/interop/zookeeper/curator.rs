@@ -24,7 +24,7 @@ fn class_path() -> String {
     ])
 }
 
-/// Returns the directory of the compiled program, or the reason why there is none.
+/// Returns the directory of the compiled program, or the reason why it is missing.
 fn compiled() -> Result<&'static PathBuf, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let compile = || {
@@ -43,7 +43,7 @@ fn compiled() -> Result<&'static PathBuf, String> {
     FOLDER.get_or_init(compile).as_ref().map_err(Clone::clone)
 }
 
-/// Returns a Curator client. If there is none, prints the reason and returns `None`.
+/// Returns a Curator client. Without one, prints the reason and returns `None`.
 fn curator() -> Option<Peer> {
     let folder = match compiled() {
         Ok(folder) => folder,

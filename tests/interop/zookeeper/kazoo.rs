@@ -7,7 +7,7 @@ use crate::breaking::Shared;
 use crate::peer::{python_with, words};
 use crate::servers::zookeeper;
 
-/// Returns a kazoo client. If there is none, prints the reason and returns `None`.
+/// Returns a kazoo client. Without one, prints the reason and returns `None`.
 fn kazoo() -> Option<Peer> {
     if let Some(reason) = zookeeper::missing() {
         crate::skip("kazoo", &reason);

@@ -84,7 +84,7 @@ impl Cluster {
         let id: u64 = self.number(member, "\"MemberID\" : ").parse().expect("a number");
         for (n, relay) in self.relays.iter().enumerate() {
             if n == member {
-                relay.cut_everybody();
+                relay.cut_all();
             } else {
                 relay.cut_from(&format!("{id:x}"), !leads);
             }

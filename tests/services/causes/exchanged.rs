@@ -27,7 +27,7 @@ const KINDS: [Kind; 6] = [Kind::Etcd, Kind::Redis, Kind::Zk, Kind::Mysql, Kind::
 enum Seen {
     /// A renewal fails.
     Refused,
-    /// There is none. The client library may keep what it has read, or may have connected before dlock read the files
+    /// None is reported. The client library may keep what it has read, or may have connected before dlock read the files
     /// again. The pause between its attempts doubles, so the files are put right soon.
     Perhaps,
 }

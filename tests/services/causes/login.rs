@@ -140,7 +140,7 @@ pub(crate) fn powerless(kind: Kind) -> Staged {
         }
         Kind::Mysql => guarded_mysql("SELECT").login("ci", "right"),
         Kind::Postgres => guarded_postgres().login("ci", "right"),
-        Kind::Memcached => return Staged::Never("whoever is let in may do everything"),
+        Kind::Memcached => return Staged::Never("every user with access may do everything"),
     }
     .staged()
 }

@@ -16,7 +16,7 @@ mod table;
 use scene::Staged;
 use table::{Cause, walk};
 
-const NOTHING_TO_REACH: Staged = Staged::Never("a directory: there is nobody to reach");
+const NOTHING_TO_REACH: Staged = Staged::Never("a directory: there is no server to reach");
 
 #[test]
 fn refused() {

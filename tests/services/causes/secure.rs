@@ -64,7 +64,7 @@ pub(crate) fn file(name: &str) -> String {
 pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
     let (pem, key, ca) = (file(&format!("{certificate}.pem")), file("server.key"), file("ca.pem"));
     match kind {
-        Kind::File => unreachable!("a directory speaks to nobody"),
+        Kind::File => unreachable!("a directory has no connection"),
         Kind::Etcd => {
             let server = etcd(&pem, &key, clients.then_some(&ca));
             Scene::at(format!("https://127.0.0.1:{}", server.port()), server)
@@ -167,7 +167,7 @@ pub(crate) fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
 
 pub(crate) fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
     let server = postgres::start();
-    let owner = fs::metadata(server.data()).expect("a folder");
+    let owner = fs::metadata(server.data()).expect("a directory");
     for (from, to) in [(pem, "server.crt"), (key, "server.key"), (ca, "root.crt")] {
         let path = server.data().join(to);
         fs::copy(from, &path).expect("copies");

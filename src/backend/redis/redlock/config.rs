@@ -42,7 +42,7 @@ impl RedlockConfig {
             }
             if let Some(same) = nodes.iter().find(|other| other.topology == node.topology) {
                 return Err(format!(
-                    "{} is there twice: Redlock counts servers; give each server once",
+                    "{} is given twice: Redlock counts servers; give each server once",
                     same.identity()
                 ));
             }
@@ -123,8 +123,8 @@ mod tests {
         for (endpoints, part) in [
             (&["redis://a,b"] as &[&str], "an odd number"),
             (&["redis://:secret@a,b,c,d"], "an odd number"),
-            (&["redis://a,b,a:6379"], "is there twice"),
-            (&["redis://a,b,a/1"], "is there twice"),
+            (&["redis://a,b,a:6379"], "is given twice"),
+            (&["redis://a,b,a/1"], "is given twice"),
             (&["redis://a,b", "redis+cluster://c"], "not one server"),
             (&["redis://a,b,c:x"], "not HOST:PORT"),
         ] {

@@ -38,13 +38,13 @@ impl NodeFacts {
 
 const RISKS: &[Rule<Facts>] = &[
     Rule::always(
-        "Redlock promises no more than clocks do: a node whose wall clock jumps ends a lock early or late, and with \
+        "Redlock depends on clocks: a node whose wall clock jumps ends a lock early or late, and with \
          a majority of such nodes two may hold it",
     ),
     Rule::always(
         "tokens rise as long as a majority of nodes keeps its data; when more lose it at once they may go backwards",
     ),
-    Rule::backup(|_| with("as long as a majority of the nodes keeps its data, tokens go on rising")),
+    Rule::backup(|_| with("as long as a majority of the nodes keeps its data, tokens keep rising")),
     Rule::note(
         |f| with(f.max_ttl.to_string()),
         "a node that was restarted does not vote for {0} s (--max-ttl), which must be the same for all users of a \

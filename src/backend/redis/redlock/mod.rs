@@ -120,7 +120,7 @@ impl RedlockBackend {
             return Ok(done >= self.nodes.majority());
         }
         Err(Fault::unavailable(format!(
-            "{done} of {all} nodes have taken the value and {without} know nothing of it, so it may hold or not"
+            "{done} of {all} nodes have taken the value and {without} have not, so it may or may not hold"
         )))
     }
 

@@ -188,7 +188,7 @@ mod tests {
     impl Folder {
         fn new(name: &str) -> Self {
             let path = std::env::temp_dir().join(format!("dlock-cnf-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).expect("a new folder");
+            fs::create_dir_all(&path).expect("a new directory");
             Self(path)
         }
 
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn later_files_win_and_files_name_files() {
         let folder = Folder::new("files");
-        fs::create_dir_all(folder.0.join("d")).expect("a new folder");
+        fs::create_dir_all(folder.0.join("d")).expect("a new directory");
         folder.file("d/2.cnf", "[client]\nuser=two\n");
         folder.file("d/1.cnf", "[client]\nuser=one\nhost=one\n");
         folder.file("d/3.txt", "[client]\nuser=three\n");

@@ -165,7 +165,7 @@ mod tests {
     fn world_readable_password_file_is_ignored() {
         use std::os::unix::fs::PermissionsExt as _;
         let home = std::env::temp_dir().join(format!("dlock-pgpass-{}", std::process::id()));
-        fs::create_dir_all(&home).expect("a folder");
+        fs::create_dir_all(&home).expect("a directory");
         let file = home.join(".pgpass");
         fs::write(&file, "# all\n*:*:*:*:secret\n").expect("writes");
         let around = Environment { variable: |_| None, home: Some(home.clone()), user: None };
