@@ -256,11 +256,13 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         let one = One::start(&env, way, "one", "6s");
         let (command, _) = one.turn(&env, 1);
         let (front, keeper) = until("the pair", || way.pair(&one.running));
-        for pid in [front, keeper] {
+        // The kernel resumes a stopped front when the keeper sends it something or dies, so the keeper stops first and
+        // dies last.
+        for pid in [keeper, front] {
             process::signal(pid, Signal::STOP);
             until_true("a stopped process", || is_stopped(pid));
         }
-        for pid in [keeper, front] {
+        for pid in [front, keeper] {
             process::signal(pid, Signal::KILL);
         }
         if way == Way::Acquire {
