@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dlock::backend::context::with_context;
-use dlock::backend::sql::{SqlBackend, SqlConfig};
+use dlock::backend::sql::SqlConfig;
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Site, number};
@@ -29,7 +29,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {
         let config = SqlConfig::mysql(&site::options(part)).expect("valid");
-        with_context(Arc::new(SqlBackend::with_clock(&config, clock)))
+        with_context(Arc::new(config.queues(clock)))
     },
     protocol: || Box::<messages::Mysql>::default(),
     facts: Facts {

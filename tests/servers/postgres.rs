@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dlock::backend::context::with_context;
-use dlock::backend::sql::{SqlBackend, SqlConfig};
+use dlock::backend::sql::SqlConfig;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::{Server, free_port, shared_folder};
@@ -31,7 +31,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {
         let config = SqlConfig::postgres(&site::options(part)).expect("valid");
-        with_context(Arc::new(SqlBackend::with_clock(&config, clock)))
+        with_context(Arc::new(config.queues(clock)))
     },
     protocol: || Box::<messages::Postgres>::default(),
     facts: Facts {

@@ -332,8 +332,8 @@ fn a_step_does_not_read_the_entries_of_other_locks() {
     let server = postgres::start_with(&["autovacuum=off"]);
     let env = env_on(&server);
     env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
-    let others = "INSERT INTO dlock_claim (name, seq, claim, mode, kind, since, lease_until, about, newest) \
-                  SELECT 'other' || n, 1, lpad(n::text, 32, '0'), 'exclusive', '', 0, 9e18, '', 0 \
+    let others = "INSERT INTO dlock_claim (name, seq, claim, mode, since, lease_until, about) \
+                  SELECT 'other' || n, 1, lpad(n::text, 32, '0'), 'exclusive', 0, 9e18, '' \
                   FROM generate_series(1, 20000) n";
     server.sql(others);
     server.sql("DELETE FROM dlock_claim");

@@ -125,7 +125,7 @@ fn a_watch_shows_each_change_without_asking_all_the_time() {
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
     until_true("a watch", || server.server().log().contains("pg_advisory_lock_shared"));
-    let looks = || server.server().log().matches("ORDER BY c.name, c.seq").count();
+    let looks = || server.server().log().matches("ORDER BY m.name, m.seq").count();
     until_true("the first look", || looks() >= 1);
     let holder = env.held(&["--name", "x", "--ttl", "10m"]);
     until_true("a look after the grant", || looks() >= 2);

@@ -119,7 +119,7 @@ impl Database {
 
     /// Returns how often a client began to listen, or to sleep.
     fn listenings(&self) -> usize {
-        self.asked("LISTEN \"", "IF(GET_LOCK(")
+        self.asked("BEGIN;LISTEN \"", "IF(GET_LOCK(")
     }
 
     /// Waits until so many have begun since `before`. On MySQL holders poll.

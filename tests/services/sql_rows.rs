@@ -47,8 +47,8 @@ fn unreadable_entry_blocks_only_its_own_queue() {
     let claim = "7".repeat(32);
     database.ask(&format!(
         "INSERT INTO {prefix}lock (name, fence) VALUES ('other', 5); \
-         INSERT INTO {prefix}claim (name, seq, claim, mode, kind, since, lease_until, about, newest) \
-         VALUES ('other', 1, '{claim}', 'exclusive', '', 0, 9000000000000000000, 'x', 0)"
+         INSERT INTO {prefix}claim (name, seq, claim, mode, since, lease_until, about) \
+         VALUES ('other', 1, '{claim}', 'exclusive', 0, 9000000000000000000, 'x')"
     ));
     let script = r#""$dlock" run -q --endpoint "$locks" --name a -- true"#;
     let nested = env.start(&mut env.run(["-q", "--name", "b", "--", "sh", "-c", script]));
@@ -79,8 +79,8 @@ fn add_old_notes(database: &Database, prefix: &str, count: usize) {
         (format!("generate_series(1, {count}) AS n"), format!("(SELECT seq AS n FROM seq_1_to_{count}) s"));
     let numbers = database.either(&series, &sequence);
     database.ask(&format!(
-        "INSERT INTO {prefix}claim (name, seq, claim, mode, kind, since, lease_until, about, newest) \
-         SELECT {name}, 0, {claim}, 'left', '', 0, 1, '', 0 FROM {numbers}"
+        "INSERT INTO {prefix}claim (name, seq, claim, mode, since, lease_until, about) \
+         SELECT {name}, 0, {claim}, 'left', 0, 1, '' FROM {numbers}"
     ));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decide;
 use super::store::{Extent, Queue, Seen, Store, Watched as What};
-use crate::backend::observe::{LOOK, Watched};
+use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, LockStatus, Mode, Moment};
 use crate::net::fault::FaultResult;
@@ -57,7 +57,8 @@ impl Watched for WatchedQueue {
         self.store.changed(What::Queue(&self.name), self.seen, Moment::NEVER).await
     }
 
-    fn next_look(&mut self, _: &LockStatus, _: bool, _: Moment) -> Moment {
-        Moment::NEVER
+    fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
+        // A service may report no change when a lease ends.
+        first_expiry(status, now)
     }
 }

@@ -2,14 +2,15 @@
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::facts::Facts;
 use super::tables::Tables;
-use crate::backend::{Risk, success};
-use crate::lock::{ClaimId, Granted, LockName};
+use crate::backend::Risk;
+use crate::lock::{ClaimId, LockName};
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
 use crate::net::link::Stage;
@@ -19,6 +20,14 @@ pub(super) type Row = Vec<Option<String>>;
 
 /// The results of the statements of one batch, in order; empty ones may be omitted.
 pub(super) type Sets = Vec<Vec<Row>>;
+
+/// The number of the session in the upper half of its counts of notifications.
+static SESSIONS: AtomicU64 = AtomicU64::new(1);
+
+/// Returns the first count of notifications of a new session. No two sessions have the same counts.
+pub(super) fn first_count() -> u64 {
+    SESSIONS.fetch_add(1, Ordering::Relaxed) << 32
+}
 
 /// An open connection.
 #[async_trait]
@@ -52,15 +61,8 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the number of notifications.
+    /// Returns the number of notifications, which begins with that of [`first_count`].
     fn notified_count(&self) -> u64;
-
-    /// Returns the grant of the claim `own` if that is the only news since `notified`, and survives a crash of the
-    /// server. For databases that read the row when they wake a claim.
-    fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
-        let _ = (own, notified);
-        None
-    }
 
     /// Completes when the number of notifications differs from `notified`, or the session has ended. `wait` is the
     /// sleep, if it is [possible](Session::can_sleep); the sleep continues when this future is dropped. Cancel-safe.
@@ -138,12 +140,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Returns the expression for the present time: never that of the beginning of the transaction.
     fn now(&self) -> &'static str;
 
-    /// Returns whether all readable data is on disk. If so, a woken claim only reads its row. If not, it takes a step
-    /// of its own and waits for its commit.
-    fn reads_are_durable(&self) -> bool;
+    /// Returns the beginning of a READ COMMITTED transaction, the commit of which is answered when it is on disk.
+    fn begin(&self) -> &'static str;
 
-    /// Returns the beginning of a READ COMMITTED transaction. If `durable`, its commit is answered when it is on disk.
-    fn begin(&self, durable: bool) -> &'static str;
+    /// Returns the statement that makes the commit of the transaction not wait for the disk if `condition` holds. Empty
+    /// if the server alone decides that.
+    fn lazily(&self, _condition: &str) -> String {
+        String::new()
+    }
 
     /// Returns a statement to run after a commit. It fails if the server may have stopped accepting writes before, so
     /// that its successor may lack the commit. Empty if the server itself refuses such commits.
@@ -155,27 +159,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// end of the transaction.
     fn make(&self, lock: &str) -> String;
 
-    /// Returns the statement that increments the counter in the row of the lock, if it exists, and so locks the row
-    /// until the end of the transaction. If the claim `succeeded` is given, its time of acquisition becomes the last
-    /// success, unless a later one is recorded.
-    fn bump(&self, lock: &str, succeeded: Option<&str>) -> String {
-        let (Tables { lock: locks, claim: claims, .. }, now) = (self.tables(), self.now());
-        // A success dated in the future is ignored.
-        let held = |claim: &str| {
-            format!(
-                ", success = NULLIF(GREATEST(CASE WHEN success <= {now} + {ahead} THEN success ELSE 0 END, COALESCE(\
-                 (SELECT c.held FROM {claims} c WHERE c.name = {lock} AND c.claim = {claim}), 0)), 0)",
-                ahead = success::AHEAD.as_micros(),
-            )
-        };
-        let success = succeeded.map(held).unwrap_or_default();
-        format!("UPDATE {locks} SET fence = fence + 1{success} WHERE name = {lock};")
-    }
-
-    /// Returns the end of a statement that inserts entries, and its successor. An existing entry gets the new
-    /// `lease_until` instead. Returns the `columns` of all entries of the claim then. `locks` are those of the
-    /// statement, separated by commas.
-    fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String;
+    /// Returns the end of a statement that inserts entries: an existing entry gets the new `lease_until` instead.
+    fn or_renew(&self) -> &'static str;
 
     /// Returns the concatenation of `parts`, which are expressions.
     fn concat(&self, parts: &[&str]) -> String;
@@ -184,28 +169,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// concurrent executions.
     fn forget(&self, most: u32) -> String;
 
-    /// Returns the statement that removes claims from all queues. They have no fence yet, allow being superseded, and
-    /// have an entry `c` with `condition`.
-    fn remove_superseded(&self, condition: &str) -> String;
-
-    /// Returns the statements that give the claim, which holds in all queues, the fence of each of its locks, and a
-    /// slot.
-    fn grant(&self, claim: &str, locks: &[String]) -> String;
-
-    /// Returns the statements that grant the first claim its fence, in the transaction in which the claim `from` leaves
-    /// the queue of `lock`. They also wake its client when that is on disk. A claim with slots, with several queues, or
-    /// with an expired lease is left out.
-    fn hand_over(&self, lock: &str, from: ClaimId) -> String;
-
-    /// Returns the statements that wake claims which may hold now, after a claim has left the queue of `lock`, and the
-    /// watchers. `slots` is zero for other modes. A hint; empty, like the next ones, for databases without such
-    /// notifications.
-    fn wake_next(&self, _lock: &str, _slots: u32) -> String {
-        String::new()
-    }
-
-    /// Returns the statements that wake the clients of the claims `c` with `condition`. A hint.
-    fn wake(&self, _condition: &str) -> String {
+    /// Returns the statement that wakes the client of the claim, which is a literal, and those that wait for it, if
+    /// `condition` holds. A hint; empty, like the next ones, for databases without such notifications.
+    fn wake(&self, _claim: &str, _condition: Option<&str>) -> String {
         String::new()
     }
 
@@ -226,8 +192,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// Returns the statements that request notifications for the claim, within a transaction.
-    fn listen(&self, _claim: ClaimId) -> String {
+    /// Returns the transaction that requests notifications for these claims. Empty if that is impossible.
+    fn listen(&self, _claims: &[&str]) -> String {
         String::new()
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::dialect::{Dialect, Row, Session, Sets};
 use super::facts::RISKS;
 use super::sessions::Sessions;
+use super::statements::plans;
 use crate::backend::facts::{Properties, risks};
 use crate::backend::{Examination, Risk, Weight};
 use crate::lock::{ErrorKind, Moment};
@@ -17,20 +18,6 @@ pub(super) fn properties(sets: Sets) -> Properties {
         Some((row.next()??, row.next()??))
     };
     sets.into_iter().flatten().filter_map(pair).collect()
-}
-
-/// Returns the statements of a run on the tables, as plans without execution.
-fn plans(dialect: &dyn Dialect) -> [String; 3] {
-    let (claims, none) = (&dialect.tables().claim, dialect.text(""));
-    let again = dialect.or_renew(&none, &none, "name");
-    [
-        format!("EXPLAIN {}", dialect.make(&none)),
-        format!(
-            "EXPLAIN INSERT INTO {claims} (name, seq, claim, mode, kind, since, lease_until, about, newest, \
-             fence, held, slot) VALUES ({none}, 0, {none}, {none}, {none}, 0, 0, {none}, 0, NULL, NULL, NULL) {again}"
-        ),
-        format!("EXPLAIN DELETE FROM {claims} WHERE name = {none};"),
-    ]
 }
 
 /// Returns why existing tables cannot be used. Missing ones are created on first use.

@@ -1,7 +1,6 @@
 //! Requests to the database, at the server that accepts writes at the moment.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use super::dialect::{Dialect, Session, Sets};
 use crate::clock::Clock;
@@ -18,12 +17,10 @@ pub(super) struct Sessions {
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) clock: Clock,
     link: Link<Servers>,
-    /// The number of live claims.
-    pub(super) claims: AtomicUsize,
 }
 
 /// The results, and the session that they came from.
-pub(super) struct Answer {
+pub(super) struct Reply {
     pub(super) sets: Sets,
     pub(super) session: Arc<dyn Session>,
     /// The session's number of notifications before the batch was sent.
@@ -81,7 +78,12 @@ impl Dial for Servers {
 impl Sessions {
     pub(super) fn new(dialect: Arc<dyn Dialect>, clock: Clock) -> Self {
         let link = Link::new(Servers(Arc::clone(&dialect)), clock);
-        Self { dialect, clock, link, claims: AtomicUsize::new(0) }
+        Self { dialect, clock, link }
+    }
+
+    /// Returns a client of the same database with a session of its own.
+    pub(super) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.dialect), self.clock)
     }
 
     /// Returns whether a request over an earlier session may still be in flight.
@@ -111,7 +113,7 @@ impl Sessions {
         deadline: Moment,
         patience: Patience,
         batch: impl Fn(&Arc<dyn Session>) -> String + Send + Sync,
-    ) -> FaultResult<Answer> {
+    ) -> FaultResult<Reply> {
         let request = |session: Arc<dyn Session>| {
             let batch = batch(&session);
             async move {
@@ -129,7 +131,7 @@ impl Sessions {
 
     /// Reads, until `deadline`; `None` if there are no tables yet. Changes nothing, and does not retry a batch that the
     /// server undid in favour of another one.
-    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Option<Answer>> {
+    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Option<Reply>> {
         let request = |session: Arc<dyn Session>| async move {
             match self.run(&session, batch).await {
                 Err(fault) if fault.retry == Retry::Making => Ok(Ok(None)),
@@ -140,9 +142,9 @@ impl Sessions {
         self.link.call(deadline, Patience::Once, || (), request).await?
     }
 
-    async fn run(&self, session: &Arc<dyn Session>, batch: &str) -> FaultResult<Answer> {
+    async fn run(&self, session: &Arc<dyn Session>, batch: &str) -> FaultResult<Reply> {
         let (notified, sent) = (session.notified_count(), self.clock.now());
         let sets = session.run(batch).await?;
-        Ok(Answer { sets, session: Arc::clone(session), notified, sent })
+        Ok(Reply { sets, session: Arc::clone(session), notified, sent })
     }
 }

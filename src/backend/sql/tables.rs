@@ -2,8 +2,8 @@
 //!
 //! | table | row | columns |
 //! |---|---|---|
-//! | `dlock_lock` | a lock; permanent | `name`, `fence` (incremented by every step; the latest token), `success` |
-//! | `dlock_claim` | an entry in a queue | `name`, `seq` (the fence at its arrival), `claim`, `mode`, `kind`, `since`, `lease_until`, `about`, `label`, `newest`, and of a hold `fence`, `held`, `slot`; `asked` |
+//! | `dlock_lock` | a lock; permanent | `name`, `fence` (incremented by each arrival and each decision about others; the latest token), `success` |
+//! | `dlock_claim` | an entry in a queue | `name`, `seq` (the fence at its arrival: place and token), `claim`, `mode`, `since`, `lease_until`, `about`, `label`, `held`, `slot`, `asked` |
 //! | | or a note: a claim that must not (re)appear until then | `name` (`~`, until when, a dot, the claim: after the names of all locks), `seq` (0), `claim`, `mode` (why), `since`, `lease_until`, `about` (the client that wrote it, if any) |
 //!
 //! Notes are in the same table as entries, since every claim that enters has to look for both.

@@ -1,9 +1,7 @@
 //! The dialect of MySQL and MariaDB.
 //!
-//! Everything is plain SQL of MySQL 8.0 and MariaDB 10.5, without routines or events, which need additional rights. An
-//! UPDATE may not read the table that it changes, so its inputs are first put into a variable.
+//! Everything is plain SQL of MySQL 8.0 and MariaDB 10.5, without routines or events, which need additional rights.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -82,10 +80,9 @@ impl Dialect for Mysql {
                  ENGINE=InnoDB;"
             ),
             format!(
-                "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {id}, mode {id}, kind {id}, \
+                "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {id}, mode {id}, \
                  since bigint NOT NULL, lease_until bigint NOT NULL, about mediumblob NOT NULL, label mediumblob, \
-                 newest int NOT NULL, fence bigint, held bigint, slot bigint, asked mediumblob, \
-                 given_by varbinary(40), \
+                 held bigint, slot bigint, asked mediumblob, \
                  PRIMARY KEY (name, seq), UNIQUE KEY claim_name (claim, name)) ENGINE=InnoDB;"
             ),
         ]
@@ -107,12 +104,8 @@ impl Dialect for Mysql {
         NOW
     }
 
-    fn reads_are_durable(&self) -> bool {
-        false
-    }
-
     /// The durability of commits is the server's setting alone.
-    fn begin(&self, _durable: bool) -> &'static str {
+    fn begin(&self) -> &'static str {
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;START TRANSACTION;"
     }
 
@@ -127,13 +120,8 @@ impl Dialect for Mysql {
         )
     }
 
-    /// MariaDB could return the columns in the same statement, MySQL cannot.
-    fn or_renew(&self, locks: &str, claim: &str, columns: &str) -> String {
-        format!(
-            "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);\
-             SELECT {columns} FROM {claims} WHERE claim = {claim} AND name IN ({locks});",
-            claims = self.tables().claim
-        )
+    fn or_renew(&self) -> &'static str {
+        "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);"
     }
 
     fn concat(&self, parts: &[&str]) -> String {
@@ -148,47 +136,6 @@ impl Dialect for Mysql {
         )
     }
 
-    fn remove_superseded(&self, condition: &str) -> String {
-        let claims = &self.tables().claim;
-        format!(
-            "DELETE e FROM {claims} c JOIN {claims} e ON e.claim = c.claim \
-             WHERE e.fence IS NULL AND e.newest = 1 AND {condition};"
-        )
-    }
-
-    fn grant(&self, claim: &str, locks: &[String]) -> String {
-        let Tables { lock: fences, claim: claims, .. } = self.tables();
-        let mut sql = String::new();
-        for lock in locks {
-            let taken = format!("FROM {claims} u WHERE u.name = {lock} AND u.slot IS NOT NULL");
-            let _ = write!(
-                sql,
-                "SET @dlock_slot = (SELECT MIN(free.slot) FROM (SELECT 1 AS slot UNION SELECT u.slot + 1 {taken}) free \
-                 WHERE free.slot NOT IN (SELECT u.slot {taken}));\
-                 UPDATE {claims} c SET c.held = {NOW}, c.slot = IF(c.kind <> '', @dlock_slot, NULL), \
-                 c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = {lock}) \
-                 WHERE c.claim = {claim} AND c.name = {lock} AND c.fence IS NULL;"
-            );
-        }
-        sql
-    }
-
-    /// Records the claim that gave the fence. The presence lock of that claim is released when this is on disk, whereas
-    /// a readable row may not be. A session that has lost the presence lock proves nothing.
-    fn hand_over(&self, lock: &str, from: ClaimId) -> String {
-        let Tables { lock: fences, claim: claims, .. } = self.tables();
-        let (presence, from) = (self.dialer.presence(from), text(&from.to_string()));
-        format!(
-            "SET @dlock_next = (SELECT IF(f.fence IS NULL AND f.kind = '' AND f.lease_until > {NOW} \
-             AND NOT EXISTS (SELECT 1 FROM {claims} o WHERE o.claim = f.claim AND o.name <> f.name), f.claim, NULL) \
-             FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1);\
-             UPDATE {claims} c SET c.held = {NOW}, \
-             c.given_by = IF(IS_USED_LOCK('{presence}') <=> CONNECTION_ID(), {from}, NULL), \
-             c.fence = (SELECT l.fence FROM {fences} l WHERE l.name = {lock}) \
-             WHERE c.claim = @dlock_next AND c.name = {lock};"
-        )
-    }
-
     /// A free presence lock means that a connection has ended. It is acquired only once, since the server counts
     /// acquisitions.
     fn arrive(&self, claim: ClaimId) -> String {
@@ -196,7 +143,6 @@ impl Dialect for Mysql {
         format!("DO IF(IS_USED_LOCK('{presence}') <=> CONNECTION_ID(), 1, GET_LOCK('{presence}', 0));")
     }
 
-    /// Claims that waited for this lock find their grant on disk.
     fn depart(&self, claim: ClaimId) -> String {
         format!("DO RELEASE_LOCK('{}');", self.dialer.presence(claim))
     }

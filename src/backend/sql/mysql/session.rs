@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout};
 
 use super::batch::{ask, say_goodbye};
 use super::dial::Dialer;
-use super::sleep::{End, Notified, end_of, sleep};
+use super::sleep::{End, end_of, sleep};
 use super::{fault, language};
-use crate::backend::sql::dialect::{Session, Sets, Wait};
-use crate::lock::{ClaimId, Granted};
+use crate::backend::sql::dialect::{Session, Sets, Wait, first_count};
+use crate::lock::ClaimId;
 use crate::net::fault::{Fault, FaultResult};
 
 /// The first statements of a session, which set everything that the others depend on, because a server may have other
@@ -58,12 +58,13 @@ struct Line {
     pooled: AtomicBool,
     /// The claim with the presence lock that was found free. If it is still ahead, its client has lost its connection.
     free: Mutex<Option<ClaimId>>,
-    notified: watch::Sender<Notified>,
+    /// The number of notifications.
+    notified: watch::Sender<u64>,
 }
 
 impl Line {
-    fn tell(&self, given: Option<(ClaimId, Granted)>) {
-        self.notified.send_modify(|notified| notified.add(given));
+    fn tell(&self) {
+        self.notified.send_modify(|notified| *notified += 1);
     }
 
     async fn exchange(
@@ -89,7 +90,7 @@ impl Line {
 
     fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
-        self.tell(None);
+        self.tell();
     }
 
     fn free(&self) -> MutexGuard<'_, Option<ClaimId>> {
@@ -131,7 +132,7 @@ impl MysqlSession {
             open: AtomicBool::new(true),
             pooled: AtomicBool::new(false),
             free: Mutex::default(),
-            notified: watch::Sender::new(Notified::default()),
+            notified: watch::Sender::new(first_count()),
         };
         Self {
             dialer: Arc::clone(dialer),
@@ -195,17 +196,16 @@ async fn sleep_over(
     *place = Some(connection);
     drop(place);
     match end {
-        End::Given(granted) => line.tell(Some((wait.own, granted))),
         End::Free => {
             *line.free() = Some(wait.ahead);
-            line.tell(None);
+            line.tell();
         }
         End::Pooled => {
             line.pooled.store(true, Ordering::Relaxed);
-            line.tell(None);
+            line.tell();
         }
         // An administrator has ended the sleep.
-        End::Slept if Instant::now() + LATE < until => line.tell(None),
+        End::Slept if Instant::now() + LATE < until => line.tell(),
         End::Slept => {}
     }
 }
@@ -263,19 +263,15 @@ impl Session for MysqlSession {
     }
 
     fn notified_count(&self) -> u64 {
-        self.line.notified.borrow().count
-    }
-
-    fn given(&self, own: ClaimId, notified: u64) -> Option<Granted> {
-        self.line.notified.borrow().given(own, notified)
+        *self.line.notified.borrow()
     }
 
     async fn notified_after(&self, notified: u64, wait: Option<&Wait>) {
         let mut news = self.line.notified.subscribe();
-        if let (Some(wait), true) = (wait, news.borrow().count == notified) {
+        if let (Some(wait), true) = (wait, *news.borrow() == notified) {
             self.fall_asleep(wait);
         }
-        if news.wait_for(|now| now.count != notified).await.is_err() {
+        if news.wait_for(|now| *now != notified).await.is_err() {
             pending::<()>().await;
         }
     }

@@ -11,7 +11,7 @@ use crate::backend::Risk;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session, stored};
 use crate::backend::sql::facts::Facts;
 use crate::backend::sql::tables::Tables;
-use crate::lock::{ClaimId, LockName};
+use crate::lock::LockName;
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
 use crate::net::link::Stage;
@@ -20,7 +20,7 @@ use crate::net::link::Stage;
 /// new server process does not need to search for the operator.
 const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000::numeric)::bigint";
 
-/// The prefix of the channel of a claim's client; the claim's id follows, which is unique across tables. Short, since
+/// The prefix of the channel of a claim: for its client, and for those of claims that wait for it. The claim's id follows, which is unique across tables. Short, since
 /// an identifier has at most 63 bytes.
 const CHANNEL: &str = "dlock_c_";
 
@@ -29,6 +29,9 @@ const CHANNEL: &str = "dlock_c_";
 /// table was empty at the last vacuum. It cannot use this index, since the index condition does not follow from that of
 /// the statement.
 const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
+
+const OR_RENEW: &str =
+    "ON CONFLICT (claim, name) WHERE claim <> '' DO UPDATE SET lease_until = EXCLUDED.lease_until;";
 
 /// Sessions of dlock that wait only for one another are not reported. A pooler forwards the name of the program.
 const HELD_UP: &str = "SELECT CASE WHEN a.wait_event = 'SyncRep' THEN 'commits wait for a synchronous standby (synchronous_standby_names)' \
@@ -118,8 +121,8 @@ impl Dialect for Postgres {
             ),
             format!(
                 "CREATE TABLE IF NOT EXISTS {claim} (name {name}, seq bigint NOT NULL, claim {name}, mode {name}, \
-                 kind {name}, since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, \
-                 newest integer NOT NULL, fence bigint, held bigint, slot bigint, asked text, \
+                 since bigint NOT NULL, lease_until bigint NOT NULL, about text NOT NULL, label text, held bigint, \
+                 slot bigint, asked text, \
                  PRIMARY KEY (name, seq)) USING heap WITH (fillfactor = 70);"
             ),
             format!("CREATE UNIQUE INDEX IF NOT EXISTS {by_claim} ON {claim} {BY_CLAIM};"),
@@ -144,19 +147,13 @@ impl Dialect for Postgres {
         NOW
     }
 
-    /// A commit becomes readable when it has reached the disk, unless it does not wait for that. Only releases do not
-    /// wait, and no answer to a step depends on one.
-    fn reads_are_durable(&self) -> bool {
-        true
+    /// Regardless of the server's setting.
+    fn begin(&self) -> &'static str {
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = on;"
     }
 
-    /// A commit that must survive a crash waits for the disk, regardless of the server's setting.
-    fn begin(&self, durable: bool) -> &'static str {
-        if durable {
-            "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = on;"
-        } else {
-            "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = off;"
-        }
+    fn lazily(&self, condition: &str) -> String {
+        format!("SELECT set_config('synchronous_commit', 'off', true) WHERE {condition};")
     }
 
     fn make(&self, lock: &str) -> String {
@@ -166,10 +163,8 @@ impl Dialect for Postgres {
         )
     }
 
-    fn or_renew(&self, _locks: &str, _claim: &str, columns: &str) -> String {
-        format!(
-            "ON CONFLICT {BY_CLAIM} DO UPDATE SET lease_until = EXCLUDED.lease_until RETURNING {columns};"
-        )
+    fn or_renew(&self) -> &'static str {
+        OR_RENEW
     }
 
     fn concat(&self, parts: &[&str]) -> String {
@@ -185,59 +180,10 @@ impl Dialect for Postgres {
         )
     }
 
-    fn remove_superseded(&self, condition: &str) -> String {
-        let claims = &self.tables().claim;
-        format!(
-            "DELETE FROM {claims} e USING {claims} c WHERE e.claim = c.claim AND e.claim <> '' AND e.fence IS NULL \
-             AND e.newest = 1 AND {condition};"
-        )
-    }
-
-    fn grant(&self, claim: &str, locks: &[String]) -> String {
-        let (claims, fences, all) = (&self.tables().claim, &self.tables().lock, locks.join(", "));
-        let free = |slot: &str| {
-            format!("NOT EXISTS (SELECT 1 FROM {claims} v WHERE v.name = c.name AND v.slot = {slot})")
-        };
-        format!(
-            "UPDATE {claims} c SET fence = l.fence, held = {NOW}, slot = CASE WHEN c.kind = '' THEN NULL WHEN {first} THEN 1 ELSE \
-             (SELECT min(u.slot) + 1 FROM {claims} u WHERE u.name = c.name AND {next}) END FROM {fences} l \
-             WHERE l.name = c.name AND c.claim = {claim} AND c.name IN ({all}) AND c.fence IS NULL;",
-            first = free("1"),
-            next = free("u.slot + 1"),
-        )
-    }
-
-    /// Grants in the commit of the release, which then has to reach the disk before the message is sent. The message is
-    /// empty: any user that may connect can send any message, so its receiver reads its row.
-    fn hand_over(&self, lock: &str, _from: ClaimId) -> String {
-        let Tables { lock: locks, claim: claims, .. } = self.tables();
-        format!(
-            "WITH given AS (UPDATE {claims} c SET fence = (SELECT l.fence FROM {locks} l WHERE l.name = {lock}), held = {NOW} \
-             WHERE c.name = {lock} AND c.seq = (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1) \
-             AND c.fence IS NULL AND c.kind = '' AND c.lease_until > {NOW} \
-             AND (SELECT count(*) FROM {claims} o WHERE o.claim = c.claim AND o.claim <> '') = 1 \
-             RETURNING c.claim) \
-             SELECT set_config('synchronous_commit', 'on', true), pg_notify('{CHANNEL}' || given.claim, '') FROM given;"
-        )
-    }
-
-    /// Wakes the next claim, and those behind it that can hold together with it. These are all before the first one
-    /// that is not shared; with slots, all before the first one without a free slot.
-    fn wake_next(&self, lock: &str, slots: u32) -> String {
-        let claims = &self.tables().claim;
-        format!(
-            "SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c \
-             WHERE c.name = {lock} AND c.fence IS NULL AND c.seq <= GREATEST(\
-             (SELECT f.seq FROM {claims} f WHERE f.name = {lock} ORDER BY f.seq LIMIT 1), COALESCE(\
-             (SELECT x.seq - 1 FROM {claims} x WHERE x.name = {lock} AND x.mode <> 'shared' ORDER BY x.seq \
-             OFFSET {slots} LIMIT 1), 9223372036854775807));{}",
-            self.wake_watchers(lock)
-        )
-    }
-
-    fn wake(&self, condition: &str) -> String {
-        let claims = &self.tables().claim;
-        format!("SELECT pg_notify('{CHANNEL}' || c.claim, '') FROM {claims} c WHERE {condition};")
+    /// The message is empty: any user that may connect can send any message, so its receiver reads its row.
+    fn wake(&self, claim: &str, condition: Option<&str>) -> String {
+        let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
+        format!("SELECT pg_notify('{CHANNEL}' || {claim}, ''){condition};")
     }
 
     /// Messages make commits wait for one another, so they are sent only if there are watchers.
@@ -246,8 +192,9 @@ impl Dialect for Postgres {
         format!("SELECT pg_notify('{channel}', '') WHERE NOT pg_try_advisory_xact_lock({key});")
     }
 
-    fn listen(&self, claim: ClaimId) -> String {
-        format!("LISTEN \"{CHANNEL}{claim}\";")
+    fn listen(&self, claims: &[&str]) -> String {
+        let each = claims.iter().map(|claim| format!("LISTEN \"{CHANNEL}{claim}\";"));
+        format!("BEGIN;{}COMMIT;", each.collect::<String>())
     }
 
     /// Any user that may connect may hold that lock, even forever, so the wait for it is short. A step holds it until

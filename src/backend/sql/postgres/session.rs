@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
 use super::fault;
-use crate::backend::sql::dialect::{Row, Session, Sets, Wait};
+use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
 use crate::net::fault::{Fault, FaultResult};
 
 /// The setting, from the startup message, that identifies the server process of this connection.
@@ -93,7 +93,7 @@ impl PgSession {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (notified, (ended, end)) = (watch::Sender::new(0), watch::channel(None));
+        let (notified, (ended, end)) = (watch::Sender::new(first_count()), watch::channel(None));
         let local = local_settings(connection.parameter("server_version").unwrap_or_default());
         let tell = notified.clone();
         let task = tokio::spawn(async move {

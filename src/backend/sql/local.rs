@@ -1,0 +1,218 @@
+//! What a client keeps for one of its claims, and waiting for a change of that claim.
+//!
+//! A session that can report changes is asked to once, and reports them from then on. Otherwise the session sleeps until
+//! a claim ahead is gone, or the claim is read again and again.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::dialect::{Session, Sets, Wait};
+use super::rows;
+use super::sessions::Sessions;
+use super::statements::{Statements, UNCHANGED};
+use crate::backend::claim_state::POLL;
+use crate::backend::queue::store::{Answer, Key, Own, Seen, Target};
+use crate::lock::{ClaimId, Mode, Moment};
+use crate::net::fault::FaultResult;
+use crate::net::rank::NEXT;
+use crate::net::request::Patience;
+
+/// The number of renewals in one ttl.
+pub(super) const RENEWALS_PER_TTL: u32 = 3;
+
+/// The longest ttl of a waiter that may give up its connection between renewals: it learns of its hold up to a third of
+/// the ttl late.
+const PARKS: Duration = Duration::from_secs(30);
+
+/// A session that reports changes of the claims of these ids.
+type Armed = Option<(Arc<dyn Session>, HashSet<String>)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    /// From when its ttl counts.
+    renewed: watch::Sender<Option<Moment>>,
+    /// The number of entries ahead in the longest of its queues.
+    ahead: AtomicUsize,
+    /// The session of the last answer, while it is in use.
+    session: Mutex<Option<Weak<dyn Session>>>,
+    armed: Mutex<Armed>,
+}
+
+/// What a claim waits for.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'a> {
+    pub(super) service: &'a Sessions,
+    pub(super) own: &'a Own,
+    pub(super) on: &'a [Target],
+    /// Whether this client has only one claim. Claims that share a connection would wake each other.
+    pub(super) is_alone: bool,
+}
+
+impl Waiting<'_> {
+    /// Returns the own entries and the targets.
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.own.keys.iter().chain(self.on.iter().map(|on| &on.key))
+    }
+}
+
+/// How a client learns of a change.
+enum Means {
+    /// It has changed already.
+    None,
+    Told(Arc<dyn Session>, Option<Wait>),
+    Polls,
+    /// It has no connection until its next renewal.
+    Parked,
+}
+
+impl Local {
+    pub(super) fn renewed(&self, sent: Moment) {
+        self.renewed.send_replace(Some(sent));
+    }
+
+    /// Remembers what an answer over `session` shows of the claim.
+    pub(super) fn learn(&self, answer: &Answer, own: &Own, session: &Arc<dyn Session>) {
+        let each = answer.queues.iter().zip(&own.keys);
+        let at = each.filter_map(|(queue, key)| Some(queue.items.iter().find(|item| item.key == *key)?.at));
+        self.ahead.store(at.max().unwrap_or(0), Ordering::Relaxed);
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(session));
+    }
+
+    fn armed(&self) -> MutexGuard<'_, Armed> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Implements [`crate::backend::queue::store::Store::changed`] for this claim.
+    pub(super) async fn changed(
+        &self,
+        waiting: Waiting<'_>,
+        mut seen: Seen,
+        until: Moment,
+    ) -> FaultResult<()> {
+        let (clock, mut renewed) = (waiting.service.clock, self.renewed.subscribe());
+        loop {
+            let renew_at = renewed
+                .borrow_and_update()
+                .map_or(Moment::NEVER, |at| at + waiting.own.ttl / RENEWALS_PER_TTL);
+            let means = self.means(waiting, &mut seen, until.min(renew_at)).await?;
+            let (told, next) = match &means {
+                Means::None => return Ok(()),
+                // A renewal that is due is not late yet.
+                Means::Told(session, wait @ Some(_)) => (Some((session, wait)), renew_at + POLL),
+                Means::Told(session, wait) => (Some((session, wait)), Moment::NEVER),
+                Means::Polls => (None, clock.now() + POLL),
+                Means::Parked => (None, Moment::NEVER),
+            };
+            let told = async {
+                match told {
+                    Some((session, wait)) => session.notified_after(seen, wait.as_ref()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = told => return Ok(()),
+                _ = renewed.changed() => {}
+                () = clock.sleep_until(until) => return Ok(()),
+                () = clock.sleep_until(next) => if matches!(means, Means::Polls) { return Ok(()) },
+            }
+        }
+    }
+
+    /// Returns how to learn of the next change after `seen`, which becomes the number of notifications from which that
+    /// counts.
+    async fn means(&self, waiting: Waiting<'_>, seen: &mut Seen, until: Moment) -> FaultResult<Means> {
+        if let Some(session) = self.listens(waiting, *seen) {
+            return Ok(Means::Told(session, None));
+        }
+        let last = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(session) = last.and_then(|last| last.upgrade()).filter(|session| session.is_open()) else {
+            return Ok(Means::None);
+        };
+        if session.can_notify() {
+            return self.listen(waiting, seen).await;
+        }
+        Ok(self.sleep(waiting, until, &session).map_or(Means::Polls, |wait| Means::Told(session, Some(wait))))
+    }
+
+    /// Returns the session that reports all that concerns the claim since `seen`.
+    fn listens(&self, waiting: Waiting<'_>, seen: Seen) -> Option<Arc<dyn Session>> {
+        let armed = self.armed();
+        let (session, claims) = armed.as_ref()?;
+        let is_same = session.notified_count() >> 32 == seen >> 32;
+        (session.is_open() && is_same && waiting.keys().all(|key| claims.contains(&key.text)))
+            .then(|| Arc::clone(session))
+    }
+
+    async fn listen(&self, waiting: Waiting<'_>, seen: &mut Seen) -> FaultResult<Means> {
+        let Waiting { service, own, on, .. } = waiting;
+        let statements = Statements::new(&*service.dialect, &own.names, own.id, own.mode);
+        let batch = |session: &Arc<dyn Session>| {
+            if session.can_notify() {
+                statements.listen(&own.names, &own.keys, on)
+            } else {
+                statements.show()
+            }
+        };
+        let deadline = service.clock.now() + own.ttl;
+        let reply = service.call(deadline, Patience::Once, batch).await?;
+        let Some(unchanged) = rows::number(&reply.sets, UNCHANGED) else {
+            // A new session, which knows only now whether it can report changes.
+            *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Arc::downgrade(&reply.session));
+            return Ok(Means::None);
+        };
+        if !on.is_empty() && self.parks(waiting, &reply.sets) {
+            *self.armed() = None;
+            service.close(&reply.session);
+            return Ok(Means::Parked);
+        }
+        {
+            let mut armed = self.armed();
+            let known = armed.take().filter(|(session, _)| Arc::ptr_eq(session, &reply.session));
+            let mut claims = known.map(|(_, claims)| claims).unwrap_or_default();
+            claims.extend(waiting.keys().map(|key| key.text.clone()));
+            *armed = Some((Arc::clone(&reply.session), claims));
+        }
+        *seen = reply.notified;
+        Ok(if unchanged == waiting.keys().count() { Means::Told(reply.session, None) } else { Means::None })
+    }
+
+    /// Returns whether to close the session until the next renewal, because the server has few connections left and the
+    /// claim is not near the front.
+    fn parks(&self, Waiting { own, is_alone, .. }: Waiting<'_>, sets: &Sets) -> bool {
+        let mut rows = sets.iter().flatten().filter(|row| row.len() == 1);
+        let left: Option<u32> = rows.next().and_then(|row| row[0].as_deref()?.parse().ok());
+        let ahead = u32::try_from(self.ahead.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let distance = match own.mode {
+            Mode::Exclusive => Some(ahead),
+            Mode::Slots(slots) => Some(ahead.saturating_sub(slots.get() - 1)),
+            // It may be let in together with all others.
+            Mode::Shared => None,
+        };
+        let is_far = left.zip(distance).is_some_and(|(left, distance)| distance > NEXT.max(left));
+        is_far && own.ttl <= PARKS && is_alone
+    }
+
+    /// Returns the sleep of the claim, if it can sleep until a claim ahead is gone.
+    fn sleep(
+        &self,
+        Waiting { service, own, on, is_alone }: Waiting<'_>,
+        until: Moment,
+        session: &Arc<dyn Session>,
+    ) -> Option<Wait> {
+        let first = on.first()?;
+        // Any of several targets in one queue may end the wait.
+        let is_single = on.iter().filter(|target| target.name == first.name).count() == 1;
+        let ahead: ClaimId = first.key.text.parse().ok()?;
+        let length = until.since(service.clock.now());
+        let may = is_single && !length.is_zero() && is_alone;
+        // With several queues, the claim further ahead may be in another queue.
+        let crowd = if own.names.len() == 1 { self.ahead.load(Ordering::Relaxed) } else { 0 };
+        let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);
+        (may && session.can_sleep(ahead)).then_some(Wait { own: own.id, ahead, crowd, length })
+    }
+}
