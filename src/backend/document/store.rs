@@ -14,7 +14,7 @@ use crate::backend::queue::store::{
 };
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, LockName, LossReason, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
@@ -316,7 +316,7 @@ impl Store for DocumentStore {
         let born = locked(&self.leases).get(&own.id).map(|lease| lease.born.clone());
         let found = self.look(name, deadline).await?;
         let is_same = found.document().is_some_and(|document| Some(&document.born) == born.as_ref());
-        Ok((!is_same).then(|| Note::Forgotten(self.items.why_forgotten().to_owned())))
+        Ok((!is_same).then(|| Note::Forgotten(LossReason::Replaced(self.items.why_forgotten().to_owned()))))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
