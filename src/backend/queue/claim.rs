@@ -117,13 +117,15 @@ async fn follow(core: Arc<Core>, mut place: Place) {
             }
         };
         let (mut outcome, mut pause) = (changed, PAUSE);
+        let holds = core.publisher.holds();
         place = loop {
             if let Err(fault) = outcome {
                 // A refusal lasts.
                 pause = if fault.is_transient() { pause } else { POLL };
                 core.publisher.cannot_follow(fault);
                 core.clock.sleep_until(core.clock.now() + pause).await;
-                pause = (pause * 2).min(POLL);
+                // Waiters would take the room for the connection of a holder that does not come back at once.
+                pause = if holds { PAUSE } else { (pause * 2).min(POLL) };
             }
             if core.publisher.is_over() {
                 return;
@@ -241,13 +243,14 @@ impl Core {
             return;
         }
         let own = unlocked(&self.own);
+        let held = self.publisher.held_at().is_some();
         let note = match note {
-            Some(note @ (Note::Superseded(_) | Note::Evicted(_) | Note::Forgotten(_))) => Some(note),
-            _ => self.store.why_gone(&own, self.clock.now() + WHY).await.ok().flatten(),
+            Some(note @ (Note::Evicted(_) | Note::Forgotten(_))) => Some(note),
+            Some(note @ Note::Superseded(_)) if !held => Some(note),
+            _ => self.store.why_gone(&own, held, self.clock.now() + WHY).await.ok().flatten(),
         };
         self.publisher.publish(match note {
-            // A newer claim may leave its note and find that this one holds.
-            Some(Note::Superseded(by)) if self.publisher.held_at().is_none() => ClaimState::Superseded { by },
+            Some(Note::Superseded(by)) if !held => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
             Some(Note::Forgotten(why)) => ClaimState::Lost(LossReason::Replaced(why)),
             Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(None, None, own.ttl),

@@ -280,8 +280,9 @@ pub trait Store: Debug + Send + Sync {
     /// Cancel-safe.
     async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()>;
 
-    /// Returns why the entries of the claim are gone, if a client noted it.
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>>;
+    /// Returns why the entries of the claim are gone, if that is known. A claim that `held` was never superseded: a newer
+    /// claim may leave its note and find that this one holds.
+    async fn why_gone(&self, own: &Own, held: bool, deadline: Moment) -> FaultResult<Option<Note>>;
 
     /// Reads the queues with entries and with names that start with `prefix`, whole, by name.
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>>;
