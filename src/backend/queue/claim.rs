@@ -40,9 +40,9 @@ enum Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) clock: Clock,
+struct Core {
+    store: Arc<dyn Store>,
+    clock: Clock,
     request: Request,
     own: Mutex<Own>,
     publisher: Publisher,
@@ -113,7 +113,9 @@ async fn follow(core: Arc<Core>, mut place: Place) {
             () = core.look.notified() => Ok(()),
             () = core.clock.sleep_until(mark_at) => {
                 marked = true;
-                core.mark(&own).await
+                // It is for display alone.
+                drop(core.mark(&own).await);
+                Ok(())
             }
         };
         let (mut outcome, mut pause) = (changed, PAUSE);
@@ -150,7 +152,12 @@ impl Core {
     /// Reads and publishes the state of the claim, and takes its hold if it may. A waiter whose hold is a step without
     /// slots makes that step at once: the answer shows whether it holds, and else the step means nothing.
     async fn read(&self, deadline: Moment) -> FaultResult<Place> {
-        let _turn = self.turn.lock().await;
+        let _turn = tokio::select! {
+            turn = self.turn.lock() => turn,
+            () = self.clock.sleep_until(deadline) => {
+                return Err(Fault::unavailable("an earlier request had no answer by the deadline"));
+            }
+        };
         let own = unlocked(&self.own);
         if own.keys.is_empty() {
             let (own, answer) = append(&*self.store, &self.request, deadline).await?;

@@ -259,8 +259,7 @@ pub trait Store: Debug + Send + Sync {
     /// shows the queue after it.
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer>;
 
-    /// Makes all steps if each entry in `when` (with the index of its lock among the names of the steps) and the own
-    /// entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
+    /// Makes all steps if each entry in `when`, given with its lock, and the own entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
     /// shows. The answer to other steps may lack the queues.
     ///
     /// A removal of the own claim works without an entry.
