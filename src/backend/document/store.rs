@@ -301,17 +301,19 @@ impl Store for DocumentStore {
         }
     }
 
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>> {
+    async fn why_gone(&self, own: &Own, held: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         if self.has_expired(own.id) {
             return Ok(None);
         }
         let name = only(&own.names)?;
-        if let Some(note) = self.items.read_note(name, own.id, deadline).await? {
-            return Ok(Some(match serde_json::from_slice(&note.bytes) {
-                Ok(Gone { why, by: Some(by) }) if why == "superseded" => Note::Superseded(by),
-                Ok(Gone { by, .. }) => Note::Evicted(by),
-                Err(_) => Note::Evicted(None),
-            }));
+        let note = self.items.read_note(name, own.id, deadline).await?;
+        let note = note.map(|note| match serde_json::from_slice(&note.bytes) {
+            Ok(Gone { why, by: Some(by) }) if why == "superseded" => Note::Superseded(by),
+            Ok(Gone { by, .. }) => Note::Evicted(by),
+            Err(_) => Note::Evicted(None),
+        });
+        if note.is_some() && !(held && matches!(note, Some(Note::Superseded(_)))) {
+            return Ok(note);
         }
         let born = locked(&self.leases).get(&own.id).map(|lease| lease.born.clone());
         let found = self.look(name, deadline).await?;

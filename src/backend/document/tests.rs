@@ -290,7 +290,7 @@ async fn forgotten_hold_is_not_called_superseded() {
     let note = serde_json::to_vec(&gone).expect("is JSON");
     scene.fake.write(&format!("a/gone/{}", id(1)), &note);
     scene.fake.forget("a");
-    let lost = ClaimState::Lost(LossReason::Evicted(None));
+    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 

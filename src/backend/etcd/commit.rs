@@ -3,7 +3,7 @@
 use etcd_client::{Compare, CompareOp, GetOptions, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp};
 
 use super::fault::{self, LEASE_GONE, NO_SPACE};
-use super::keys::{Layout, QueueKeys};
+use super::keys::{Layout, QueueKeys, Span};
 use super::ops::{act, put, stands, unchanged};
 use super::stored::{Hold, Stored, note_text, wall_clock};
 use super::view::{Claimed, bytes, present};
@@ -36,7 +36,7 @@ impl Committer<'_> {
                 match (&self.own, note, found.first()) {
                     (Some(own), ..) if own.lease == lease => self.leave(own, slots, further).await?,
                     (_, Some(note), Some(first)) => self.take_out(lease, names, found, first, note).await?,
-                    (_, Some(_), None) => self.end_bare_lease(lease).await?,
+                    (_, Some(_), None) => self.end_bare_lease(lease, names).await?,
                     // All keys of the claim depend on its lease, and so do its requests in flight.
                     (_, None, _) => revoke(self.wire, lease, self.deadline).await.map(|()| true)?,
                 }
@@ -144,14 +144,18 @@ impl Committer<'_> {
         Ok(removed)
     }
 
-    /// Revokes the lease of an attempt to enter that has no entry yet, and so can never get one. Returns whether the
-    /// claim has no entry.
-    async fn end_bare_lease(&self, lease: i64) -> FaultResult<bool> {
+    /// Revokes the lease of an attempt to enter that has no entry yet, and so can never get one. Returns whether no
+    /// entry of it is in the queues of `names`.
+    async fn end_bare_lease(&self, lease: i64, names: &[LockName]) -> FaultResult<bool> {
         let lives = self.wire.call(self.deadline, |mut c| async move {
             c.client.lease_time_to_live(lease, Some(LeaseTimeToLiveOptions::new().with_keys())).await
         });
         match lives.await {
-            Ok(answer) if !answer.keys().is_empty() => Ok(false),
+            Ok(answer) if !answer.keys().is_empty() => {
+                let mut spans = names.iter().map(|name| self.layout.queue(name).entries());
+                let within = |(first, end): Span, key: &[u8]| first.as_bytes() <= key && key < end.as_bytes();
+                Ok(!spans.any(|span| answer.keys().iter().any(|key| within(span.clone(), key))))
+            }
             Ok(answer) if answer.ttl() > 0 => revoke(self.wire, lease, self.deadline).await.map(|()| true),
             Err(fault) if fault.code != LEASE_GONE => Err(fault),
             _ => Ok(true),

@@ -162,7 +162,7 @@ impl Store for EtcdStore {
         Ok(())
     }
 
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>> {
+    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         let key = self.layout.note(self.layout.lease_of(own.id));
         let answer = self.wire.get(key, GetOptions::new(), deadline).await?;
         Ok(answer.kvs().first().and_then(|kv| note(kv.value())))

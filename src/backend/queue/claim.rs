@@ -40,9 +40,9 @@ enum Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) clock: Clock,
+struct Core {
+    store: Arc<dyn Store>,
+    clock: Clock,
     request: Request,
     own: Mutex<Own>,
     publisher: Publisher,
@@ -113,17 +113,21 @@ async fn follow(core: Arc<Core>, mut place: Place) {
             () = core.look.notified() => Ok(()),
             () = core.clock.sleep_until(mark_at) => {
                 marked = true;
-                core.mark(&own).await
+                // It is for display alone.
+                drop(core.mark(&own).await);
+                Ok(())
             }
         };
         let (mut outcome, mut pause) = (changed, PAUSE);
+        let holds = core.publisher.holds();
         place = loop {
             if let Err(fault) = outcome {
                 // A refusal lasts.
                 pause = if fault.is_transient() { pause } else { POLL };
                 core.publisher.cannot_follow(fault);
                 core.clock.sleep_until(core.clock.now() + pause).await;
-                pause = (pause * 2).min(POLL);
+                // Waiters would take the room for the connection of a holder that does not come back at once.
+                pause = if holds { PAUSE } else { (pause * 2).min(POLL) };
             }
             if core.publisher.is_over() {
                 return;
@@ -148,7 +152,12 @@ impl Core {
     /// Reads and publishes the state of the claim, and takes its hold if it may. A waiter whose hold is a step without
     /// slots makes that step at once: the answer shows whether it holds, and else the step means nothing.
     async fn read(&self, deadline: Moment) -> FaultResult<Place> {
-        let _turn = self.turn.lock().await;
+        let _turn = tokio::select! {
+            turn = self.turn.lock() => turn,
+            () = self.clock.sleep_until(deadline) => {
+                return Err(Fault::unavailable("an earlier request had no answer by the deadline"));
+            }
+        };
         let own = unlocked(&self.own);
         if own.keys.is_empty() {
             let (own, answer) = append(&*self.store, &self.request, deadline).await?;
@@ -241,13 +250,14 @@ impl Core {
             return;
         }
         let own = unlocked(&self.own);
+        let held = self.publisher.held_at().is_some();
         let note = match note {
-            Some(note @ (Note::Superseded(_) | Note::Evicted(_) | Note::Forgotten(_))) => Some(note),
-            _ => self.store.why_gone(&own, self.clock.now() + WHY).await.ok().flatten(),
+            Some(note @ (Note::Evicted(_) | Note::Forgotten(_))) => Some(note),
+            Some(note @ Note::Superseded(_)) if !held => Some(note),
+            _ => self.store.why_gone(&own, held, self.clock.now() + WHY).await.ok().flatten(),
         };
         self.publisher.publish(match note {
-            // A newer claim may leave its note and find that this one holds.
-            Some(Note::Superseded(by)) if self.publisher.held_at().is_none() => ClaimState::Superseded { by },
+            Some(Note::Superseded(by)) if !held => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
             Some(Note::Forgotten(why)) => ClaimState::Lost(why),
             Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(None, None, own.ttl),

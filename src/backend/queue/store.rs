@@ -271,8 +271,7 @@ pub trait Store: Debug + Send + Sync {
     /// shows the queue after it.
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer>;
 
-    /// Makes all steps if each entry in `when` (with the index of its lock among the names of the steps) and the own
-    /// entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
+    /// Makes all steps if each entry in `when`, given with its lock, and the own entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
     /// shows. The answer to other steps may lack the queues.
     ///
     /// A removal of the own claim works without an entry.
@@ -293,8 +292,9 @@ pub trait Store: Debug + Send + Sync {
     /// Cancel-safe.
     async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()>;
 
-    /// Returns why the entries of the claim are gone, if a client noted it.
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>>;
+    /// Returns why the entries of the claim are gone, if that is known. A claim that `held` was never superseded: a newer
+    /// claim may leave its note and find that this one holds.
+    async fn why_gone(&self, own: &Own, held: bool, deadline: Moment) -> FaultResult<Option<Note>>;
 
     /// Reads the queues with entries and with names that start with `prefix`, whole, by name.
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>>;

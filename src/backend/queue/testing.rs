@@ -342,7 +342,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn why_gone(&self, own: &Own, _: Moment) -> FaultResult<Option<Note>> {
+    async fn why_gone(&self, own: &Own, _: bool, _: Moment) -> FaultResult<Option<Note>> {
         let id = own.id;
         self.request("note", move |state, _| state.notes.get(&id).cloned()).await
     }

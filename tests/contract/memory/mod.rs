@@ -142,7 +142,7 @@ impl Store for MemoryStore {
         }
     }
 
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> Result<Option<Note>> {
+    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> Result<Option<Note>> {
         self.call(deadline, |queues, _| Ok(queues.note(own.id))).await
     }
 
