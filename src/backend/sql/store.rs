@@ -221,7 +221,7 @@ impl Store for SqlStore {
         }
     }
 
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>> {
+    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         let reply = self.service.read(deadline, &self.of(own).why_gone()).await?;
         let row = reply.as_ref().and_then(|reply| reply.sets.first()?.first());
         let Some([Some(why), by]) = row.map(Vec::as_slice) else { return Ok(None) };

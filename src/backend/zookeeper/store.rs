@@ -244,7 +244,7 @@ impl Store for ZkStore {
         }
     }
 
-    async fn why_gone(&self, own: &Own, deadline: Moment) -> FaultResult<Option<Note>> {
+    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         let Some(life) = self.life(own.id) else { return Ok(None) };
         let reason = self.ensemble.by(deadline, self.reason(&life, own)).await;
         life.close();
