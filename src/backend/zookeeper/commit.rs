@@ -1,5 +1,7 @@
 //! The steps of claims.
 
+use std::time::Duration;
+
 use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
 
 use super::ensemble::Ensemble;
@@ -37,7 +39,8 @@ pub(super) async fn hold(life: &Life, own: &Own, slots: &[Option<u32>]) -> Fault
             let mut step = client.new_multi_writer();
             for ((path, note, version), number) in shown.records.iter().zip(slots) {
                 let Some(number) = *number else { continue };
-                let note = Note { slot: Some(number), ..note.clone() };
+                let note =
+                    Note { slot: Some(number), waited_ms: life.waited_ms(Duration::ZERO), ..note.clone() };
                 let queue = path.rsplit_once('/').map_or("", |(queue, _)| queue);
                 step.add_set_data(path, &note.to_bytes(), Some(*version))?;
                 step.add_create(&slot(queue, number), b"", &life.ensemble.slot())?;
@@ -77,10 +80,12 @@ pub(super) async fn leave(life: &Life, further: &[Step]) -> FaultResult<()> {
     recorded
 }
 
-/// Makes a step on entries of other claims, if those in `when` and the own one are present. Returns whether it was made.
+/// Makes a step on entries, if those in `when` and the own one are present. `life` is that of the own claim. Returns
+/// whether it was made.
 pub(super) async fn commit(
     ensemble: &Ensemble,
     client: &Client,
+    life: Option<&Life>,
     when: &[(LockName, Key)],
     step: &Step,
 ) -> FaultResult<bool> {
@@ -103,7 +108,11 @@ pub(super) async fn commit(
         }
         Step::Change(name, item, change) => {
             let record = item.key.text.split('/').next().unwrap_or_default();
-            amend(client, &format!("{}/{record}", ensemble.queue(name)?), change).await
+            let waited = match (change, life) {
+                (Change::HeldFor(length), Some(life)) => life.waited_ms(*length),
+                _ => None,
+            };
+            amend(client, &format!("{}/{record}", ensemble.queue(name)?), change, waited).await
         }
         Step::Hold { .. } | Step::Success { .. } => {
             Err(Fault::new(ErrorKind::Corrupt, "steps that do not go together"))
@@ -145,8 +154,8 @@ fn delete(
     Ok(())
 }
 
-/// Changes the record at `path`. Returns whether there was one.
-pub(super) async fn amend(client: &Client, path: &str, change: &Change) -> FaultResult<bool> {
+/// Changes the record at `path`. Its claim `waited` so many milliseconds until it held. Returns whether there was one.
+async fn amend(client: &Client, path: &str, change: &Change, waited: Option<u64>) -> FaultResult<bool> {
     for _ in 0..RACES {
         let (data, stat) = match client.get_data(path).await {
             Ok(found) => found,
@@ -157,8 +166,7 @@ pub(super) async fn amend(client: &Client, path: &str, change: &Change) -> Fault
         match change {
             Change::Asked(by) => note.asked_by = Some(by.clone()),
             Change::Label(text) => note.record.holder.label = Some(text.clone()),
-            // After its arrival.
-            Change::HeldFor(length) => note.waited_ms = u64::try_from(length.as_millis()).ok(),
+            Change::HeldFor(_) => note.waited_ms = waited,
         }
         match client.set_data(path, &note.to_bytes(), Some(stat.version)).await {
             Ok(_) => return Ok(true),

@@ -1,6 +1,5 @@
 //! The life of a claim: its session, which is resumed over one connection after another until it ends.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -64,12 +63,7 @@ pub(super) struct Life {
     asked: Mutex<Option<Holder>>,
     lost: OnceLock<LossReason>,
     shown: Mutex<Shown>,
-    /// Whether it waits for another entry, or holds, as far as it was followed.
-    pub(super) waits: AtomicBool,
-    pub(super) holds: AtomicBool,
-    /// When it first held after a wait, until that is recorded.
-    pub(super) held: Mutex<Option<Moment>>,
-    pub(super) begun: Moment,
+    begun: Moment,
 }
 
 impl std::fmt::Debug for Life {
@@ -97,9 +91,6 @@ impl Life {
             asked: Mutex::default(),
             lost: OnceLock::new(),
             shown: Mutex::default(),
-            waits: AtomicBool::new(false),
-            holds: AtomicBool::new(false),
-            held: Mutex::default(),
             begun,
         }
     }
@@ -139,16 +130,14 @@ impl Life {
         Answer { queues: Vec::new(), note: self.note(), sent, seen: self.seen() }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        matches!(&*self.line.borrow(), Line::Closed(_))
+    /// Returns how many milliseconds it waited, if it has held for `held`.
+    pub(super) fn waited_ms(&self, held: Duration) -> Option<u64> {
+        let waited = self.ensemble.clock.now().since(self.begun).saturating_sub(held);
+        u64::try_from(waited.as_millis()).ok()
     }
 
-    /// Returns whether nothing of it is left at the service, as far as this client can know.
-    pub(super) fn is_over(&self) -> bool {
-        match &*self.line.borrow() {
-            Line::Closed(watcher) => watcher.as_ref().is_none_or(|one| one.peek_state().is_terminated()),
-            _ => false,
-        }
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(&*self.line.borrow(), Line::Closed(_))
     }
 
     /// Returns the session, while it has a connection and was not closed.

@@ -1,7 +1,6 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -95,9 +94,7 @@ impl ZkStore {
             let _ = tokio::time::timeout(LEAVING, life.ended()).await;
         }
         let remember = |life: &Arc<Life>| {
-            let mut lives = self.lives();
-            lives.retain(|_, life| !life.is_over());
-            lives.insert(request.id, Arc::clone(life));
+            self.lives().insert(request.id, Arc::clone(life));
         };
         append(&self.ensemble, request, remember).await
     }
@@ -115,10 +112,11 @@ impl ZkStore {
         let [step, ..] = steps else { return Ok(true) };
         let own_keys = own.iter().flat_map(|own| own.names.iter().cloned().zip(own.keys.iter().cloned()));
         let when: Vec<_> = when.iter().cloned().chain(own_keys).collect();
-        let (ensemble, when) = (&*self.ensemble, &when);
+        let life = own.and_then(|own| self.life(own.id));
+        let (ensemble, when, life) = (&*self.ensemble, &when, life.as_deref());
         loop {
-            let done = self.ask(|client| async move { commit::commit(ensemble, &client, when, step).await });
-            let done = done.await?;
+            let commit = |client| async move { commit::commit(ensemble, &client, life, when, step).await };
+            let done = self.ask(commit).await?;
             // A withdrawal has no condition. It was refused because a node has gone meanwhile.
             if done || !matches!(step, Step::Remove { note: None, .. }) {
                 return Ok(done);
@@ -126,11 +124,10 @@ impl ZkStore {
         }
     }
 
-    /// Returns why a life ended, or who superseded its claim, if that one is still in the queue. A hold is not
-    /// superseded.
-    async fn reason(&self, life: &Life, own: &Own) -> FaultResult<Option<Note>> {
+    /// Returns why a life ended, or which claim superseded its claim, if that one is still in the queue.
+    async fn reason(&self, life: &Life, own: &Own, held: bool) -> FaultResult<Option<Note>> {
         let note = life.note().filter(|note| matches!(note, Note::Forgotten(_)));
-        if note.is_some() || !life.request.supersede || life.holds.load(Ordering::Relaxed) {
+        if note.is_some() || held || !life.request.supersede {
             return Ok(note);
         }
         let queues = self.whole(&own.names).await?.queues;
@@ -244,9 +241,9 @@ impl Store for ZkStore {
         }
     }
 
-    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
+    async fn why_gone(&self, own: &Own, held: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         let Some(life) = self.life(own.id) else { return Ok(None) };
-        let reason = self.ensemble.by(deadline, self.reason(&life, own)).await;
+        let reason = self.ensemble.by(deadline, self.reason(&life, own, held)).await;
         life.close();
         reason
     }
@@ -265,7 +262,7 @@ impl Store for ZkStore {
 
     /// Closes the session.
     fn abandon(&self, id: ClaimId) {
-        if let Some(life) = self.life(id) {
+        if let Some(life) = self.lives().remove(&id) {
             life.close();
         }
     }

@@ -1,20 +1,17 @@
 //! Waiting for changes.
 
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 use zookeeper_client::{Client, Error as ZkError, EventType, OneshotWatcher, SessionState, StateWatcher};
 
-use super::commit::amend;
-use super::dial::Session;
 use super::ensemble::Ensemble;
 use super::fault::{LOST, OVER};
-use super::life::{Life, locked};
+use super::life::Life;
 use super::note::Note;
 use super::queue::QueueNodes;
-use crate::backend::queue::store::{Change, Own, Seen, Target};
+use crate::backend::queue::store::{Own, Seen, Target};
 use crate::clock::Clock;
 use crate::lock::LockName;
 use crate::net::fault::FaultResult;
@@ -22,10 +19,6 @@ use crate::net::fault::FaultResult;
 /// How long a session may be without a connection before another one is started. A server that has lost its data
 /// refuses clients that have seen more than it has.
 const CUT_OFF: Duration = Duration::from_secs(2);
-
-/// How long a claim holds after a wait before that is recorded. A shorter hold need not be, and the write would delay
-/// the next claim in the queue.
-const MARK_AFTER: Duration = Duration::from_secs(1);
 
 /// Completes when the own nodes, the session or a target may have changed.
 pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> FaultResult<()> {
@@ -44,16 +37,7 @@ pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> 
 
 /// Completes when one of the targets may have ended.
 async fn first_of(life: &Life, own: &Own, on: &[Target]) -> FaultResult<()> {
-    let waited = life.waits.swap(!on.is_empty(), Ordering::Relaxed);
-    life.holds.store(on.is_empty(), Ordering::Relaxed);
-    if waited && on.is_empty() {
-        *locked(&life.held) = Some(life.ensemble.clock.now());
-    }
-    let Some(session) = life.up() else { return std::future::pending().await };
-    if on.is_empty() {
-        mark_held(life, session).await;
-        return std::future::pending().await;
-    }
+    let Some(session) = life.up().filter(|_| !on.is_empty()) else { return std::future::pending().await };
     let mut each: Vec<Pin<Box<dyn Future<Output = FaultResult<()>> + Send>>> = Vec::new();
     for target in on {
         let (queue, client) = (life.ensemble.queue(&own.names[target.name])?, session.client.clone());
@@ -65,17 +49,6 @@ async fn first_of(life: &Life, own: &Own, on: &[Target]) -> FaultResult<()> {
     }
     drop(session);
     select_all(each).await.0
-}
-
-/// Records for display since when the claim holds, if it had to wait.
-async fn mark_held(life: &Life, session: Session) {
-    let Some(held) = *locked(&life.held) else { return };
-    life.ensemble.clock.sleep_until(held + MARK_AFTER).await;
-    for path in life.nodes() {
-        // A failure is harmless. A second node has no record.
-        drop(amend(&session.client, &path, &Change::HeldFor(held.since(life.begun))).await);
-    }
-    *locked(&life.held) = None;
 }
 
 /// Completes when the node at `path` is gone, or if `or_holds` when its record has a slot.
