@@ -31,13 +31,19 @@ fn commits_without_standby_take_two_connections_each() {
     until_true("the reason", || holder.err_so_far().contains(why));
     assert_eq!(holder.finish().code(), Some(76));
     let_pass(Duration::from_secs(6));
-    let count = || server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dlock'");
-    let count: usize = count().parse().expect("a number");
-    assert!(count <= 6, "{count} connections");
-    for waiter in waiters {
+    let count = |of: &str| -> usize {
+        let count = server.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"));
+        count.parse().expect("a number")
+    };
+    let connections = count("application_name = 'dlock'");
+    assert!(connections <= 6, "{connections} connections");
+    for waiter in &waiters {
         waiter.signal(Signal::TERM);
-        waiter.finish();
     }
+    waiters.into_iter().for_each(|waiter| drop(waiter.finish()));
+    // Earlier requests were cancelled. Only the last one of each process waits for the standby.
+    let left = count("wait_event = 'SyncRep'");
+    assert!(left <= 3, "{left} requests of ended processes");
 }
 
 /// Expects that `dlock run` fails with `words` while `other` keeps the tables locked. `has_begun` returns whether they

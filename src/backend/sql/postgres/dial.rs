@@ -3,22 +3,22 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
-use std::net::SocketAddr;
 
-use tokio::net::UnixStream;
+use futures_util::FutureExt as _;
+use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Config, NoTls};
 
 use super::config::{PgConfig, PgMode, PgPlace};
 use super::fault;
+use super::reach::{Canceller, reach};
 use super::session::{MARK, PgSession};
 use super::tls::Encryption;
 use crate::backend::sql::dialect::Session;
 use crate::lock::{ErrorKind, Reason};
+use crate::net::cause;
 use crate::net::connector::unmade;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
-use crate::net::{cause, tcp};
 
 /// Opens a connection to the server at `place`, which must accept writes.
 pub(super) async fn dial(config: &PgConfig, place: &PgPlace, stage: &Stage) -> FaultResult<PgSession> {
@@ -81,40 +81,22 @@ async fn greet(
     if !startup.is_empty() {
         wanted.options(startup.join(" "));
     }
-    if let Some(path) = place.socket() {
-        let stream = UnixStream::connect(&path).await.map_err(|error| unreached(&error))?;
-        stage.connected();
-        stage.logs_in();
-        wanted.ssl_mode(SslMode::Disable);
-        let open = wanted.connect_raw(stream, NoTls).await;
-        let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some(), stage))?;
-        let standby = standby(connection.parameter("in_hot_standby"))?;
-        return finish(PgSession::over(client, connection, place.to_string(), mark), standby).await;
-    }
-    let stream = match place.address {
-        Some(address) => tcp::connect_to(SocketAddr::new(address, place.port)).await,
-        None => tcp::connect(&place.host, place.port).await,
-    };
-    let stream = stream.map_err(|error| unreached(&error))?;
+    let stream = reach(place).await.map_err(|error| unreached(&error))?;
     stage.connected();
     stage.logs_in();
-    match config.mode {
-        PgMode::Disable | PgMode::Allow => {
-            wanted.ssl_mode(SslMode::Disable);
-            let open = wanted.connect_raw(stream, NoTls).await;
-            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some(), stage))?;
-            let standby = standby(connection.parameter("in_hot_standby"))?;
-            finish(PgSession::over(client, connection, place.to_string(), mark), standby).await
-        }
-        mode => {
-            wanted.ssl_mode(if mode == PgMode::Prefer { SslMode::Prefer } else { SslMode::Require });
-            let encryption = Encryption::new(mode, &config.tls, &place.host)?;
-            let open = wanted.connect_raw(stream, encryption).await;
-            let (client, connection) = open.map_err(|error| refusal(&error, mark.is_some(), stage))?;
-            let standby = standby(connection.parameter("in_hot_standby"))?;
-            finish(PgSession::over(client, connection, place.to_string(), mark), standby).await
-        }
-    }
+    let mode = if place.socket().is_some() { PgMode::Disable } else { config.mode };
+    wanted.ssl_mode(match mode {
+        PgMode::Disable | PgMode::Allow => SslMode::Disable,
+        PgMode::Prefer => SslMode::Prefer,
+        PgMode::Require | PgMode::VerifyCa | PgMode::VerifyFull => SslMode::Require,
+    });
+    let encryption = Encryption::new(mode, &config.tls, &place.host)?;
+    let opened = wanted.connect_raw(stream, encryption).boxed().await;
+    let (client, connection) = opened.map_err(|error| refusal(&error, mark.is_some(), stage))?;
+    let standby = standby(connection.parameter("in_hot_standby"))?;
+    let canceller =
+        Canceller { token: client.cancel_token(), place: place.clone(), mode, tls: config.tls.clone() };
+    finish(PgSession::over(client, connection, canceller, mark), standby).await
 }
 
 /// Returns `Some(false)` if the server reports that it is not a standby, which versions from 14 on do; an error for a

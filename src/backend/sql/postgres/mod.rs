@@ -7,6 +7,7 @@ mod dialect;
 mod environment;
 mod examine;
 mod fault;
+mod reach;
 mod session;
 mod settings;
 mod tls;

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
 use super::fault;
+use super::reach::Canceller;
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
 use crate::net::fault::{Fault, FaultResult};
 
@@ -57,6 +58,7 @@ const POOLED: u8 = 2;
 pub(super) struct PgSession {
     client: Client,
     peer: String,
+    canceller: Canceller,
     /// The number of notifications. Their sender and contents prove nothing.
     notified: watch::Sender<u64>,
     end: watch::Receiver<Option<Fault>>,
@@ -82,11 +84,11 @@ impl Drop for PgSession {
 }
 
 impl PgSession {
-    /// Takes over an open connection to `peer`.
+    /// Takes over an open connection.
     pub(super) fn over<S, T>(
         client: Client,
         mut connection: Connection<S, T>,
-        peer: String,
+        canceller: Canceller,
         mark: Option<String>,
     ) -> Self
     where
@@ -108,7 +110,7 @@ impl PgSession {
             ended.send_replace(Some(why));
         });
         let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
-        Self { client, peer, notified, end, mark, direct, local, task }
+        Self { client, peer: canceller.peer(), canceller, notified, end, mark, direct, local, task }
     }
 
     async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
@@ -163,8 +165,16 @@ impl Session for PgSession {
     }
 
     async fn settled(&self) -> bool {
-        // It is answered after all other requests.
-        self.client.simple_query("").await.is_ok()
+        let mut end = self.end.clone();
+        let settled = async {
+            self.canceller.cancel().await;
+            // It is answered after all other requests.
+            self.client.simple_query("").await.is_ok()
+        };
+        tokio::select! {
+            _ = end.wait_for(Option::is_some) => false,
+            settled = settled => settled,
+        }
     }
 
     fn peer(&self) -> &str {

@@ -21,17 +21,17 @@ use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::tls::{builder, roots, server_name, showing};
 
-/// The encryption of a connection to one host.
-pub(super) struct Encryption {
-    connector: TlsConnector,
-    name: ServerName<'static>,
-}
+/// The encryption of a connection to one host; `None` for a plain connection.
+pub(super) struct Encryption(Option<(TlsConnector, ServerName<'static>)>);
 
 impl Encryption {
     /// Combines `mode` and `tls`, for a connection to `host`.
     pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> FaultResult<Self> {
+        if matches!(mode, PgMode::Disable | PgMode::Allow) {
+            return Ok(Self(None));
+        }
         let name = server_name(tls, host)?;
-        Ok(Self { connector: TlsConnector::from(Arc::new(client(mode, tls)?)), name })
+        Ok(Self(Some((TlsConnector::from(Arc::new(client(mode, tls)?)), name))))
     }
 }
 
@@ -148,7 +148,10 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Encrypted<S>, std::io::Error>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.name, stream).await.map(Encrypted) })
+        Box::pin(async move {
+            let (connector, name) = self.0.ok_or(std::io::ErrorKind::Unsupported)?;
+            connector.connect(name, stream).await.map(Encrypted)
+        })
     }
 }
 
