@@ -101,7 +101,7 @@ fn bad_sentences(file: &str, paragraph: &str) -> Vec<String> {
 /// Returns whether a literal is English, not SQL or a script.
 fn is_message(literal: &str) -> bool {
     let first = literal.trim_start_matches('"').split(' ').next().unwrap_or_default();
-    literal.starts_with('"') && !first.chars().all(|c| c.is_ascii_uppercase())
+    literal.starts_with('"') && !first.chars().all(|c| c.is_ascii_uppercase()) && !literal.contains("SELECT ")
 }
 
 /// Returns the texts of the manual pages, except those of the services, which come from the program.

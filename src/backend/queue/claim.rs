@@ -1,20 +1,21 @@
 //! One claim: its task reads, decides and commits.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex as Turn, Notify};
 use tokio::task::AbortHandle;
 
-use super::decide::{self, Stand};
+use super::decide::{self, Stand, Wait};
 use super::enter::{append, removal};
 use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
 use crate::backend::Claim;
 use crate::backend::claim_state::{Cause, POLL, Publisher, SHORT_HOLD, Source, due, patience};
 use crate::clock::Clock;
 use crate::lock::{
-    ClaimState, Entry, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
+    ClaimState, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
 };
 use crate::net::fault::{Fault, FaultResult};
 
@@ -47,11 +48,13 @@ struct Core {
     own: Mutex<Own>,
     publisher: Publisher,
     /// Whether it had to wait.
-    waited: Mutex<bool>,
+    waited: AtomicBool,
     /// Its entries, as they were read last.
     items: Mutex<Vec<Item>>,
     /// Held while the claim is read and its hold is taken.
     turn: Turn<()>,
+    /// The result of the last renewal, if the claim was not read since then.
+    renewed: Mutex<Option<Place>>,
     /// Makes the task read.
     look: Notify,
 }
@@ -63,8 +66,8 @@ pub(super) struct QueueClaim {
     task: AbortHandle,
 }
 
-fn unlocked<T: Clone>(mutex: &Mutex<T>) -> T {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner).clone()
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl QueueClaim {
@@ -82,9 +85,10 @@ impl QueueClaim {
             request: request.clone(),
             publisher: Publisher::new(clock, answer.sent),
             own: Mutex::new(own),
-            waited: Mutex::new(false),
+            waited: AtomicBool::new(false),
             items: Mutex::default(),
             turn: Turn::default(),
+            renewed: Mutex::default(),
             look: Notify::new(),
         });
         let place = core.settle(answer, false, deadline).await?;
@@ -105,7 +109,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
     }
     let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
-        let own = unlocked(&core.own);
+        let own = core.own();
         let watched = Watched::Claim { own: &own, on };
         let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
         let changed = tokio::select! {
@@ -118,8 +122,14 @@ async fn follow(core: Arc<Core>, mut place: Place) {
                 Ok(())
             }
         };
-        let (mut outcome, mut pause) = (changed, PAUSE);
-        let holds = core.publisher.holds();
+        if changed.is_ok()
+            && core.clock.now() >= *until
+            && let Some(newer) = locked(&core.renewed).take()
+        {
+            place = newer;
+            continue;
+        }
+        let (mut outcome, mut pause, holds) = (changed, PAUSE, core.publisher.holds());
         place = loop {
             if let Err(fault) = outcome {
                 // A refusal lasts.
@@ -141,12 +151,16 @@ async fn follow(core: Arc<Core>, mut place: Place) {
 }
 
 impl Core {
+    fn own(&self) -> Own {
+        locked(&self.own).clone()
+    }
+
     fn is_slotted(&self) -> bool {
         matches!(self.request.mode, Mode::Slots(_))
     }
 
     fn hold_is_a_step(&self) -> bool {
-        self.store.hold_is_a_step(self.request.mode, unlocked(&self.waited))
+        self.store.hold_is_a_step(self.request.mode, self.waited.load(Ordering::Relaxed))
     }
 
     /// Reads and publishes the state of the claim, and takes its hold if it may. A waiter whose hold is a step without
@@ -158,16 +172,17 @@ impl Core {
                 return Err(Fault::unavailable("an earlier request had no answer by the deadline"));
             }
         };
-        let own = unlocked(&self.own);
+        let own = self.own();
+        drop(locked(&self.renewed).take());
         if own.keys.is_empty() {
             let (own, answer) = append(&*self.store, &self.request, deadline).await?;
             self.publisher.prove(answer.sent);
-            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+            *locked(&self.own) = own;
             return self.settle(answer, false, deadline).await;
         }
         let holds = self.publisher.held_at().is_some();
         let (taken, answer) = if !holds && !self.is_slotted() && self.hold_is_a_step() {
-            let seen = unlocked(&self.items).first().and_then(|item| item.token);
+            let seen = locked(&self.items).first().and_then(|item| item.token);
             self.hold(&own, vec![None; own.names.len()], seen, deadline).await?
         } else {
             (false, self.store.read(&own.names, Extent::Needed(&own), deadline).await?)
@@ -179,20 +194,16 @@ impl Core {
     /// to a step that took it.
     async fn settle(&self, mut answer: Answer, mut taken: bool, deadline: Moment) -> FaultResult<Place> {
         loop {
-            let own = unlocked(&self.own);
+            let own = self.own();
             self.heed(&answer);
             let items = decide::own_items(&answer.queues, &own);
-            *self.items.lock().unwrap_or_else(PoisonError::into_inner) = items.into_iter().cloned().collect();
+            *locked(&self.items) = items.into_iter().cloned().collect();
             let (slots, items) = match decide::stand(&answer.queues, &own) {
                 Stand::Gone => {
                     self.conclude(answer.note).await;
                     return Ok(Place::Gone);
                 }
-                Stand::Waits { ahead, first, on, due: left } => {
-                    self.waits(ahead, first);
-                    let until = due(self.clock.now(), left);
-                    return Ok(Place::Follows { on, until, seen: answer.seen });
-                }
+                Stand::Waits(wait) => return Ok(self.waits(wait, answer.seen)),
                 Stand::Holds => {
                     (decide::slots(&answer.queues, &own), decide::own_items(&answer.queues, &own))
                 }
@@ -232,9 +243,10 @@ impl Core {
         self.store.commit(Some(own), &[], &[Step::Hold { slots, seen }], deadline).await
     }
 
-    fn waits(&self, ahead: usize, holder: Option<Box<Entry>>) {
-        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.publisher.publish(ClaimState::Waiting { ahead: u32::try_from(ahead).ok(), holder });
+    fn waits(&self, Wait { ahead, first, on, due: left }: Wait, seen: Seen) -> Place {
+        self.waited.store(true, Ordering::Relaxed);
+        self.publisher.publish(ClaimState::Waiting { ahead: u32::try_from(ahead).ok(), holder: first });
+        Place::Follows { on, until: due(self.clock.now(), left), seen }
     }
 
     /// Publishes a request to leave.
@@ -249,7 +261,7 @@ impl Core {
         if self.publisher.is_over() {
             return;
         }
-        let own = unlocked(&self.own);
+        let own = self.own();
         let held = self.publisher.held_at().is_some();
         let note = match note {
             Some(note @ (Note::Evicted(_) | Note::Forgotten(_))) => Some(note),
@@ -265,7 +277,7 @@ impl Core {
     }
 
     async fn renew(&self, deadline: Moment) -> FaultResult<()> {
-        let (begun, own) = (self.clock.now(), unlocked(&self.own));
+        let (begun, own) = (self.clock.now(), self.own());
         if self.publisher.is_over() {
             return Ok(());
         }
@@ -282,24 +294,28 @@ impl Core {
         self.publisher.prove(since);
         self.heed(&answer);
         if waits && !answer.queues.is_empty() {
-            match decide::stand(&answer.queues, &own) {
-                Stand::Waits { ahead, first, .. } => self.waits(ahead, first),
-                Stand::Gone | Stand::Holds => self.look.notify_one(),
-            }
+            let place = match decide::stand(&answer.queues, &own) {
+                Stand::Waits(wait) => Some(self.waits(wait, answer.seen)),
+                Stand::Gone | Stand::Holds => {
+                    self.look.notify_one();
+                    None
+                }
+            };
+            *locked(&self.renewed) = place;
         }
         Ok(())
     }
 
     /// Returns when to record how long it has held; `None` if no step is needed for that.
     fn mark_at(&self) -> Option<Moment> {
-        let waited = unlocked(&self.waited) && !self.hold_is_a_step();
+        let waited = self.waited.load(Ordering::Relaxed) && !self.hold_is_a_step();
         self.publisher.held_at().filter(|_| waited).map(|at| at + LONG_HOLD)
     }
 
     /// Records how long it has held.
     async fn mark(&self, own: &Own) -> FaultResult<()> {
-        let deadline = self.clock.now() + patience(own.ttl);
-        for (name, item) in own.names.iter().zip(unlocked(&self.items)) {
+        let (deadline, items) = (self.clock.now() + patience(own.ttl), locked(&self.items).clone());
+        for (name, item) in own.names.iter().zip(items) {
             let held_for = self.publisher.held_at().map_or(Duration::ZERO, |at| self.clock.now().since(at));
             let step = Step::Change(name.clone(), item, Change::HeldFor(held_for));
             self.store.commit(Some(own), &[], &[step], deadline).await?;
@@ -313,7 +329,7 @@ impl Core {
         if let Some(at) = self.publisher.held_at().filter(|_| succeeded) {
             steps.push(Step::Success { held_for: self.clock.now().since(at) });
         }
-        self.store.commit(Some(&unlocked(&self.own)), &[], &steps, deadline).await?;
+        self.store.commit(Some(&self.own()), &[], &steps, deadline).await?;
         self.publisher.leave();
         Ok(())
     }
@@ -350,7 +366,7 @@ impl Source for Core {
 #[async_trait]
 impl Claim for QueueClaim {
     fn ttl(&self) -> Option<Duration> {
-        Some(self.core.store.ttl(&unlocked(&self.core.own)))
+        Some(self.core.store.ttl(&locked(&self.core.own).clone()))
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {

@@ -19,16 +19,20 @@ pub(super) enum Stand {
     /// It holds all its names, except for a [`Step::Hold`](super::store::Step::Hold) that the store may ask for.
     Holds,
     /// It waits.
-    Waits {
-        /// The number of entries ahead in the longest of its queues.
-        ahead: usize,
-        /// The first entry of that queue.
-        first: Option<Box<Entry>>,
-        /// The entries whose end may let it hold.
-        on: Vec<Target>,
-        /// When the first of these ends without renewal.
-        due: Option<Duration>,
-    },
+    Waits(Wait),
+}
+
+/// The position of a waiter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wait {
+    /// The number of entries ahead in the longest of its queues.
+    pub(super) ahead: usize,
+    /// The first entry of that queue.
+    pub(super) first: Option<Box<Entry>>,
+    /// The entries whose end may let it hold.
+    pub(super) on: Vec<Target>,
+    /// When the first of these ends without renewal.
+    pub(super) due: Option<Duration>,
 }
 
 /// An older waiter that a new claim supersedes.
@@ -103,7 +107,7 @@ pub(super) fn stand(queues: &[Queue], own: &Own) -> Stand {
     }
     let Some((ahead, queue)) = longest else { return Stand::Holds };
     let first = queue.items.first().and_then(|item| item.about.as_ref());
-    Stand::Waits { ahead, first: first.map(|about| Box::new(about.entry.clone())), on, due }
+    Stand::Waits(Wait { ahead, first: first.map(|about| Box::new(about.entry.clone())), on, due })
 }
 
 /// Returns why `own` cannot stay, if an entry of dlock that is shown ahead is of another kind.

@@ -68,7 +68,7 @@ fn without(queue: &Queue, gone: usize) -> Queue {
 
 fn waits_on(queue: &Queue, own: &Own) -> Option<Vec<Target>> {
     match stand(std::slice::from_ref(queue), own) {
-        Stand::Waits { on, .. } => Some(on),
+        Stand::Waits(wait) => Some(wait.on),
         Stand::Holds => None,
         Stand::Gone => panic!("it is in the queue"),
     }
@@ -170,7 +170,7 @@ fn superseding_finds_older_waiters_with_the_flag() {
 fn two_names_are_held_together_or_wait_in_the_longer_queue() {
     let (short, long) = (queue_of(&[Some(Mode::Exclusive)]), queue_of(&[Some(Mode::Exclusive); 3]));
     let both = Own { names: vec![name(), name()], keys: vec![key(0), key(2)], ..own(0, Mode::Exclusive) };
-    let Stand::Waits { ahead, first, on, due } = stand(&[short.clone(), long], &both) else {
+    let Stand::Waits(Wait { ahead, first, on, due }) = stand(&[short.clone(), long], &both) else {
         panic!("waits")
     };
     assert_eq!((ahead, on), (2, vec![Target { name: 1, key: key(1), or_holds: false }]));

@@ -22,7 +22,7 @@ pub(super) async fn append(
         store.commit(Some(&own), &[], &[removal(request)], deadline).await?;
         return Err(Fault::new(ErrorKind::Mismatch, why));
     }
-    if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits { .. }) {
+    if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits(_)) {
         supersede(store, &own, request, deadline).await?;
         let sent = answer.sent;
         answer = Answer { sent, ..store.read(&own.names, Extent::Needed(&own), deadline).await? };

@@ -1,4 +1,4 @@
-//! What a client keeps for one of its claims, and waiting for a change of that claim.
+//! The state that a client keeps for one of its claims, and waiting for a change of that claim.
 //!
 //! A session that can report changes is asked to once, and reports them from then on. Otherwise the session sleeps until
 //! a claim ahead is gone, or the claim is read again and again.
@@ -31,18 +31,28 @@ const PARKS: Duration = Duration::from_secs(30);
 /// A session that reports changes of the claims of these ids.
 type Armed = Option<(Arc<dyn Session>, HashSet<String>)>;
 
+/// The session of the last answer.
+#[derive(Debug, Default)]
+enum Last {
+    #[default]
+    None,
+    /// It is in use, unless it was dropped.
+    Used(Weak<dyn Session>),
+    /// It was closed, until the next renewal.
+    Parked,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Local {
     /// From when its ttl counts.
     renewed: watch::Sender<Option<Moment>>,
     /// The number of entries ahead in the longest of its queues.
     ahead: AtomicUsize,
-    /// The session of the last answer, while it is in use.
-    session: Mutex<Option<Weak<dyn Session>>>,
+    last: Mutex<Last>,
     armed: Mutex<Armed>,
 }
 
-/// What a claim waits for.
+/// A wait of a claim.
 #[derive(Clone, Copy)]
 pub(super) struct Waiting<'a> {
     pub(super) service: &'a Sessions,
@@ -79,7 +89,11 @@ impl Local {
         let each = answer.queues.iter().zip(&own.keys);
         let at = each.filter_map(|(queue, key)| Some(queue.items.iter().find(|item| item.key == *key)?.at));
         self.ahead.store(at.max().unwrap_or(0), Ordering::Relaxed);
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(session));
+        *self.last() = Last::Used(Arc::downgrade(session));
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn armed(&self) -> MutexGuard<'_, Armed> {
@@ -128,10 +142,12 @@ impl Local {
         if let Some(session) = self.listens(waiting, *seen) {
             return Ok(Means::Told(session, None));
         }
-        let last = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(session) = last.and_then(|last| last.upgrade()).filter(|session| session.is_open()) else {
-            return Ok(Means::None);
+        let session = match &*self.last() {
+            Last::None => None,
+            Last::Used(session) => session.upgrade().filter(|session| session.is_open()),
+            Last::Parked => return Ok(Means::Parked),
         };
+        let Some(session) = session else { return Ok(Means::None) };
         if session.can_notify() {
             return self.listen(waiting, seen).await;
         }
@@ -161,12 +177,12 @@ impl Local {
         let reply = service.call(deadline, Patience::Once, batch).await?;
         let Some(unchanged) = rows::number(&reply.sets, UNCHANGED) else {
             // A new session, which knows only now whether it can report changes.
-            *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(Arc::downgrade(&reply.session));
+            *self.last() = Last::Used(Arc::downgrade(&reply.session));
             return Ok(Means::None);
         };
         if !on.is_empty() && self.parks(waiting, &reply.sets) {
             *self.armed() = None;
+            *self.last() = Last::Parked;
             service.close(&reply.session);
             return Ok(Means::Parked);
         }

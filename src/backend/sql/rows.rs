@@ -19,7 +19,7 @@ struct Found {
     is_dead: bool,
 }
 
-/// What an answer shows of some queues.
+/// The content of some queues in an answer.
 pub(super) struct Shown {
     pub(super) queues: Vec<Queue>,
     /// The request to leave, to the claim of this id.

@@ -36,7 +36,7 @@ impl Watcher {
             let told_by = self.ask(name, clock.now() + LOOK).await?;
             let tells = told_by.is_some();
             *self.told_by.lock().unwrap_or_else(PoisonError::into_inner) = told_by;
-            // What happened before is read now.
+            // Earlier changes are read now.
             clock.sleep_until(if tells { clock.now() } else { until.min(clock.now() + POLL) }).await;
             return Ok(());
         };
@@ -47,8 +47,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns the session that reports changes from now on; `None` if there is none, and the observer polls. A session
-    /// behind a pooler must remain unchanged, and reports nothing.
+    /// Returns the session that reports changes from now on; `None` if no session does, and the observer polls. A
+    /// session behind a pooler must remain unchanged, and reports nothing.
     async fn ask(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Arc<dyn Session>>> {
         let watch = self.service.dialect.watch(name);
         if watch.is_empty() {

@@ -18,7 +18,7 @@ use crate::lock::validity::LeaseTimes;
 use crate::lock::{ErrorKind, Mode, Request};
 use crate::net::fault::{Fault, FaultResult};
 
-/// How often a folder may vanish while a claim enters it.
+/// How often a directory may vanish while a claim enters it.
 const VANISHING: usize = 20;
 
 /// The queue of a name, and the beginnings of the claim's nodes in it.
@@ -127,7 +127,8 @@ async fn enter(life: &Life, client: Client, entries: &[NewEntry]) -> FaultResult
 /// The keys of the claim's entries, and the children of each queue.
 type Joined = (Vec<Key>, Vec<Vec<String>>);
 
-/// Creates the nodes in one step and reads the queues, all in one exchange; in another exchange if a folder is missing.
+/// Creates the nodes in one step and reads the queues, all in one exchange; in another one if a
+/// directory is missing.
 async fn join(
     ensemble: &Ensemble,
     client: &Client,
@@ -135,7 +136,7 @@ async fn join(
     note: &[u8],
 ) -> FaultResult<Joined> {
     let folder = CreateMode::Container.with_acls(ensemble.acls());
-    // Access was denied, which matters only if the folder is missing.
+    // Access was denied, which matters only if the directory is missing.
     let mut denied = false;
     for _ in 0..VANISHING {
         // Servers remove an unused container within minutes, so it is usually missing. Sending its creation along costs
@@ -172,7 +173,7 @@ async fn join(
     if denied {
         return Err(ZkError::NoAuth.into());
     }
-    Err(Fault::new(ErrorKind::Unavailable, "its folder is removed again and again"))
+    Err(Fault::new(ErrorKind::Unavailable, "its directory is removed again and again"))
 }
 
 /// Returns the keys of the entries that the step created.

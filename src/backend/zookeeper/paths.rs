@@ -73,7 +73,7 @@ impl Paths {
     }
 }
 
-/// Returns the path of a slot that is taken in the queue at `queue`. It is in the queue, so that its folder exists, and
+/// Returns the path of a slot that is taken in the queue at `queue`. It is in the queue, so that its directory exists, and
 /// no client takes it for a contender.
 pub(super) fn slot(queue: &str, number: u32) -> String {
     format!("{queue}/{ASIDE}{number}")
