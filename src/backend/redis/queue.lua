@@ -10,7 +10,7 @@
 --   the counters  a hash: 'fence' and 'born', the last and the first token; 'named', the claim that the lock's key was
 --                 last set for; 'success', when the last successful run acquired.
 --   the claim     a hash of the claim that makes the step. Renewals leave it unchanged, so that it can be watched:
---                 'mode', 'about' (its record), 'since' and 'token' since it entered; 'taken' once it was shown that the
+--                 'mode', 'about' (its record) and 'since' since it entered; 'taken' once it was shown that the
 --                 lock's key stands for it, too; 'slot' once it has one; 'held' once that is recorded; 'asked', the
 --                 client that asks it to leave; 'label' once published;
 --                 'gone' and 'by' once it is out of the queue, until the hash expires.
@@ -54,15 +54,9 @@ local function foreign_id(name, value)
   return string.sub(redis.sha1hex(name.lock .. '\0' .. value), 1, 32)
 end
 
--- Returns whether the lock's key names a claim whose queue was removed. Tokens of redis-py look like claim ids, but have
--- no claim.
-local function is_stray(name, value)
-  return not redis.call('ZSCORE', name.queue, value) and redis.call('HEXISTS', claim(name, value), 'token') == 1
-end
-
--- Returns whether dlock set the lock's key.
+-- Returns whether dlock set the lock's key. Tokens of redis-py look like claim ids, but are not in the queue.
 local function is_own(name, value)
-  return string.sub(value, 1, #MARK) == MARK or redis.call('ZSCORE', name.queue, value) or is_stray(name, value)
+  return string.sub(value, 1, #MARK) == MARK or redis.call('ZSCORE', name.queue, value)
 end
 
 -- Returns the value of the lock's key that names a claim; whether the claim lives as far as the key tells: if the key
@@ -89,12 +83,6 @@ local function keep(key, ttl)
   if redis.call('PTTL', key) < life - 3600000 then redis.call('PEXPIRE', key, text(life)) end
 end
 
-local function put(name, who, token, its_mode, life)
-  redis.call('ZADD', name.queue, token, who)
-  if its_mode ~= 'shared' then redis.call('ZADD', name.writers, token, who) end
-  redis.call('ZADD', name.leases, text(now_ms + life), who)
-end
-
 -- Removes a claim from the queue and the lock. Returns whether it was there.
 local function remove(name, who)
   local was_there = redis.call('ZREM', name.queue, who)
@@ -116,10 +104,6 @@ local function settle(name)
     -- If only its lock's key could be renewed, an exclusive hold outlives its lease here.
     if who ~= value then bury(name, who) end
   end
-  if value and is_stray(name, value) then
-    local c = redis.call('HMGET', claim(name, value), 'token', 'mode')
-    put(name, value, c[1], c[2], redis.call('PTTL', name.lock))
-  end
   local first, named, lives, is_bare
   repeat
     first, lives = redis.call('ZRANGE', name.queue, 0, 0)[1], true
@@ -128,13 +112,13 @@ local function settle(name)
   until lives
   if is_bare then
     -- It can be watched again.
-    redis.call('HSET', claim(name, first), 'mode', 'exclusive', 'token', redis.call('ZSCORE', name.queue, first))
+    redis.call('HSET', claim(name, first), 'mode', 'exclusive')
   end
   if first and value ~= named and not (value and not is_own(name, value)) then
     local life = left(name, first)
     if named ~= first then
       -- Others that share the lock may have longer leases.
-      life = redis.call('ZRANGE', name.leases, -1, -1, 'WITHSCORES')[2] - now_ms
+      life = (redis.call('ZRANGE', name.leases, -1, -1, 'WITHSCORES')[2] or 0) - now_ms
     end
     redis.call('SET', name.lock, named, 'PX', text(math.max(life, 1)))
     redis.call('HSET', name.counters, 'named', first)
@@ -154,9 +138,8 @@ local BRIEF, FULL = { 'mode', 'slot' }, { 'mode', 'slot', 'about', 'since', 'hel
 
 -- Returns a claim with so many ahead of it, for `item` in rows.rs.
 local function entry(name, value, at, who, fields)
-  local key = claim(name, who)
-  local token = redis.call('ZSCORE', name.queue, who) or redis.call('HGET', key, 'token')
-  return { at, who, token, left(name, who, value), redis.call('HMGET', key, unpack(fields)) }
+  local about = redis.call('HMGET', claim(name, who), unpack(fields))
+  return { at, who, redis.call('ZSCORE', name.queue, who), left(name, who, value), about }
 end
 
 -- Returns what the own claim needs: the first claim, or as many as there are slots, the nearest one ahead that does not
@@ -214,9 +197,8 @@ function commands.read(is_whole)
   if is_whole ~= '1' then return { 1, rows() } end
   local all = {}
   for n, name in ipairs(names) do
-    local value, entries, ids = value_of(name), {}, redis.call('ZRANGE', name.queue, 0, -1)
-    if value and is_stray(name, value) then table.insert(ids, 1, value) end
-    for _, who in ipairs(ids) do
+    local value, entries = value_of(name), {}
+    for _, who in ipairs(redis.call('ZRANGE', name.queue, 0, -1)) do
       local _, lives = proof(name, who, value)
       if lives and left(name, who, value) ~= 0 then
         entries[#entries + 1] = entry(name, value, #entries, who, FULL)
@@ -256,8 +238,10 @@ function commands.append(about, ttl)
     local token = text(math.max((last or 0) + 1, now))
     redis.call('HSET', name.counters, 'fence', token)
     if not last then redis.call('HSET', name.counters, 'born', token) end
-    redis.call('HSET', name.own, 'mode', mode, 'about', about, 'since', text(now), 'token', token)
-    put(name, id, token, mode, ttl)
+    redis.call('HSET', name.own, 'mode', mode, 'about', about, 'since', text(now))
+    redis.call('ZADD', name.queue, token, id)
+    if mode ~= 'shared' then redis.call('ZADD', name.writers, token, id) end
+    redis.call('ZADD', name.leases, text(now_ms + ttl), id)
   end
   return commands.renew(ttl)
 end

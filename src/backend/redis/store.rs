@@ -89,7 +89,7 @@ impl RedisStore {
         Ok((done, answer(rows, sent)))
     }
 
-    /// Makes a step of the own claim, and watches what the claim needs once it holds.
+    /// Makes a step of the own claim.
     async fn step(
         &self,
         own: &Own,
@@ -97,18 +97,11 @@ impl RedisStore {
         more: &[String],
         deadline: Moment,
     ) -> FaultResult<(bool, Answer)> {
-        let (keys, local) = (self.keys(&own.names)?, self.local(own.id));
+        let keys = self.keys(&own.names)?;
         let step = on_queues(command, &keys, own.id, own.mode, more);
-        let steps = |connection: &Connection| {
-            [step.clone()].into_iter().chain(local.steps(&keys, own, connection)).collect()
-        };
+        let steps = |_: &Connection| vec![step.clone()];
         let said = self.service.call(slot(&keys), deadline, Patience::Once, steps).await?;
-        let (first, armed) = parts(&said)?;
-        let shown = self.shown(own, &keys, first, said.sent)?;
-        // A step that may free a lock counts as a change.
-        let told = said.told + u64::from(step.frees());
-        local.arm(&keys, own, if said.detour { &[] } else { armed }, &said.connection, told);
-        Ok(shown)
+        self.shown(own, &keys, parts(&said)?.0, said.sent)
     }
 
     /// Reads whole queues over `service`.

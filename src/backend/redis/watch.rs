@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::keys::LockKeys;
 use super::rows::Known;
 use super::script::Call;
-use crate::backend::claim_state::{POLL, patience};
+use crate::backend::claim_state::{POLL, SHORT_HOLD, patience};
 use crate::backend::observe::LOOK;
 use crate::backend::queue::store::{Own, Target};
 use crate::lock::{Mode, Moment};
@@ -77,9 +77,10 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Remembers the state that was read last.
+    /// Remembers the state that was read last. Later changes are news again.
     pub(super) fn learn(&self, known: Vec<Known>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        self.armed.send_replace(None);
     }
 
     /// Returns the keys that concern the claim, in the order of `names`, those of its locks.
@@ -101,27 +102,6 @@ impl Local {
             }
         }
         watches
-    }
-
-    /// Returns the steps that watch what a claim needs once it holds, to be made with a read over `connection`.
-    pub(super) fn steps(&self, names: &[LockKeys], own: &Own, connection: &Connection) -> Vec<Call> {
-        let watches = if connection.tells() { self.watches(names, own, &[]) } else { Vec::new() };
-        watches.iter().flat_map(Watch::steps).collect()
-    }
-
-    /// Takes the `replies` to [`Local::steps`], after [`Local::learn`].
-    pub(super) fn arm(
-        &self,
-        names: &[LockKeys],
-        own: &Own,
-        replies: &[Value],
-        connection: &Arc<Connection>,
-        told: u64,
-    ) {
-        let watches = self.watches(names, own, &[]);
-        let is_armed = !replies.is_empty() && agree(&watches, replies);
-        let armed = Armed { watches, connection: Arc::clone(connection), told };
-        self.armed.send_replace(Some(armed).filter(|_| is_armed));
     }
 
     /// Returns the steps that watch again what is watched, to be made with a renewal: the server does not report the
@@ -156,6 +136,10 @@ impl Local {
             let armed = news.borrow_and_update().clone();
             let covers = |armed: &Armed| watches.iter().all(|watch| armed.watches.contains(watch));
             let Some(Armed { connection, told, .. }) = armed.filter(|armed| covers(armed)) else {
+                if on.is_empty() {
+                    // Most commands end before.
+                    service.clock.sleep_until(service.clock.now() + SHORT_HOLD).await;
+                }
                 let steps = |connection: &Connection| {
                     let mut steps = service.listening(connection, OPTIN);
                     if connection.can_notify.get() != Some(&false) {
