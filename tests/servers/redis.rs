@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use dlock::backend::Backend;
 use dlock::backend::context::with_context;
 use dlock::backend::redis::redlock::{RedlockBackend, RedlockConfig};
-use dlock::backend::redis::{RedisBackend, RedisConfig};
+use dlock::backend::redis::{RedisConfig, with_clock};
 use dlock::clock::Clock;
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
@@ -39,7 +39,7 @@ pub(crate) static KIND: Kind = Kind {
     part: |whole, n| Service { prefix: Some(format!("t{n}:")), ..whole },
     client: |part, clock| {
         let config = RedisConfig::parse(&site::options(part)).expect("valid");
-        with_context(Arc::new(RedisBackend::with_clock(config, clock)))
+        with_context(Arc::new(with_clock(config, clock)))
     },
     protocol: || Box::new(messages::Resp),
     facts: Facts { news_within: |interval| interval / 3, hand_over: 80.0, ..Facts::USUAL },

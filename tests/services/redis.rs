@@ -311,13 +311,13 @@ fn risky_settings_are_warned_of_once_during_a_long_command() {
 
 #[test]
 fn a_hold_lost_on_one_name_frees_the_others_only_when_it_leaves() {
-    use dlock::backend::redis::{RedisBackend, RedisConfig};
+    use dlock::backend::redis::{RedisConfig, open};
     use dlock::backend::{Backend as _, Options};
     use dlock::clock;
     use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
     let server = redis::start_with(QUIET);
     let options = Options { endpoints: vec![redis::address(&server)], ..Options::default() };
-    let backend = RedisBackend::open(RedisConfig::parse(&options).expect("valid"));
+    let backend = open(RedisConfig::parse(&options).expect("valid"));
     let names = ["x", "y"].map(|name| name.parse().expect("valid"));
     let request = Request {
         names: names.to_vec(),

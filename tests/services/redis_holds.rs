@@ -173,7 +173,9 @@ fn entry_of_a_newer_form_is_waited_for_and_shown() {
     );
     let entry = ["HSET", &claim, "mode", "upgradable", "about", &record, "since", "1", "supersede", "0"];
     assert_eq!(ask(&entry), ":4\r\n");
-    assert_eq!(ask(&["ZADD", &key("queue"), "1000", &newer]), ":1\r\n");
+    let shown = env.status("x")["holders"][0]["token"].clone();
+    let token: u64 = shown.as_str().and_then(|text| text.parse().ok()).expect("a token");
+    assert_eq!(ask(&["ZADD", &key("queue"), &(token + 1).to_string(), &newer]), ":1\r\n");
     assert_eq!(ask(&["PEXPIRE", &claim, "4000"]), ":1\r\n");
     let mut waiter = env.hold(&["-q", "--name", "x"]);
     env.await_waiters("x", 2);

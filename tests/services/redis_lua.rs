@@ -1,12 +1,11 @@
-//! The Lua scripts that a Redis runs. Each is a whole file, and the one of the queues grants as
-//! [`dlock::lock::queue::held`] does.
+//! The Lua scripts that a Redis runs. Each is a whole file, and the one of the queues keeps the lock's key for the first
+//! claim in the queue, so that a client that polls the key never finds it free during a hand-over.
 
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use dlock::lock::Mode;
-use dlock::lock::queue::held;
 
 use crate::servers::{Server, redis};
 use crate::support::chance::{Random, rounds, seed};
@@ -38,94 +37,72 @@ fn each_script_is_complete_in_its_file() {
     }
 }
 
-/// A claim in a queue.
-struct Member {
-    id: String,
-    mode: Mode,
-    /// 0 while it waits.
-    token: u64,
-}
-
 /// One queue in a real server, and its expected state.
 struct Queue<'a> {
     server: &'a Server,
     lock: String,
-    /// In order of arrival.
-    members: Vec<Member>,
-    highest_token: u64,
+    /// The claims in order of arrival.
+    members: Vec<(String, Mode)>,
+    /// Whether another program's client has the lock's key.
+    is_foreign: bool,
 }
 
 impl Queue<'_> {
-    fn claim_key(&self, id: &str) -> String {
-        format!("{{{}}}:claim:{id}", self.lock)
+    fn side(&self, part: &str) -> String {
+        format!("{{{}}}:{part}", self.lock)
     }
 
-    fn step(&self, command: &str, id: &str, own: &[&str]) -> String {
-        let (queue, counters) = (format!("{{{}}}:queue", self.lock), format!("{{{}}}:counters", self.lock));
-        let (claim, claims) = (self.claim_key(id), self.claim_key(""));
+    fn step(&self, command: &str, id: &str, mode: Mode, own: &[&str]) -> String {
+        let [queue, writers, leases, counters] =
+            ["queue", "writers", "leases", "counters"].map(|p| self.side(p));
+        let (mode, claim, claims) = (mode.to_string(), self.side(id), self.side(""));
         let text = include_str!("../../src/backend/redis/queue.lua");
-        let first = ["EVAL", text, "4", &self.lock, &queue, &counters, &claim, command, id, &claims, ""];
-        redis::raw(self.server.port(), &[&first, own].concat())
+        let keys = ["6", &self.lock, &queue, &writers, &leases, &counters, &claim];
+        redis::raw(
+            self.server.port(),
+            &[&["EVAL", text], &keys[..], &[command, id, &mode, &claims, ""], own].concat(),
+        )
     }
 
-    fn enter(&self, id: &str, mode: Mode) -> String {
-        self.step("enter", id, &["about", &mode.to_string(), "600000", "", "0"])
+    fn remove(&self, id: &str, more: &str) -> String {
+        let steps = format!(r#"[{{"what":"remove","id":"{id}","names":[1]{more}}}]"#);
+        self.step("commit", id, Mode::Exclusive, &["[]", &steps])
     }
 
-    /// Expires the keys that end with the claim's lease. Another claim notices that when it polls.
-    fn expire(&self, id: &str, holds_alone: bool) {
-        redis::raw(self.server.port(), &["DEL", &self.claim_key(id)]);
-        if holds_alone {
+    /// Ends the lease of a claim, and its key if the key is the claim's alone. Another claim notices that when it reads.
+    fn expire(&self, id: &str) {
+        redis::raw(self.server.port(), &["ZADD", &self.side("leases"), "1", id]);
+        if redis::raw(self.server.port(), &["GET", &self.lock]).contains(id) {
             redis::raw(self.server.port(), &["DEL", &self.lock]);
         }
-        if let Some(other) = self.members.first() {
-            self.step("look", &other.id, &[]);
-        }
+        self.step("read", &"9".repeat(32), Mode::Exclusive, &["0"]);
     }
 
-    fn modes(&self) -> Vec<Mode> {
-        self.members.iter().map(|member| member.mode).collect()
-    }
-
-    /// Expects that exactly those claims hold that the rule names. Each keeps its token, and each new holder has a
-    /// greater one than all before.
-    fn check(&mut self, after: &str) {
-        let script = "local said = { redis.call('GET', KEYS[1]) or '-' }
-            for n = 2, #KEYS do
-              local c = redis.call('HMGET', KEYS[n], 'token', 'slot')
-              said[n] = (c[1] or '0') .. ' ' .. (c[2] or '0')
-            end
-            return said";
-        let claims: Vec<String> = self.members.iter().map(|member| self.claim_key(&member.id)).collect();
-        let number = (claims.len() + 1).to_string();
-        let mut words = vec!["EVAL", script, &number, &self.lock];
-        words.extend(claims.iter().map(String::as_str));
-        let all = redis::raw(self.server.port(), &words);
-        let mut said = all.lines().filter(|line| !line.starts_with(['*', '$']));
-        let proof = match self.members.first() {
-            None => "-".to_owned(),
-            Some(Member { id, mode: Mode::Exclusive, .. }) => id.clone(),
-            Some(Member { mode, .. }) => format!("dlock:{mode}"),
-        };
-        assert_eq!(said.next(), Some(proof.as_str()), "{:?} after {after}", self.modes());
-        let (modes, before) = (self.modes(), self.highest_token);
-        let mut slots = Vec::new();
-        for (at, (line, member)) in said.zip(&mut self.members).enumerate() {
-            let (token, slot) = line.split_once(' ').expect("a token and a slot");
-            let (token, slot) = (token.parse().expect("a number"), slot.parse::<u32>().expect("a number"));
-            assert_eq!(token > 0, at < held(&modes), "claim {at} of {modes:?} after {after}: {all}");
-            let is_new = member.token == 0 && token > before;
-            assert!(
-                is_new || token == member.token,
-                "{token} after {before}, claim {at} after {after}: {all}"
-            );
-            member.token = token;
-            self.highest_token = self.highest_token.max(token);
-            if let (Mode::Slots(most), true) = (member.mode, token > 0) {
-                assert!((1..=most.get()).contains(&slot) && !slots.contains(&slot), "slot {slot}: {all}");
-                slots.push(slot);
+    /// Expects exactly those claims in the queue, with rising tokens, and the first one in the lock's key.
+    fn check(&self, after: &str, tokens: &mut Vec<(String, f64)>) {
+        let shown = redis::raw(self.server.port(), &["ZRANGE", &self.side("queue"), "0", "-1", "WITHSCORES"]);
+        let words: Vec<&str> = shown.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+        let ids: Vec<&str> = words.iter().step_by(2).copied().collect();
+        let expected: Vec<&str> = self.members.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, expected, "after {after}");
+        for pair in words.chunks(2) {
+            let token: f64 = pair[1].parse().expect("a number");
+            match tokens.iter().find(|(id, _)| id == pair[0]) {
+                Some((_, known)) => assert!(token == *known, "{pair:?} after {after}"),
+                None => {
+                    assert!(tokens.iter().all(|(_, known)| *known < token), "{pair:?} after {after}");
+                    tokens.push((pair[0].to_owned(), token));
+                }
             }
         }
+        let value = redis::raw(self.server.port(), &["GET", &self.lock]);
+        let named = match self.members.first() {
+            _ if self.is_foreign => "theirs".to_owned(),
+            None => "$-1".to_owned(),
+            Some((id, Mode::Exclusive)) => id.clone(),
+            Some((_, mode)) => format!("dlock:{mode}"),
+        };
+        assert_eq!(value.lines().last(), Some(named.as_str()), "{:?} after {after}", self.members);
     }
 }
 
@@ -138,40 +115,46 @@ fn mode(random: &mut Random, slots: Option<NonZeroU32>) -> Mode {
     }
 }
 
-/// Claims enter, leave, are evicted and expire at random. After each step the script must have granted as the rule
-/// does.
+/// Claims enter, leave, are evicted and expire at random, and another program's client takes the lock in between. After
+/// each step the lock's key must name the first claim, unless the other client has it.
 #[test]
-fn queues_are_granted_by_the_rule() {
+fn the_lock_is_never_free_while_a_claim_is_in_the_queue() {
     let (server, mut random) = (volatile(), Random(seed()));
     for n in 0..rounds(QUEUES) {
         let slots = u32::try_from(random.below(6)).ok().and_then(NonZeroU32::new).filter(|n| n.get() < 4);
-        let mut queue =
-            Queue { server: &server, lock: format!("x{n}"), members: Vec::new(), highest_token: 0 };
+        let lock = format!("x{n}");
+        let mut queue = Queue { server: &server, lock, members: Vec::new(), is_foreign: false };
+        let mut tokens = Vec::new();
         for _ in 0..STEPS {
             let (way, id) = (random.below(8), format!("{:032x}", random.next()));
-            if way < 4 || queue.members.is_empty() {
+            let ask = |words: &[&str]| redis::raw(server.port(), words);
+            if way == 0 {
+                if queue.is_foreign {
+                    ask(&["DEL", &queue.lock]);
+                    queue.step("read", &id, Mode::Exclusive, &["0"]);
+                    queue.is_foreign = false;
+                } else {
+                    let said = ask(&["SET", &queue.lock, "theirs", "NX", "PX", "600000"]);
+                    queue.is_foreign = said == "+OK\r\n";
+                    assert_eq!(queue.is_foreign, queue.members.is_empty(), "{said}");
+                }
+                queue.check("another client's step", &mut tokens);
+                continue;
+            }
+            if way < 5 || queue.members.is_empty() {
                 let mode = mode(&mut random, slots);
-                queue.enter(&id, mode);
-                queue.members.push(Member { id, mode, token: 0 });
-                queue.check("an arrival");
+                queue.step("append", &id, mode, &["about", "600000"]);
+                queue.members.push((id, mode));
+                queue.check("an arrival", &mut tokens);
                 continue;
             }
-            if way == 4 {
-                let other = if slots.is_some() { Mode::Shared } else { Mode::Slots(NonZeroU32::MIN) };
-                let said = queue.enter(&id, other);
-                assert!(said.contains("mismatch"), "{other} in {:?}: {said}", queue.modes());
-                queue.check("a claim of another kind");
-                continue;
-            }
-            let holders = held(&queue.modes());
-            let at = random.below(queue.members.len());
-            let Member { id, .. } = queue.members.remove(at);
+            let (id, _) = queue.members.remove(random.below(queue.members.len()));
             match way {
-                5 => drop(queue.step("leave", &id, &["0"])),
-                6 => drop(queue.step("evict", &id, &["force", "", "1000"])),
-                _ => queue.expire(&id, at == 0 && holders == 1),
+                5 => drop(queue.remove(&id, "")),
+                6 => drop(queue.remove(&id, r#","why":"evicted","by":"","late":1000"#)),
+                _ => queue.expire(&id),
             }
-            queue.check("a departure");
+            queue.check("a departure", &mut tokens);
         }
     }
 }

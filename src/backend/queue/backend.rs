@@ -207,6 +207,10 @@ impl Backend for Queues {
         self.store.examine(deadline).await
     }
 
+    async fn everywhere(&self, name: LockName, deadline: Moment) -> Result<Vec<LockName>> {
+        self.store.everywhere(name, deadline).await
+    }
+
     async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
         self.store.forget(name, deadline).await
     }

@@ -326,6 +326,12 @@ pub trait Store: Debug + Send + Sync {
     /// Implements [`crate::backend::Backend::examine`].
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination>;
 
+    /// Implements [`crate::backend::Backend::everywhere`].
+    async fn everywhere(&self, name: LockName, deadline: Moment) -> FaultResult<Vec<LockName>> {
+        let _ = deadline;
+        Ok(vec![name])
+    }
+
     /// Implements [`crate::backend::Backend::forget`].
     async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
         let _ = (name, deadline);

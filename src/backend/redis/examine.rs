@@ -40,7 +40,7 @@ struct Facts {
 const MANY: usize = 100;
 
 /// The commands that scripts need, each with arguments for an absent key. The last one removes what the others create.
-const NEEDED: [&str; 16] = [
+const NEEDED: [&str; 20] = [
     "TIME",
     "GET,KEY",
     "SET,KEY,-,XX",
@@ -48,10 +48,14 @@ const NEEDED: [&str; 16] = [
     "EXISTS,KEY",
     "PTTL,KEY",
     "PEXPIRE,KEY,1",
+    "HEXISTS,KEY,-",
     "HGET,KEY,-",
     "HMGET,KEY,-",
     "ZADD,KEY,XX,1,-",
     "ZRANGE,KEY,0,0",
+    "ZRANGEBYSCORE,KEY,0,0",
+    "ZREVRANGEBYSCORE,KEY,0,0",
+    "ZSCORE,KEY,-",
     "ZRANK,KEY,-",
     "ZREM,KEY,-",
     "HSET,KEY,-,-",

@@ -39,6 +39,16 @@ impl LockKeys {
         self.side(QUEUE)
     }
 
+    /// Returns the key of the sorted set of the claims that are not shared.
+    pub(super) fn writers(&self) -> String {
+        self.side("writers")
+    }
+
+    /// Returns the key of the sorted set of the ends of leases.
+    pub(super) fn leases(&self) -> String {
+        self.side("leases")
+    }
+
     /// Returns the key of the hash with the last token and the last success.
     pub(super) fn counters(&self) -> String {
         self.side(COUNTERS)
@@ -213,7 +223,7 @@ mod tests {
             let naming = if with { raw("") } else { Naming::default() };
             if let Ok(keys) = naming.of(&name(&text)) {
                 let id = ClaimId::from_bytes([7; 16]);
-                for key in [keys.queue(), keys.counters(), keys.claim(id)] {
+                for key in [keys.queue(), keys.writers(), keys.leases(), keys.counters(), keys.claim(id)] {
                     prop_assert_eq!(slot_of(key.as_bytes()), keys.slot, "{}", key);
                 }
                 prop_assert_eq!(naming.name_of_side(&keys.queue(), QUEUE), Some(name(&text)));

@@ -1,380 +1,321 @@
--- The queues of locks in one Redis: every step on them, by the server's clock.
+-- The queues of locks in one Redis: the claims of each in order of arrival, by the server's clock. No step decides which
+-- claim holds; their clients find that in what is shown.
 --
--- Keys, four for each name, all in one slot of a cluster:
---   the lock      a string that other clients understand: the id of the claim that holds it exclusively. For holds that
---                 can be shared it is 'dlock:' and the mode. It expires with the last of the present holds.
---   the queue     a sorted set of the ids of all claims, in order of arrival; holders are in front of waiters.
---   the counters  a hash: 'fence' and 'born', the last and the first token, and 'success', when the last successful run
---                 acquired.
---   the claim     a hash of the claim that the step concerns, which expires with its lease:
---                 'mode', 'about' (its record), 'since' and 'supersede' since it entered; 'top' once it is the first
---                 waiter;
---                 'token', 'held' and 'slot' once it holds; 'asked', the client that asks it to leave; 'label' once
---                 published;
+-- Keys, six for each name, all in one slot of a cluster:
+--   the lock      a string that other clients understand. It names the first claim in the queue: by its id, or by 'dlock:'
+--                 and its mode if it can share the lock. It expires with that claim's lease, or with the longest lease.
+--   the queue     a sorted set of the ids of all claims; the score is the claim's token, which rises with each arrival.
+--   the writers   a sorted set of those that do not share the lock with 'shared' ones, with the same scores.
+--   the leases    a sorted set of all of them; the score is the end of the lease, in milliseconds.
+--   the counters  a hash: 'fence' and 'born', the last and the first token; 'named', the claim that the lock's key was
+--                 last set for; 'success', when the last successful run acquired.
+--   the claim     a hash of the claim that makes the step. Renewals leave it unchanged, so that it can be watched:
+--                 'mode', 'about' (its record) and 'since' since it entered; 'taken' once it was shown that the
+--                 lock's key stands for it, too; 'slot' once it has one; 'held' once that is recorded; 'asked', the
+--                 client that asks it to leave; 'label' once published;
 --                 'gone' and 'by' once it is out of the queue, until the hash expires.
--- Arguments: the command; the claim's id; for each name the beginning and the end of claims' keys; the command's own.
--- The keys of other claims are derived from their ids in the queue, since the next claim is not known in advance.
+-- Arguments: the command; the claim's id and mode; for each name the beginning and the end of claims' keys; the command's
+-- own. The keys of other claims are derived from their ids in the queue.
 
 -- Before Redis 7 a script that reads the clock may write only after this.
 if redis.replicate_commands then redis.replicate_commands() end
 
-local command, id = ARGV[1], ARGV[2]
-local names = #KEYS / 4
+local command, id, mode = ARGV[1], ARGV[2], ARGV[3]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-
-local function lock_key(n) return KEYS[4 * n - 3] end
-local function queue_key(n) return KEYS[4 * n - 2] end
-local function counters_key(n) return KEYS[4 * n - 1] end
-local function claim_key(n) return KEYS[4 * n] end
-local function claim_of(n, who) return ARGV[2 * n + 1] .. who .. ARGV[2 * n + 2] end
-
-local function micros(time) return string.format('%.0f', time) end
-
+local now_ms = math.floor(now / 1000)
 local MARK = 'dlock:'
+local slots = tonumber(string.match(mode, '^slots:(%d+)$'))
+
+local names = {}
+for n = 1, #KEYS / 6 do
+  local k, a = 6 * n - 5, 2 * n + 2
+  names[n] = {
+    lock = KEYS[k], queue = KEYS[k + 1], writers = KEYS[k + 2], leases = KEYS[k + 3], counters = KEYS[k + 4],
+    own = KEYS[k + 5], before = ARGV[a], after = ARGV[a + 1],
+  }
+end
+
+local function claim(name, who) return name.before .. who .. name.after end
+
+local function text(number) return string.format('%.0f', number) end
 
 -- Returns the lock's value. A key that is not a string belongs to another program's client, and is taken.
-local function value_of(n)
-  local value = redis.pcall('GET', lock_key(n))
+local function value_of(name)
+  local value = redis.pcall('GET', name.lock)
   if type(value) == 'table' then return '?' end
   return value
 end
 
-local function is_marker(value) return value and string.sub(value, 1, #MARK) == MARK end
-
--- Returns the value of the lock's key that proves a hold of that mode.
-local function proof(mode, who)
-  if mode == 'exclusive' then return who end
-  return MARK .. mode
+-- Returns the id of another program's client's hold, which is stable while the lock's key is unchanged. For a key that
+-- is not a string, its serialised value counts.
+local function foreign_id(name, value)
+  if value == '?' then value = redis.call('DUMP', name.lock) end
+  return string.sub(redis.sha1hex(name.lock .. '\0' .. value), 1, 32)
 end
 
-local function is_slots(mode) return string.sub(mode, 1, 6) == 'slots:' end
-
--- Claims of different kinds do not mix.
-local function kind_of(mode)
-  if is_slots(mode) then return mode end
-  return 'mutex'
+-- Returns whether dlock set the lock's key. Tokens of redis-py look like claim ids, but are not in the queue.
+local function is_own(name, value)
+  return string.sub(value, 1, #MARK) == MARK or redis.call('ZSCORE', name.queue, value)
 end
 
--- Keeps a queue for a day longer than its claims, so that an idle one is removed at last.
-local function keep_queue(n, ttl)
-  local length = ttl + 86400000
-  if redis.call('PTTL', queue_key(n)) < length - 3600000 then redis.call('PEXPIRE', queue_key(n), length) end
+-- Returns the value of the lock's key that names a claim; whether the claim lives as far as the key tells: if the key
+-- stood for it once, it still does; and whether its hash is gone.
+local function proof(name, who, value)
+  local c = redis.call('HMGET', claim(name, who), 'mode', 'taken', 'slot')
+  local named = who
+  if c[1] and c[1] ~= 'exclusive' then named = MARK .. c[1] end
+  local stood = c[2] or c[3] or redis.call('HGET', name.counters, 'named') == who
+  return named, value == named or (c[1] and not stood), not c[1]
 end
 
--- Grants the lock to a waiter for the rest of its lease.
-local function grant(n, who, mode, used)
-  local key, lock = claim_of(n, who), lock_key(n)
-  local last = redis.call('HGET', counters_key(n), 'fence')
-  local token = micros(math.max(tonumber(last or 0) + 1, now))
-  if last then
-    redis.call('HSET', counters_key(n), 'fence', token)
-  else
-    redis.call('HSET', counters_key(n), 'fence', token, 'born', token)
+-- Returns the rest of a claim's lease.
+local function left(name, who, value)
+  if who == value then return redis.call('PTTL', name.lock) end
+  local ends = redis.call('ZSCORE', name.leases, who)
+  if ends then return math.max(ends - now_ms, 0) end
+  return redis.call('PTTL', claim(name, who))
+end
+
+-- Keeps a key for a day longer than the claims, so that it is removed at last.
+local function keep(key, ttl)
+  local life = ttl + 86400000
+  if redis.call('PTTL', key) < life - 3600000 then redis.call('PEXPIRE', key, text(life)) end
+end
+
+-- Removes a claim from the queue and the lock. Returns whether it was there.
+local function remove(name, who)
+  local was_there = redis.call('ZREM', name.queue, who)
+  redis.call('ZREM', name.writers, who)
+  redis.call('ZREM', name.leases, who)
+  if value_of(name) == who then was_there = redis.call('DEL', name.lock) end
+  return was_there == 1
+end
+
+local function bury(name, who)
+  remove(name, who)
+  redis.call('DEL', claim(name, who))
+end
+
+-- Removes dead claims, and makes the lock's key name the first one unless another program has it. Returns the value.
+local function settle(name)
+  local value = value_of(name)
+  for _, who in ipairs(redis.call('ZRANGEBYSCORE', name.leases, '-inf', text(now_ms))) do
+    -- If only its lock's key could be renewed, an exclusive hold outlives its lease here.
+    if who ~= value then bury(name, who) end
   end
-  local left = math.max(redis.call('PTTL', key), 1)
-  if mode ~= 'exclusive' then left = math.max(left, redis.call('PTTL', lock)) end
-  redis.call('SET', lock, proof(mode, who), 'PX', left)
-  redis.call('HSET', key, 'token', token, 'held', micros(now))
-  if is_slots(mode) then
-    local slot = 1
-    while used[tostring(slot)] do slot = slot + 1 end
-    used[tostring(slot)] = true
-    redis.call('HSET', key, 'slot', slot)
+  local first, named, lives, is_bare
+  repeat
+    first, lives = redis.call('ZRANGE', name.queue, 0, 0)[1], true
+    if first then named, lives, is_bare = proof(name, first, value) end
+    if not lives then bury(name, first) end
+  until lives
+  if is_bare then
+    -- It can be watched again.
+    redis.call('HSET', claim(name, first), 'mode', 'exclusive')
   end
-end
-
--- Returns whether a waiter of that mode may hold next to the `holds` holds in front of it, of mode `mode_of_holds`. A
--- waiter of an unknown mode is granted by a newer dlock, which knows the mode.
-local function may_hold(mode, value, holds, mode_of_holds)
-  if mode == 'exclusive' then return holds == 0 and not value end
-  if value and value ~= proof(mode) then return false end
-  if mode == 'shared' then return holds == 0 or mode_of_holds == 'shared' end
-  return is_slots(mode) and holds < tonumber(string.sub(mode, 7))
-end
-
--- Removes dead claims at the front of the queue, grants the lock in order of arrival, and marks the first remaining
--- waiter as such. Does not read claims behind that one.
-local function settle(n)
-  local lock, queue, value = lock_key(n), queue_key(n), value_of(n)
-  local holds, mode_of_holds, longest, used = 0, false, 0, {}
-  while true do
-    local who = redis.call('ZRANGE', queue, holds, holds)[1]
-    if not who then break end
-    local key = claim_of(n, who)
-    local c = redis.call('HMGET', key, 'mode', 'token', 'slot')
-    -- An exclusive hold outlives its hash if only its lock's key could be renewed.
-    local mode, is_waiter = c[1] or 'exclusive', c[1] and not c[2]
-    if c[3] then used[c[3]] = true end
-    if is_waiter then
-      if holds == 0 and is_marker(value) then
-        redis.call('DEL', lock)
-        value = false
-      end
-      if not may_hold(mode, value, holds, mode_of_holds) then
-        redis.call('HSETNX', key, 'top', '1')
-        break
-      end
-      grant(n, who, mode, used)
-      value = proof(mode, who)
+  if first and value ~= named and not (value and not is_own(name, value)) then
+    local life = left(name, first)
+    if named ~= first then
+      -- Others that share the lock may have longer leases.
+      life = (redis.call('ZRANGE', name.leases, -1, -1, 'WITHSCORES')[2] or 0) - now_ms
     end
-    if value == proof(mode, who) then
-      holds, mode_of_holds = holds + 1, mode
-      if mode ~= 'exclusive' then longest = math.max(longest, redis.call('PTTL', key)) end
-    else
-      redis.call('ZREM', queue, who)
-      if c[1] then redis.call('HSET', key, 'gone', 'lost') end
+    redis.call('SET', name.lock, named, 'PX', text(math.max(life, 1)))
+    redis.call('HSET', name.counters, 'named', first)
+    value = named
+  elseif not first and value and is_own(name, value) then
+    redis.call('DEL', name.lock)
+    value = false
+  end
+  if first and first ~= id and redis.call('ZSCORE', name.queue, id) then
+    local _, stands = proof(name, id, value)
+    if not stands then bury(name, id) end
+  end
+  return value
+end
+
+local BRIEF, FULL = { 'mode', 'slot' }, { 'mode', 'slot', 'about', 'since', 'held', 'label' }
+
+-- Returns a claim with so many ahead of it, for `item` in rows.rs.
+local function entry(name, value, at, who, fields)
+  local about = redis.call('HMGET', claim(name, who), unpack(fields))
+  return { at, who, redis.call('ZSCORE', name.queue, who), left(name, who, value), about }
+end
+
+-- Returns what the own claim needs: the first claim, or as many as there are slots, the nearest one ahead that does not
+-- share, the one before the own, and the own.
+local function needed(name, value)
+  local entries, shown = {}, 0
+  local at = redis.call('ZRANK', name.queue, id)
+  if not at then return entries end
+  local function show(first, last)
+    for n, who in ipairs(redis.call('ZRANGE', name.queue, math.max(first, shown), last)) do
+      local rank = math.max(first, shown) + n - 1
+      entries[#entries + 1] = entry(name, value, rank, who, rank == 0 and FULL or BRIEF)
+    end
+    shown = math.max(shown, last + 1)
+  end
+  show(0, (slots or 1) - 1)
+  if mode == 'shared' then
+    local token = redis.call('ZSCORE', name.queue, id)
+    local writer = redis.call('ZREVRANGEBYSCORE', name.writers, token, '-inf', 'LIMIT', 0, 1)[1]
+    if writer then
+      local rank = redis.call('ZRANK', name.queue, writer)
+      show(rank, rank)
+    elseif value == MARK .. mode then
+      -- Without memory for this, only a deletion of the key by hand would go unnoticed.
+      redis.pcall('HSETNX', name.own, 'taken', '1')
     end
   end
-  if holds == 0 and is_marker(value) then
-    redis.call('DEL', lock)
-  elseif longest > 0 and redis.call('PTTL', lock) ~= longest then
-    redis.call('PEXPIRE', lock, longest)
+  show(math.max(at - 1, 0), at)
+  return entries
+end
+
+-- Returns one queue as Row in rows.rs takes it. Unset parts are false, because nil would end the row.
+local function row(name, value, entries)
+  local foreign = value and not is_own(name, value) and foreign_id(name, value)
+  local counters = redis.call('HMGET', name.counters, 'fence', 'born', 'success')
+  return {
+    value, foreign, redis.call('PTTL', name.lock), entries, redis.call('HMGET', name.own, 'gone', 'by', 'asked'),
+    counters[2] or (not counters[1] and text(now)), counters[3], text(now),
+  }
+end
+
+local function rows()
+  local all = {}
+  for n, name in ipairs(names) do
+    local value = settle(name)
+    all[n] = row(name, value, needed(name, value))
   end
-end
-
--- Removes a claim from the queue and the lock.
-local function remove(n, who)
-  redis.call('ZREM', queue_key(n), who)
-  if value_of(n) == who then redis.call('DEL', lock_key(n)) end
-end
-
--- Returns whether the claim lives in that queue, and its mode if it holds.
-local function standing(n)
-  local c = redis.call('HMGET', claim_key(n), 'mode', 'token', 'gone')
-  local lives = c[1] and not c[3] and (not c[2] or value_of(n) == proof(c[1], id))
-  return lives, c[2] and c[1]
-end
-
--- Returns for how long time alone changes nothing for a waiter: its own lease, and those of the claims that it waits
--- for.
-local function horizon(n, is_top, mode, value, ahead)
-  local keys = { claim_key(n) }
-  if not is_top and ahead > 0 then
-    local before = redis.call('ZRANGE', queue_key(n), ahead - 1, ahead - 1)[1]
-    keys[2] = claim_of(n, before)
-  elseif is_slots(mode) and is_marker(value) then
-    for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, ahead - 1)) do keys[#keys + 1] = claim_of(n, who) end
-  else
-    keys[2] = lock_key(n)
-  end
-  local least = -1
-  for _, key in ipairs(keys) do
-    local left = redis.call('PTTL', key)
-    if left >= 0 and (least < 0 or left < least) then least = left end
-  end
-  return least
-end
-
--- Returns a claim for display: ClaimHash in row.rs.
-local function entry(n, who)
-  local key = claim_of(n, who)
-  local c = redis.call('HMGET', key, 'about', 'label', 'token', 'slot', 'held', 'since')
-  return { who, c[1], c[2], c[3], c[4], c[5], c[6], redis.call('PTTL', key) }
-end
-
--- Returns the position of the claim in one queue, Row in row.rs: the fields that its client watches, the lock's value,
--- its token, its slot, why it is gone and by which client. Then follow the number of claims ahead, when time alone may
--- change the state, and, for a waiter, the front claim. Unset parts are false, because nil would end the row.
-local function position(n)
-  local c = redis.call('HMGET', claim_key(n), 'token', 'gone', 'asked', 'top', 'mode', 'slot', 'by')
-  local token, gone, top, mode, value = c[1], c[2], c[4], c[5], value_of(n)
-  if not mode and value == id then
-    -- The hash has expired, and the lock's key proves the hold.
-    mode, token = 'exclusive', redis.call('HGET', counters_key(n), 'fence')
-  end
-  local ahead = not token and redis.call('ZRANK', queue_key(n), id)
-  if not gone and (not mode or (token and value ~= proof(mode, id)) or not (token or ahead)) then gone = 'lost' end
-  local row = { { c[1], c[2], c[3], c[4] }, value, token, c[6], gone, c[7] }
-  if not token and not gone then
-    row[7], row[8] = ahead, horizon(n, top, mode, value, ahead)
-    row[9] = entry(n, redis.call('ZRANGE', queue_key(n), 0, 0)[1])
-  elseif not gone then
-    row[7], row[8] = 0, redis.call('PTTL', claim_key(n))
-  elseif gone == 'lost' then
-    -- Counters are never removed. If their first token is later than the claim's, all keys were removed.
-    local counters = redis.call('HMGET', counters_key(n), 'fence', 'born')
-    row[7] = counters[2] or (not counters[1] and micros(now))
-  end
-  return row
-end
-
-local function positions()
-  local rows = {}
-  for n = 1, names do rows[n] = position(n) end
-  return rows
-end
-
--- Returns the id under which the hold of another program's client is shown, which is stable while the lock's key is
--- unchanged. For a key that is not a string, its serialised value counts. Returns an error if it cannot be read, and
--- false if the lock is free.
-local function foreign_identity(n)
-  local value = redis.pcall('GET', lock_key(n))
-  if type(value) == 'table' then value = redis.pcall('DUMP', lock_key(n)) end
-  if type(value) ~= 'string' then return value end
-  return string.sub(redis.sha1hex(lock_key(n) .. '\0' .. value), 1, 32)
-end
-
--- Records a success: the last one is of the run that acquired last, because that run may end before another one with
--- which it shared the lock. A time more than a minute in the future is ignored.
-local function record_success(n, held)
-  local last = tonumber(redis.call('HGET', counters_key(n), 'success'))
-  if not last or last < tonumber(held) or last > now + 60000000 then
-    redis.call('HSET', counters_key(n), 'success', held)
-  end
+  return all
 end
 
 local commands = {}
 
--- Returns the positions of the claim, after all due changes.
-function commands.look()
-  for n = 1, names do settle(n) end
-  return positions()
+-- Shows what the own claim needs, after the dead were removed; or all claims, if `is_whole` ('1'), and changes nothing.
+function commands.read(is_whole)
+  if is_whole ~= '1' then return { 1, rows() } end
+  local all = {}
+  for n, name in ipairs(names) do
+    local value, entries = value_of(name), {}
+    for _, who in ipairs(redis.call('ZRANGE', name.queue, 0, -1)) do
+      local _, lives = proof(name, who, value)
+      if lives and left(name, who, value) ~= 0 then
+        entries[#entries + 1] = entry(name, value, #entries, who, FULL)
+      end
+    end
+    all[n] = row(name, value, entries)
+  end
+  return { 1, all }
 end
 
 -- Renews the claim by a lease of `ttl`. A claim that is gone from one queue is gone.
 function commands.renew(ttl)
-  local alive, holds = 1, {}
-  for n = 1, names do
-    local lives
-    lives, holds[n] = standing(n)
-    if not lives then alive = 0 end
+  local alive = 1
+  ttl = tonumber(ttl)
+  for _, name in ipairs(names) do
+    name.value = settle(name)
+    if not redis.call('ZSCORE', name.queue, id) then alive = 0 end
   end
-  for n = 1, names do
-    if alive == 1 then
-      redis.call('PEXPIRE', claim_key(n), ttl)
-      keep_queue(n, ttl)
-      if holds[n] and (holds[n] == 'exclusive' or redis.call('PTTL', lock_key(n)) < tonumber(ttl)) then
-        redis.call('PEXPIRE', lock_key(n), ttl)
-      end
-    end
-    if not holds[n] then settle(n) end
-  end
-  return { alive, positions() }
-end
-
--- Enters all queues, or none if one contains a claim of another kind. `about` is the claim's record. `supersede` ('1')
--- removes older waiters that have it too, in favour of `by`. If called again after a lost answer, it renews.
-function commands.enter(about, mode, ttl, by, supersede)
-  for n = 1, names do
-    if redis.call('EXISTS', claim_key(n)) == 1 then return { 'in', commands.renew(ttl)[2] } end
-  end
-  for n = 1, names do
-    settle(n)
-    local first = redis.call('ZRANGE', queue_key(n), 0, 0)[1]
-    local c = first and redis.call('HMGET', claim_of(n, first), 'mode', 'about')
-    if c and c[1] and kind_of(c[1]) ~= kind_of(mode) then return { 'mismatch', n, c[1], c[2] } end
-  end
-  for n = 1, names do
-    if supersede == '1' then
-      for _, who in ipairs(redis.call('ZRANGE', queue_key(n), 0, -1)) do
-        local c = redis.call('HMGET', claim_of(n, who), 'token', 'supersede')
-        if not c[1] and c[2] == '1' then
-          remove(n, who)
-          redis.call('HSET', claim_of(n, who), 'gone', 'superseded', 'by', by)
-        end
-      end
-    end
-    local last = redis.call('ZRANGE', queue_key(n), -1, -1, 'WITHSCORES')[2]
-    redis.call('HSET', claim_key(n), 'mode', mode, 'about', about, 'since', micros(now),
-      'supersede', supersede)
-    redis.call('PEXPIRE', claim_key(n), ttl)
-    redis.call('ZADD', queue_key(n), tonumber(last or 0) + 1, id)
-    keep_queue(n, ttl)
-  end
-  return { 'in', commands.look() }
-end
-
--- Leaves all queues; `succeeded` ('1') if its run was a success. Removals come first: a server without memory refuses a
--- script at the first command that may need some, but not after the script has written.
-function commands.leave(succeeded)
-  for n = 1, names do
-    local held = redis.call('HGET', claim_key(n), 'held')
-    local lives, mode_of_hold = standing(n)
-    remove(n, id)
-    redis.call('DEL', claim_key(n))
-    if succeeded == '1' and lives and mode_of_hold then record_success(n, held) end
-    settle(n)
-  end
-  return 1
-end
-
--- Asks the claim to leave, or removes it, in the name of `by`. If `how` is 'ask', it only records the request, and the
--- claim's client leaves. Otherwise it removes the claim from all queues now. It also bars the claim from entering for
--- `late` milliseconds, even if it has not entered yet, because its request may be in flight. Returns whether the claim
--- was there.
-function commands.evict(how, by, late)
-  local is_there = 0
-  for n = 1, names do
-    local c = redis.call('HMGET', claim_key(n), 'mode', 'gone')
-    if (c[1] and not c[2]) or value_of(n) == id then is_there = 1 end
-  end
-  for n = 1, names do
-    if how == 'force' then
-      remove(n, id)
-      redis.call('HSET', claim_key(n), 'gone', 'evicted', 'by', by)
-      if redis.call('PTTL', claim_key(n)) < tonumber(late) then redis.call('PEXPIRE', claim_key(n), late) end
-      settle(n)
-    elseif is_there == 1 then
-      redis.call('HSET', claim_key(n), 'asked', by)
-      -- The hash of a hold may have expired.
-      if redis.call('PTTL', claim_key(n)) < 0 then
-        redis.call('PEXPIRE', claim_key(n), math.max(redis.call('PTTL', lock_key(n)), 1))
-      end
+  for _, name in ipairs(alive == 1 and names or {}) do
+    redis.call('ZADD', name.leases, text(now_ms + ttl), id)
+    for _, key in ipairs({ name.queue, name.writers, name.leases, name.own }) do keep(key, ttl) end
+    if proof(name, id) == name.value and redis.call('PTTL', name.lock) < ttl then
+      redis.call('PEXPIRE', name.lock, text(ttl))
     end
   end
-  return is_there
+  return { alive, rows() }
 end
 
--- Returns the record of the claim in the one queue, and its token once it holds.
-function commands.record()
-  return redis.call('HMGET', claim_key(1), 'about', 'token')
+-- Joins all queues. `about` is the claim's record. If called again after a lost answer, it renews; a claim that was
+-- removed stays out.
+function commands.append(about, ttl)
+  for _, name in ipairs(names) do
+    if redis.call('EXISTS', name.own) == 1 then return commands.renew(ttl) end
+  end
+  for _, name in ipairs(names) do
+    local last = redis.call('HGET', name.counters, 'fence')
+    local token = text(math.max((last or 0) + 1, now))
+    redis.call('HSET', name.counters, 'fence', token)
+    if not last then redis.call('HSET', name.counters, 'born', token) end
+    redis.call('HSET', name.own, 'mode', mode, 'about', about, 'since', text(now))
+    redis.call('ZADD', name.queue, token, id)
+    if mode ~= 'shared' then redis.call('ZADD', name.writers, token, id) end
+    redis.call('ZADD', name.leases, text(now_ms + ttl), id)
+  end
+  return commands.renew(ttl)
 end
 
--- Returns the time, and when the last successful run acquired, if there was one.
-function commands.last_success()
-  return { micros(now), redis.call('HGET', counters_key(1), 'success') }
-end
+local steps = {}
 
--- Publishes a label if the claim holds. Returns whether it does.
-function commands.publish(label)
-  local holds = 0
-  for n = 1, names do
-    local lives, mode_of_hold = standing(n)
-    if lives and mode_of_hold then
-      redis.call('HSET', claim_key(n), 'label', label)
-      holds = 1
+-- Takes the slots that `step` names, unless another claim has one, or another program the lock.
+function steps.hold(step)
+  for n, name in ipairs(names) do
+    if value_of(name) ~= MARK .. mode then return false end
+    for _, who in ipairs(redis.call('ZRANGE', name.queue, 0, slots - 1)) do
+      if redis.call('HGET', claim(name, who), 'slot') == step.slots[n] then return false end
     end
   end
-  return holds
+  for n, name in ipairs(names) do redis.call('HSETNX', name.own, 'slot', step.slots[n]) end
+  return true
 end
 
--- Removes the hold of another program's client from the one name, if it is still shown as that id. Returns whether it
--- was.
-function commands.evict_foreign()
-  local identity = foreign_identity(1)
-  if type(identity) == 'table' then return identity end
-  if identity ~= id then return 0 end
-  redis.call('DEL', lock_key(1))
-  settle(1)
-  return 1
-end
-
--- Reads the queue of the one name and changes nothing. Returns the lock's value, the rest of its life, the claims in
--- order, and the id of a hold of another program's client.
-function commands.inspect()
-  local value = value_of(1)
-  local entries, is_known = {}, false
-  for _, who in ipairs(redis.call('ZRANGE', queue_key(1), 0, -1)) do
-    entries[#entries + 1] = entry(1, who)
-    is_known = is_known or who == value
+-- Removes a claim. With a reason (`why`, in the name of `by`) it stays out for `late` milliseconds, even if it has not
+-- entered yet, because its request may be in flight.
+function steps.remove(step)
+  for _, n in ipairs(step.names) do
+    local name = names[n]
+    local key, life = claim(name, step.id), math.max(left(name, step.id), 0)
+    name.was_there = remove(name, step.id)
+    if step.why then
+      redis.call('HSET', key, 'gone', step.why, 'by', step.by)
+      redis.call('PEXPIRE', key, text(math.max(step.late, life)))
+    else
+      redis.call('DEL', key)
+    end
   end
-  -- The queue of this hold is gone. Tokens of redis-py look like claim ids, but have no claim.
-  if value and not is_known and #value == 32 and redis.call('EXISTS', claim_of(1, value)) == 1 then
-    table.insert(entries, 1, entry(1, value))
-  end
-  local foreign = value and foreign_identity(1)
-  return { value, redis.call('PTTL', lock_key(1)), entries, type(foreign) == 'string' and foreign }
+  return true
 end
 
-return commands[command](unpack(ARGV, 2 * names + 3))
+-- Records a success with the removal before this step: the last one is of the run that acquired last, because that run
+-- may end before another one with which it shared the lock. A time more than a minute in the future is ignored.
+function steps.success(step)
+  local held = now - step.held_for
+  for _, name in ipairs(names) do
+    local last = tonumber(redis.call('HGET', name.counters, 'success'))
+    if name.was_there and (not last or last < held or last > now + 60000000) then
+      redis.call('HSET', name.counters, 'success', text(held))
+    end
+  end
+  return true
+end
+
+function steps.remove_foreign(step)
+  redis.call('DEL', names[step.name].lock)
+  return true
+end
+
+function steps.change(step)
+  local value = step.held_for and text(now - step.held_for) or step.value
+  redis.call('HSET', claim(names[step.name], step.id), step.field, value)
+  return true
+end
+
+-- Makes all of `list` if all of `when` are present, each with its name's number and its token, or 0 for another
+-- program's. Removals come first: a server without memory refuses a script at the first command that may need some, but
+-- not after the script has written.
+function commands.commit(when, list)
+  for _, condition in ipairs(cjson.decode(when)) do
+    local name, who, token = names[condition[1]], condition[2], condition[3]
+    local value = settle(name)
+    local is_there = redis.call('ZSCORE', name.queue, who) == token
+    if token == '0' then is_there = value and not is_own(name, value) and foreign_id(name, value) == who end
+    if not is_there then return { 0, rows() } end
+  end
+  for _, step in ipairs(cjson.decode(list)) do
+    if not steps[step.what](step) then return { 0, rows() } end
+  end
+  return { 1, rows() }
+end
+
+return commands[command](unpack(ARGV, 2 * #names + 4))

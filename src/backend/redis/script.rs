@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::keys::LockKeys;
-use crate::lock::ClaimId;
+use crate::lock::{ClaimId, Mode};
 
 /// One Lua script; the server knows it by its hash once it has received the text.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Call {
     /// Returns whether it ends claims, which may change the state of others.
     pub(super) fn frees(&self) -> bool {
         let Self::Script { arguments, .. } = self else { return false };
-        matches!(arguments.first().map(String::as_str), Some("leave" | "evict" | "evict_foreign"))
+        matches!(arguments.first().map(String::as_str), Some("commit" | "leave" | "evict" | "evict_foreign"))
     }
 
     /// Appends the encoded step; `whole` sends a script's text, for a server that does not know its hash.
@@ -92,15 +92,24 @@ impl Call {
 }
 
 /// Returns `command` of `queue.lua` on the queues of `names`, for the claim `id`.
-pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, more: &[String]) -> Call {
-    let mut arguments = vec![command.to_owned(), id.to_string()];
-    let mut keys = Vec::with_capacity(names.len() * 4);
+pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, mode: Mode, more: &[String]) -> Call {
+    let mut arguments = vec![command.to_owned(), id.to_string(), mode.to_string()];
+    let mut keys = Vec::with_capacity(names.len() * 6);
     for name in names {
-        keys.extend([name.lock.clone(), name.queue(), name.counters(), name.claim(id)]);
+        let own = name.claim(id);
+        keys.extend([name.lock.clone(), name.queue(), name.writers(), name.leases(), name.counters(), own]);
         arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
     }
     arguments.extend_from_slice(more);
     Call::Script { script: &QUEUE, keys, arguments }
+}
+
+/// Returns the step of `hold.lua` that renews an exclusive hold by `ttl`, or releases it without one.
+pub(super) fn on_hold(names: &[LockKeys], id: ClaimId, ttl: Option<Duration>) -> Call {
+    let details = names.iter().flat_map(|name| [name.leases(), name.claim(id), name.queue(), name.writers()]);
+    let ttl = ttl.map_or_else(|| "0".to_owned(), millis);
+    let arguments = [id.to_string(), ttl].into_iter().chain(details).collect();
+    Call::Script { script: &HOLD, keys: names.iter().map(|name| name.lock.clone()).collect(), arguments }
 }
 
 #[cfg(test)]

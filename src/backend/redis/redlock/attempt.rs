@@ -16,7 +16,7 @@ use crate::backend::claim_state::{POLL, due};
 use crate::backend::mixing::mismatch;
 use crate::backend::record::Record;
 use crate::backend::redis::connection::Connection;
-use crate::backend::redis::row::foreign_entry;
+use crate::backend::redis::rows::foreign_entry;
 use crate::clock::Clock;
 use crate::lock::{ClaimState, Entry, ErrorKind, FencingToken, Granted, Mode, Moment};
 use crate::net::fault::{Fault, FaultResult};

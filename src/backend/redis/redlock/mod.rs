@@ -30,7 +30,7 @@ use crate::backend::observe::QueueObserver;
 use crate::backend::redis::dial::text;
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::Naming;
-use crate::backend::redis::row::integer;
+use crate::backend::redis::rows::integer;
 use crate::backend::redis::script::Call;
 use crate::backend::success;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};

@@ -16,8 +16,8 @@ use crate::backend::redis::connection::{Connection, any_notified};
 use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault;
 use crate::backend::redis::keys::{COUNTERS, Naming};
-use crate::backend::redis::queues::{QUEUES_AT_ONCE, scan};
-use crate::backend::redis::row::{foreign_entry, integer, life};
+use crate::backend::redis::names::{QUEUES_AT_ONCE, scan};
+use crate::backend::redis::rows::{foreign_entry, integer, life};
 use crate::lock::{ClaimId, Entry, Holder, LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 

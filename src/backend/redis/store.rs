@@ -1,0 +1,362 @@
+//! The operations of the queues.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::Value;
+use serde_json::json;
+
+use super::client::{self, Client, To};
+use super::connection::Connection;
+use super::examine;
+use super::fault::{self, NAME};
+use super::keys::{LockKeys, Naming};
+use super::names::{self, QUEUES_AT_ONCE, keys_of};
+use super::rows::{Row, integer};
+use super::script::{Call, millis, on_hold, on_queues};
+use super::steps::written;
+use super::watch::{Local, Watcher};
+use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::backend::record::Record;
+use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
+use crate::net::fault::{Fault, FaultResult, Retry};
+use crate::net::rank::Rank;
+use crate::net::request::Patience;
+
+/// How to place several names in one slot.
+const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
+
+/// How to place several names on one server behind a proxy.
+const ONE_SERVER: &str =
+    "take one name at a time, or use --prefix, give them the same {tag} and let the proxy go by it";
+
+/// A placeholder for steps that do not concern an own claim.
+const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
+
+/// The queues of one service under one prefix.
+#[derive(Debug)]
+pub(super) struct RedisStore {
+    service: Client,
+    naming: Naming,
+    claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
+    watchers: Mutex<HashMap<LockName, Arc<Watcher>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether a claim that has entered is in the queue of its first name but not in all others. A proxy chose the
+/// server by the first name, and has another server for the others. `found` is whether it is there, the first name last.
+fn is_spread(found: &[bool]) -> bool {
+    found.split_last().is_some_and(|(first, others)| *first && others.contains(&false))
+}
+
+/// Returns the answer that shows `rows`.
+fn answer(rows: Vec<Row>, sent: Moment) -> Answer {
+    let note = rows.iter().find_map(|row| row.note.clone());
+    Answer { queues: rows.into_iter().map(|row| row.queue).collect(), note, sent, seen: 0 }
+}
+
+impl RedisStore {
+    /// Creates a client that has not connected yet.
+    pub(super) fn new(service: Client) -> Self {
+        let naming = Naming { prefix: service.config.prefix.clone(), group: "" };
+        Self { service, naming, claims: Mutex::default(), watchers: Mutex::default() }
+    }
+
+    fn local(&self, id: ClaimId) -> Arc<Local> {
+        Arc::clone(lock(&self.claims).entry(id).or_default())
+    }
+
+    fn keys(&self, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
+        keys_of(&self.naming, names)
+    }
+
+    /// Returns what `reply` shows to the own claim.
+    fn shown(
+        &self,
+        own: &Own,
+        keys: &[LockKeys],
+        reply: &Value,
+        sent: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        let (done, rows) = Row::all(reply, keys, Some(own))?;
+        self.local(own.id).learn(rows.iter().map(|row| row.known.clone()).collect());
+        Ok((done, answer(rows, sent)))
+    }
+
+    /// Makes a step of the own claim.
+    async fn step(
+        &self,
+        own: &Own,
+        command: &str,
+        more: &[String],
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        let keys = self.keys(&own.names)?;
+        let step = on_queues(command, &keys, own.id, own.mode, more);
+        let steps = |_: &Connection| vec![step.clone()];
+        let said = self.service.call(slot(&keys), deadline, Patience::Once, steps).await?;
+        self.shown(own, &keys, parts(&said)?.0, said.sent)
+    }
+
+    /// Reads whole queues over `service`.
+    async fn whole(
+        &self,
+        service: &Client,
+        names: &[LockName],
+        deadline: Moment,
+    ) -> FaultResult<(Vec<Row>, Option<client::Answer>)> {
+        let (mut rows, mut last) = (Vec::with_capacity(names.len()), None);
+        // In a cluster one request reads one queue, because queues are in different slots.
+        for some in names.chunks(if service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
+            let keys = self.keys(some)?;
+            let read = |keys| {
+                on_queues("read", std::slice::from_ref(keys), NOBODY, Mode::Exclusive, &["1".to_owned()])
+            };
+            let steps = |_: &Connection| keys.iter().map(read).collect();
+            let said = service.call(slot(&keys), deadline, Patience::Once, steps).await?;
+            for (keys, reply) in keys.iter().zip(&said.replies) {
+                rows.extend(Row::all(reply, std::slice::from_ref(keys), None)?.1);
+            }
+            last = Some(said);
+        }
+        Ok((rows, last))
+    }
+
+    /// Makes `steps` if all of `when` are present.
+    async fn make(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        let mut all: Vec<LockName> = own.map(|own| own.names.clone()).unwrap_or_default();
+        let of_steps = steps.iter().flat_map(|step| match step {
+            Step::Remove { names, .. } => names.as_slice(),
+            Step::RemoveForeign(name, _) | Step::Change(name, ..) => std::slice::from_ref(name),
+            Step::Hold { .. } | Step::Success { .. } => &[],
+        });
+        for name in when.iter().map(|(name, _)| name).chain(of_steps) {
+            if !all.contains(name) {
+                all.push(name.clone());
+            }
+        }
+        let (keys, now) = (self.keys(&all)?, self.service.clock.now());
+        let at = |name: &LockName| all.iter().position(|other| other == name).map_or(0, |at| at + 1);
+        let is_leaving = matches!((own, steps), (Some(own), [Step::Remove { id, .. }, ..]) if *id == own.id);
+        let owned = own.filter(|_| !is_leaving).map(|own| own.names.iter().zip(&own.keys));
+        let when = when.iter().map(|(name, key)| (name, key)).chain(owned.into_iter().flatten());
+        let when = when.map(|(name, key)| json!([at(name), key.text, key.order.to_string()]));
+        let list = steps.iter().map(|step| written(step, own.is_some(), &at));
+        let more = [json!(when.collect::<Vec<_>>()).to_string(), json!(list.collect::<Vec<_>>()).to_string()];
+        if let (Some(own), [Step::Hold { .. }]) = (own, steps) {
+            return self.step(own, "commit", &more, deadline).await;
+        }
+        let (id, mode) = own.map_or((NOBODY, Mode::Exclusive), |own| (own.id, own.mode));
+        let step = on_queues("commit", &keys, id, mode, &more);
+        let to = || To::Slot(slot(&keys));
+        let is_alone = is_leaving && keys.len() == 1 && mode == Mode::Exclusive;
+        let half = if is_alone { now + deadline.since(now) / 2 } else { deadline };
+        let reply = match self.service.one(to(), half, Patience::Deadline, step).await {
+            // The keys are moving to another node. The next reader removes the stale rest, or it ends with its ttl.
+            Err(fault) if is_alone && fault.retry == Retry::Again => {
+                let let_go = on_hold(&keys, id, None);
+                let reply = self.service.one(to(), deadline, Patience::Deadline, let_go).await?;
+                return if integer(&reply) == Some(1) {
+                    Ok((true, answer(Vec::new(), now)))
+                } else {
+                    Err(fault)
+                };
+            }
+            reply => reply?,
+        };
+        Ok((Row::all(&reply, &keys, None)?.0, answer(Vec::new(), now)))
+    }
+}
+
+/// Returns the cluster slot of these keys.
+fn slot(keys: &[LockKeys]) -> Option<u16> {
+    keys.first().map(|keys| keys.slot)
+}
+
+/// Returns the first reply, and the others.
+fn parts(said: &client::Answer) -> FaultResult<(&Value, &[Value])> {
+    said.replies.split_first().ok_or_else(|| fault::nonsense("no reply"))
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: NAME,
+            queue: true,
+            shared: true,
+            token: TokenStrength::Volatile,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(1),
+        }
+    }
+
+    async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
+        let Request { id, names, mode, ttl, .. } = request;
+        let keys = self.keys(names)?;
+        let first = keys.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
+        if self.service.config.is_cluster() && keys.iter().any(|keys| keys.slot != first.slot) {
+            let reason = Reason::from("these locks lie in different slots of the Redis Cluster");
+            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SLOT)));
+        }
+        let more = [Record::of(request, *ttl).to_text(), millis(*ttl)];
+        let mut steps = vec![on_queues("append", &keys, *id, *mode, &more)];
+        let read = |keys| on_queues("read", std::slice::from_ref(keys), *id, *mode, &["0".to_owned()]);
+        if let [first, others @ ..] = keys.as_slice()
+            && !others.is_empty()
+        {
+            // The first name is read last: a claim that ended meanwhile is gone from all of them.
+            steps.extend(others.iter().chain([first]).map(read));
+        }
+        let steps = |_: &Connection| steps.clone();
+        let said = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
+        let (reply, others) = parts(&said)?;
+        let found = others.iter().zip(keys[1..].iter().chain(&keys)).map(|(reply, keys)| {
+            let (_, rows) = Row::all(reply, std::slice::from_ref(keys), None)?;
+            Ok(rows.iter().any(|row| row.queue.items.iter().any(|item| item.id == *id)))
+        });
+        if is_spread(&found.collect::<FaultResult<Vec<_>>>()?) {
+            let (id, names) = (*id, names.clone());
+            let withdrawal = Step::Remove { id, names, found: Vec::new(), note: None, bar: true };
+            self.make(None, &[], &[withdrawal], deadline).await?;
+            let reason = Reason::from("a proxy keeps these locks on different servers");
+            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));
+        }
+        let mut own = Own { id: *id, names: names.clone(), mode: *mode, ttl: *ttl, keys: Vec::new() };
+        let (_, answer) = self.shown(&own, &keys, reply, said.sent)?;
+        let key = |queue: &Queue| {
+            let own = queue.items.iter().find(|item| item.id == *id && !item.foreign);
+            // A barred claim has no entry, and is found gone.
+            own.map_or_else(|| Key { order: 0, text: id.to_string() }, |item| item.key.clone())
+        };
+        own.keys = answer.queues.iter().map(key).collect();
+        Ok((own, answer))
+    }
+
+    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
+        if let Extent::Needed(own) = extent {
+            return Ok(self.step(own, "read", &["0".to_owned()], deadline).await?.1);
+        }
+        let sent = self.service.clock.now();
+        let watcher = names.first().and_then(|name| lock(&self.watchers).get(name).map(Arc::clone));
+        // An observer reads over its own connection, which reports the changes after that.
+        let watcher = watcher.filter(|_| extent == Extent::Shown);
+        let service = watcher.as_ref().map_or(&self.service, |watcher| &watcher.service);
+        let (rows, said) = self.whole(service, names, deadline).await?;
+        if let Some((watcher, said)) = watcher.zip(said) {
+            watcher.has_read(&said.connection, said.told);
+        }
+        Ok(answer(rows, sent))
+    }
+
+    async fn commit(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        self.make(own, when, steps, deadline).await
+    }
+
+    async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
+        let (keys, begun) = (self.keys(&own.names)?, self.service.clock.now());
+        let known = lock(&self.claims).get(&own.id).map(Arc::clone);
+        let holds_alone = !waits && own.mode == Mode::Exclusive;
+        let renewal = if holds_alone {
+            on_hold(&keys, own.id, Some(own.ttl))
+        } else {
+            on_queues("renew", &keys, own.id, own.mode, &[millis(own.ttl)])
+        };
+        let steps = |connection: &Connection| {
+            let again = known.iter().flat_map(|local| local.again(connection));
+            [renewal.clone()].into_iter().chain(again).collect()
+        };
+        let said = self.service.call(slot(&keys), deadline, Patience::Once, steps).await?;
+        let (first, armed) = parts(&said)?;
+        let (alive, answer) = if holds_alone {
+            (integer(first) == Some(1), answer(Vec::new(), begun))
+        } else {
+            let (alive, rows) = Row::all(first, &keys, Some(own))?;
+            (alive, answer(rows, begun))
+        };
+        if let Some(local) = known {
+            local.rearm(if said.detour { &[] } else { armed }, &said.connection, said.told);
+        }
+        Ok(alive.then_some((begun, answer)))
+    }
+
+    async fn changed(&self, watched: Watched<'_>, _: Seen, until: Moment) -> FaultResult<()> {
+        match watched {
+            Watched::Claim { own, on } => {
+                let keys = self.keys(&own.names)?;
+                self.local(own.id).changed(&self.service, &keys, own, on, until).await
+            }
+            Watched::Queue(name) => {
+                let new = || Arc::new(Watcher::new(&self.service));
+                let watcher = Arc::clone(lock(&self.watchers).entry(name.clone()).or_insert_with(new));
+                watcher.changed(self.naming.of(name)?.slot, until).await
+            }
+        }
+    }
+
+    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
+        Ok(self.step(own, "read", &["0".to_owned()], deadline).await?.1.note)
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
+        let mut names = names::all(&self.service, &self.naming, deadline).await?;
+        names.retain(|name| name.as_str().starts_with(prefix));
+        Ok(self.whole(&self.service, &names, deadline).await?.0.into_iter().map(|row| row.queue).collect())
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
+        let (rows, _) = self.whole(&self.service, std::slice::from_ref(name), deadline).await?;
+        Ok(rows.first().and_then(|row| row.success))
+    }
+
+    fn abandon(&self, id: ClaimId) {
+        lock(&self.claims).remove(&id);
+    }
+
+    fn identity(&self) -> String {
+        self.service.config.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.service.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.service.has_connected()
+    }
+
+    async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
+        // Over a separate connection, because the trials would disturb listeners.
+        examine::examine(&self.service.apart(), deadline).await
+    }
+
+    async fn everywhere(&self, name: LockName, deadline: Moment) -> FaultResult<Vec<LockName>> {
+        names::everywhere(&self.service, &self.naming, name, deadline).await
+    }
+
+    async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
+        let keys = self.naming.of(name)?;
+        let step = Call::command(["DEL", &keys.counters()]);
+        self.service.one(To::Slot(Some(keys.slot)), deadline, Patience::Once, step).await.map(drop)
+    }
+}

@@ -1,0 +1,245 @@
+//! Changes that the server reports: once for each key that was read over a connection since its last change.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Value;
+use tokio::sync::watch;
+
+use super::client::{Client, OPTIN};
+use super::connection::Connection;
+use super::keys::LockKeys;
+use super::rows::Known;
+use super::script::Call;
+use crate::backend::claim_state::{POLL, SHORT_HOLD, patience};
+use crate::backend::observe::LOOK;
+use crate::backend::queue::store::{Own, Target};
+use crate::lock::{Mode, Moment};
+use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
+
+/// The fields of a claim that another client may change.
+const WATCHED: [&str; 4] = ["mode", "gone", "asked", "slot"];
+
+/// A key to watch, and what the state that was read last tells of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Watch {
+    /// The own claim, with its known request to leave.
+    Own { key: String, asked: Value },
+    /// Another claim, of which also a slot is news if it had none.
+    Target { key: String, or_holds: bool },
+    /// The lock's key, with its known value.
+    Lock { key: String, value: Value },
+}
+
+impl Watch {
+    /// Returns the steps after which the server reports the next change.
+    fn steps(&self) -> [Call; 2] {
+        let read = match self {
+            Self::Lock { key, .. } => Call::command(["GET", key]),
+            Self::Own { key, .. } | Self::Target { key, .. } => {
+                let words = ["HMGET", key].into_iter().chain(WATCHED);
+                Call::Command(words.map(str::to_owned).collect())
+            }
+        };
+        [Call::command(["CLIENT", "CACHING", "YES"]), read]
+    }
+
+    /// Returns whether `reply`, to the read, agrees with the known state. A key of another type is taken.
+    fn agrees(&self, reply: &Value) -> bool {
+        if let Self::Lock { value, .. } = self {
+            return reply == value || matches!(reply, Value::ServerError(_));
+        }
+        let Value::Array(fields) = reply else { return false };
+        let [mode, gone, asked, slot] = fields.as_slice() else { return false };
+        let is_there = *mode != Value::Nil && *gone == Value::Nil;
+        match self {
+            Self::Own { asked: known, .. } => is_there && asked == known,
+            Self::Target { or_holds, .. } => is_there && !(*or_holds && *slot != Value::Nil),
+            Self::Lock { .. } => false,
+        }
+    }
+}
+
+/// Watched keys.
+#[derive(Clone, Debug)]
+struct Armed {
+    watches: Vec<Watch>,
+    /// The connection that reports changes, and its number of notifications when the keys were read.
+    connection: Arc<Connection>,
+    told: u64,
+}
+
+/// The state of one claim of this client.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    known: Mutex<Vec<Known>>,
+    armed: watch::Sender<Option<Armed>>,
+}
+
+impl Local {
+    /// Remembers the state that was read last. Later changes are news again.
+    pub(super) fn learn(&self, known: Vec<Known>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        self.armed.send_replace(None);
+    }
+
+    /// Returns the keys that concern the claim, in the order of `names`, those of its locks.
+    fn watches(&self, names: &[LockKeys], own: &Own, on: &[Target]) -> Vec<Watch> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = Vec::new();
+        for (n, (keys, known)) in names.iter().zip(&*known).enumerate() {
+            let key = |who: &str| format!("{}{who}{}", keys.claim_prefix(), keys.claim_suffix());
+            watches.push(Watch::Own { key: keys.claim(own.id), asked: known.asked.clone() });
+            let on = || on.iter().filter(|target| target.name == n);
+            let others = on().filter(|target| target.key.order > 0);
+            watches.extend(others.map(|target| {
+                let (key, or_holds) = (key(&target.key.text), target.or_holds);
+                Watch::Target { key, or_holds }
+            }));
+            let is_held = on().next().is_none() && own.mode == Mode::Exclusive;
+            if is_held || on().any(|target| target.key.order == 0) {
+                watches.push(Watch::Lock { key: keys.lock.clone(), value: known.value.clone() });
+            }
+        }
+        watches
+    }
+
+    /// Returns the steps that watch again what is watched, to be made with a renewal: the server does not report the
+    /// client's own changes, and such a change ends the watch. The connection may also have fallen silent.
+    pub(super) fn again(&self, connection: &Connection) -> Vec<Call> {
+        let armed = self.armed.borrow();
+        let watches = armed.iter().filter(|_| connection.tells()).flat_map(|armed| &armed.watches);
+        watches.flat_map(Watch::steps).collect()
+    }
+
+    /// Takes the `replies` to [`Local::again`].
+    pub(super) fn rearm(&self, replies: &[Value], connection: &Arc<Connection>, told: u64) {
+        self.armed.send_modify(|armed| {
+            let watches = armed.take().map(|armed| armed.watches).unwrap_or_default();
+            let connection = Arc::clone(connection);
+            *armed = agree(&watches, replies).then_some(Armed { watches, connection, told });
+        });
+    }
+
+    /// Implements [`crate::backend::queue::store::Store::changed`] for this claim.
+    pub(super) async fn changed(
+        &self,
+        service: &Client,
+        names: &[LockKeys],
+        own: &Own,
+        on: &[Target],
+        until: Moment,
+    ) -> FaultResult<()> {
+        let mut news = self.armed.subscribe();
+        let watches = self.watches(names, own, on);
+        loop {
+            let armed = news.borrow_and_update().clone();
+            let covers = |armed: &Armed| watches.iter().all(|watch| armed.watches.contains(watch));
+            let Some(Armed { connection, told, .. }) = armed.filter(|armed| covers(armed)) else {
+                if on.is_empty() {
+                    // Most commands end before.
+                    service.clock.sleep_until(service.clock.now() + SHORT_HOLD).await;
+                }
+                let steps = |connection: &Connection| {
+                    let mut steps = service.listening(connection, OPTIN);
+                    if connection.can_notify.get() != Some(&false) {
+                        steps.extend(watches.iter().flat_map(Watch::steps));
+                    }
+                    steps
+                };
+                let slot = names.first().map(|keys| keys.slot);
+                let deadline = service.clock.now() + patience(own.ttl);
+                let answer = service.call(slot, deadline, Patience::Once, steps).await?;
+                let asked = answer.replies.len().saturating_sub(2 * watches.len());
+                if asked > 0 {
+                    answer.connection.answered(answer.replies.first(), answer.replies.get(1));
+                }
+                let replies = answer.replies.get(asked..).unwrap_or_default();
+                if !answer.connection.tells() || answer.detour || is_refused(replies) {
+                    service.clock.sleep_until(until.min(service.clock.now() + POLL)).await;
+                    return Ok(());
+                }
+                if !agree(&watches, replies) {
+                    return Ok(());
+                }
+                let (connection, told) = (answer.connection, answer.told);
+                self.armed.send_replace(Some(Armed { watches: watches.clone(), connection, told }));
+                continue;
+            };
+            tokio::select! {
+                () = connection.notified_after(told) => return Ok(()),
+                _ = news.changed() => {}
+                () = service.clock.sleep_until(until) => return Ok(()),
+            }
+        }
+    }
+}
+
+/// A queue that is read after each change, over a separate connection: the tracking of all reads applies to a whole
+/// connection.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    pub(super) service: Client,
+    /// The connection that reports changes, and its number of notifications before the last read.
+    told: Mutex<Option<(Arc<Connection>, u64)>>,
+}
+
+impl Watcher {
+    pub(super) fn new(service: &Client) -> Self {
+        Self { service: service.apart(), told: Mutex::default() }
+    }
+
+    fn tells(&self, told: Option<(Arc<Connection>, u64)>) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+
+    /// Takes note of a read that was `told` so many notifications before.
+    pub(super) fn has_read(&self, connection: &Arc<Connection>, told: u64) {
+        self.tells(connection.tells().then(|| (Arc::clone(connection), told)));
+    }
+
+    /// Completes after a change since the last read, or when the queue is to be read in any case.
+    pub(super) async fn changed(&self, slot: u16, until: Moment) -> FaultResult<()> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let clock = self.service.clock;
+        if let Some((connection, told)) = told {
+            tokio::select! {
+                () = connection.notified_after(told) => {}
+                () = clock.sleep_until(until) => {}
+            }
+            return Ok(());
+        }
+        let (connection, told) = tracking(&self.service, Some(slot), clock.now() + LOOK).await?;
+        self.has_read(&connection, told);
+        // Earlier changes are read now.
+        clock.sleep_until(if connection.tells() { clock.now() } else { until.min(clock.now() + POLL) }).await;
+        Ok(())
+    }
+}
+
+/// Returns whether the replies to the steps of `watches` agree with the known state.
+fn agree(watches: &[Watch], replies: &[Value]) -> bool {
+    let reads = replies.iter().skip(1).step_by(2);
+    replies.len() == 2 * watches.len() && watches.iter().zip(reads).all(|(watch, reply)| watch.agrees(reply))
+}
+
+/// Returns whether the server refused a step of [`Watch::steps`], such as CLIENT CACHING. It then reports no changes.
+fn is_refused(replies: &[Value]) -> bool {
+    replies.iter().any(|reply| matches!(reply, Value::ServerError(error) if error.code() != "WRONGTYPE"))
+}
+
+/// Returns the connection to the node that has `slot`, after requesting a notification for each key that is read over
+/// it, and its number of notifications.
+pub(super) async fn tracking(
+    service: &Client,
+    slot: Option<u16>,
+    deadline: Moment,
+) -> FaultResult<(Arc<Connection>, u64)> {
+    let steps = |connection: &Connection| service.listening(connection, ["CLIENT", "TRACKING", "ON"]);
+    let answer = service.call(slot, deadline, Patience::Once, steps).await?;
+    answer.connection.answered(answer.replies.first(), answer.replies.get(1));
+    // A cluster may have redirected the request: the node that answers now counts.
+    let connection = service.connection(slot).await?;
+    let notified = connection.notified_count();
+    Ok((connection, notified))
+}
