@@ -350,7 +350,8 @@ impl Source for Core {
 #[async_trait]
 impl Claim for QueueClaim {
     fn ttl(&self) -> Option<Duration> {
-        Some(self.core.store.ttl(&unlocked(&self.core.own)))
+        let is_leased = self.core.store.capabilities().leased;
+        is_leased.then(|| self.core.store.ttl(&unlocked(&self.core.own)))
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
