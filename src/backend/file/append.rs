@@ -6,14 +6,13 @@ use std::sync::Arc;
 use super::directory::Directory;
 use super::entries::{Document, State, Stored};
 use super::fifo::{self, Life};
+use super::look::{settle, tidy};
 use super::reservation::reserve;
 use super::seat::{Place, Seat};
 use super::storage::{QueueFile, guards};
 use super::token;
-use super::view;
 use crate::backend::queue::store::{Key, Own, Queue};
 use crate::backend::record::Record;
-use crate::clock;
 use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 
@@ -65,7 +64,7 @@ fn join(
     mut documents: Vec<Document>,
     request: &Request,
 ) -> FaultResult<(Seat, Vec<Queue>)> {
-    let (mut places, mut living) = (Vec::new(), Vec::new());
+    let mut places = Vec::new();
     for (queue, document) in queues.iter().zip(&mut documents) {
         drop_earlier(queue, document, request)?;
         let token = token::take(&mut document.header, queue.directory.boot()).unwrap_or_default();
@@ -79,16 +78,12 @@ fn join(
             by: None,
             record: Record::of(request, request.ttl),
         });
-        let place = Place::open(queue, token)?;
-        living.push(view::tidy(document, &place, request.mode)?.0);
-        places.push(place);
+        places.push(Place::open(queue, token)?);
     }
-    let fifo = kept_fifo(queues, &mut documents);
-    let mut seat = Seat::new(request.mode, places, fifo);
-    seat.take(&mut documents, clock::now())?;
-    for (queue, document) in queues.iter().zip(&mut documents) {
-        queue.write(document)?;
-    }
+    let mut seat = Seat::new(request.mode, places);
+    let tidied = tidy(&seat, &mut documents)?;
+    seat.fifo = kept_fifo(queues, &mut documents);
+    let shown = settle(&mut seat, &mut documents, &tidied, true)?;
     if seat.fifo.is_none() {
         // After the entries, so that a kill leaves no FIFO without one.
         let (files, directory) = (&queues[0].files, &queues[0].directory);
@@ -97,9 +92,6 @@ fn join(
         seat.fifo = Some(fifo.inspect_err(|_| directory.unlink(&name))?);
         seat.own_fifo = Some(name);
     }
-    let each = seat.places.iter().zip(&documents).zip(&living);
-    let shown = each.map(|((place, document), living)| view::for_claim(document, place, &seat, living));
-    let shown = shown.collect::<FaultResult<_>>()?;
     Ok((seat, shown))
 }
 

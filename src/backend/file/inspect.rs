@@ -44,35 +44,31 @@ pub(super) fn holder_of(queue: &QueueFile, file: Identity) -> Entry {
     stranger(&path, file, lockers(file).first().copied())
 }
 
-/// A search for the processes that have a lock file locked and belong to no claim.
-pub(super) struct Strangers<'a> {
-    /// The processes that have it locked for a claim: their pids in this namespace.
-    pub(super) owners: Vec<Option<u32>>,
-    pub(super) locks: &'a LazyCell<Locks>,
-    /// Whether to lock the file for a moment if no process is seen.
-    pub(super) probe: bool,
-    /// Whether a claim has found it locked.
-    pub(super) blocked: bool,
-}
-
-impl Strangers<'_> {
-    pub(super) fn find(&self, directory: &Directory, lock: &LockName) -> FaultResult<Vec<Entry>> {
-        let files = directory.naming.of(lock)?;
-        let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
-        let path = directory.path_of(files.canonical());
-        let mut lockers = self.locks.lockers(identity);
-        for owner in self.owners.iter().flatten() {
-            if let Some(at) = lockers.iter().position(|l| l.pid == *owner) {
-                lockers.remove(at);
-            }
+/// Returns the processes that have the lock file locked and belong to no claim. `owners` have it locked for a claim. If no
+/// process is seen, a `probe` locks the file for a moment; else it matters whether a claim found it locked.
+pub(super) fn strangers(
+    directory: &Directory,
+    lock: &LockName,
+    locks: &LazyCell<Locks>,
+    owners: &[Option<u32>],
+    probe: bool,
+    is_blocked: bool,
+) -> FaultResult<Vec<Entry>> {
+    let files = directory.naming.of(lock)?;
+    let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
+    let path = directory.path_of(files.canonical());
+    let mut lockers = locks.lockers(identity);
+    for owner in owners.iter().flatten() {
+        if let Some(at) = lockers.iter().position(|l| l.pid == *owner) {
+            lockers.remove(at);
         }
-        if lockers.is_empty() && self.owners.is_empty() {
-            let probes = self.probe || !self.locks.are_known();
-            let unseen = if probes { !is_free(directory, files.canonical())? } else { self.blocked };
-            return Ok(if unseen { vec![stranger(&path, identity, None)] } else { Vec::new() });
-        }
-        Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
     }
+    if lockers.is_empty() && owners.is_empty() {
+        let probes = probe || !locks.are_known();
+        let unseen = if probes { !is_free(directory, files.canonical())? } else { is_blocked };
+        return Ok(unseen.then(|| stranger(&path, identity, None)).into_iter().collect());
+    }
+    Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
 }
 
 fn is_free(directory: &Directory, file: &str) -> FaultResult<bool> {

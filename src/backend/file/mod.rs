@@ -3,12 +3,12 @@
 //! | file | content |
 //! |---|---|
 //! | `DIR/NAME` | the lock file, empty, never unlinked: `flock(2)` on it is the hold (shared for shared and slots) |
-//! | `DIR/.NAME.queue` | the queue: a header, then one record a claim; changed under a flock on itself, the guard |
+//! | `DIR/.NAME.queue` | the queue: a header, then one line an entry; changed under a flock on itself, the guard |
 //! | `DIR/.NAME.CLAIM` | the claim's FIFO, open and flocked while its owner lives; its closing wakes the successor |
 //! | `DIR/.NAME.fifo` | the same for a claim that found the queue empty; it is kept |
 //! | `DIR/.NAME.slot.K` | slot K, flocked by its holder |
 //!
-//! Nothing expires and nothing is polled: the kernel ends a claim with its process. A record is believed only while its
+//! Nothing expires and nothing is polled: the kernel ends a claim with its process. An entry is believed only while its
 //! FIFO is flocked. A hold is announced only once the lock file is flocked.
 
 mod append;
@@ -25,6 +25,7 @@ mod hold;
 mod inspect;
 mod lazy_directory;
 mod locker;
+mod look;
 mod names;
 mod presence;
 mod reservation;

@@ -1,4 +1,4 @@
-//! What this process has open for one of its claims: its FIFO, and the lock files.
+//! The open files of a claim of this process: its FIFO, and the lock files.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -118,11 +118,11 @@ impl Place {
 }
 
 impl Seat {
-    pub(super) fn new(mode: Mode, places: Vec<Place>, fifo: Option<Arc<OwnedFd>>) -> Self {
+    pub(super) fn new(mode: Mode, places: Vec<Place>) -> Self {
         Self {
             mode,
             places,
-            fifo,
+            fifo: None,
             own_fifo: None,
             listener: None,
             watches: Vec::new(),
@@ -144,22 +144,17 @@ impl Seat {
         if self.held_at.is_some() || !may {
             return Ok(false);
         }
-        for index in 0..self.places.len() {
-            match self.places[index].take(self.mode, &documents[index]) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.release();
-                    let place = &self.places[index];
-                    let own = documents[index].at(place.token);
-                    return Ok(own.is_some_and(|own| {
-                        std::mem::replace(&mut own.state, State::Blocked) != State::Blocked
-                    }));
-                }
-                Err(fault) => {
-                    self.release();
-                    return Err(fault);
-                }
+        for (index, document) in documents.iter_mut().enumerate() {
+            let place = &mut self.places[index];
+            let taken = place.take(self.mode, document);
+            if matches!(taken, Ok(true)) {
+                continue;
             }
+            let own = document.at(place.token);
+            self.release();
+            let blocked =
+                |own: &mut Stored| std::mem::replace(&mut own.state, State::Blocked) != State::Blocked;
+            return taken.map(|_| own.is_some_and(blocked));
         }
         self.held_at = Some(now);
         for (place, document) in self.places.iter().zip(documents) {

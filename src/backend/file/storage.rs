@@ -134,16 +134,15 @@ impl QueueFile {
         };
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (start, length) = (size(header.start), size(header.length));
-        let text = match bytes.get(start..start.saturating_add(length)) {
-            Some(text) => text,
-            None => {
-                // A damaged length must not take all memory.
-                let stat = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
-                let there = u64::try_from(stat.st_size).unwrap_or(0).saturating_sub(header.start);
-                bytes = vec![0; size(header.length.min(there))];
-                let got = self.pread(&mut bytes, header.start)?;
-                &bytes[..got]
-            }
+        let text = if let Some(text) = bytes.get(start..start.saturating_add(length)) {
+            text
+        } else {
+            // A damaged length must not take all memory.
+            let file = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
+            let there = u64::try_from(file.st_size).unwrap_or(0).saturating_sub(header.start);
+            bytes = vec![0; size(header.length.min(there))];
+            let got = self.pread(&mut bytes, header.start)?;
+            &bytes[..got]
         };
         // Lost entries are those of another boot.
         let text = if checksum(text) == header.sum { text } else { &[] };
@@ -271,8 +270,11 @@ impl QueueFile {
     /// Tells the claims of `entries` to look again. Continues after a failure, so that every claim that can be woken
     /// is.
     pub(super) fn wake<'a>(&self, entries: impl IntoIterator<Item = &'a Stored>) -> FaultResult<()> {
-        let wake = |entry| fifo::wake(&self.directory, &self.fifo_of(entry)?);
-        entries.into_iter().fold(Ok(()), |told, entry| told.and(wake(entry)))
+        let mut told = Ok(());
+        for entry in entries {
+            told = told.and(fifo::wake(&self.directory, &self.fifo_of(entry)?));
+        }
+        told
     }
 }
 

@@ -11,13 +11,13 @@ use super::append::append;
 use super::commit::{Section, immovable};
 use super::config::FileConfig;
 use super::directory::Directory;
-use super::entries::{Document, State, Stored};
 use super::examine;
 use super::fault::{BACKEND, transient};
 use super::inspect;
 use super::lazy_directory::LazyDirectory;
+use super::look::{look_under, removal};
 use super::seat::Seat;
-use super::storage::{QueueFile, guards};
+use super::storage::guards;
 use super::surroundings;
 use super::view;
 use super::watch::{Events, first};
@@ -26,7 +26,7 @@ use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, 
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
-use crate::net::fault::{Fault, FaultResult};
+use crate::net::fault::FaultResult;
 
 /// Queues in one directory of this host.
 #[derive(Debug)]
@@ -81,13 +81,13 @@ impl FileStore {
         let sent = clock::now();
         let gone = |note| Ok(answer(Vec::new(), note, sent));
         // The files of a hold are looked at also if its queue cannot be read.
-        let lost = self.with_seat(own.id, |seat| seat.loss(true))?.flatten();
-        let Some(files) = self.with_seat(own.id, |seat| Ok(seat.queues()))? else { return gone(None) };
+        let files = self.with_seat(own.id, |seat| Ok((seat.queues(), seat.loss(true)?)))?;
+        let Some((files, lost)) = files else { return gone(None) };
         if let Some(why) = lost {
             return gone(Some(Note::Forgotten(why)));
         }
         let _guards = guards(&files, deadline).await?;
-        let looked = self.with_seat(own.id, |seat| look_under(&files, seat))?;
+        let looked = self.with_seat(own.id, look_under)?;
         looked.map_or_else(|| gone(None), |(queues, note)| Ok(answer(queues, note, sent)))
     }
 
@@ -111,12 +111,13 @@ impl FileStore {
             // The entry stays. Other claims remove it.
             seat.end(None);
         }
-        Err(Fault { is_final: true, ..fault })
+        Err(fault)
     }
 
     async fn leave(&self, id: ClaimId, held_for: Option<Duration>, deadline: Moment) -> FaultResult<()> {
-        let Some(files) = self.with_seat(id, |seat| Ok(seat.queues()))? else { return Ok(()) };
-        if self.with_seat(id, |seat| Ok(seat.listener.is_some()))? == Some(true) {
+        let seat = self.with_seat(id, |seat| Ok((seat.queues(), seat.listener.is_some())))?;
+        let Some((files, is_followed)) = seat else { return Ok(()) };
+        if is_followed {
             // The task that followed the claim ends, and closes its FIFO.
             tokio::task::yield_now().await;
         }
@@ -131,71 +132,38 @@ impl FileStore {
         left
     }
 
+    /// Completes with a change of what is watched.
+    async fn follow(&self, watched: Watched<'_>) -> FaultResult<()> {
+        let name = match watched {
+            Watched::Queue(name) => name,
+            Watched::Claim { own, on } => {
+                // A refusal may pass: the next look decides that.
+                let signs = self.with_seat(own.id, |seat| seat.signs(on)).map_err(transient)?;
+                if let Some(signs) = signs.flatten() {
+                    first(signs).await;
+                }
+                return Ok(());
+            }
+        };
+        let Some(directory) = self.found()? else {
+            Clock::Boot.sleep_until(clock::now() + POLL).await;
+            return Ok(());
+        };
+        let events = lock(&self.events).get(name).cloned();
+        if let Some(events) = events {
+            return events.changed().await;
+        }
+        // It may have changed before.
+        lock(&self.events).insert(name.clone(), Arc::new(Events::of(directory, name)?));
+        Ok(())
+    }
+
     /// Returns the whole queue of `name`.
     async fn whole(&self, name: &LockName, probe: bool, deadline: Moment) -> FaultResult<Queue> {
         match self.found()? {
             Some(directory) => view::whole(directory, name, probe, deadline).await,
             None => Ok(Queue { name: name.clone(), items: Vec::new() }),
         }
-    }
-}
-
-/// Looks at the queues of a claim, under their guards.
-fn look_under(files: &[Arc<QueueFile>], seat: &mut Seat) -> FaultResult<(Vec<Queue>, Option<Note>)> {
-    let mut documents = files.iter().map(|file| file.read()).collect::<FaultResult<Vec<_>>>()?;
-    let mut note = None;
-    for (place, document) in seat.places.iter().zip(&mut documents) {
-        match document.at(place.token) {
-            Some(own) if own.in_queue() => note = note.or_else(|| own.asked.clone().map(Note::Asked)),
-            own => {
-                let note = own.and_then(|own| removal(own));
-                if seat.held_at.is_none() {
-                    seat.give_up();
-                }
-                return Ok((Vec::new(), note));
-            }
-        }
-    }
-    let (mut living, mut changed) = (Vec::new(), Vec::new());
-    for (place, document) in seat.places.iter().zip(&mut documents) {
-        let (alive, buried) = view::tidy(document, place, seat.mode)?;
-        living.push(alive);
-        changed.push(buried);
-    }
-    let held = seat.held_at;
-    let taken = seat.take(&mut documents, clock::now())?;
-    for ((file, document), changed) in files.iter().zip(&mut documents).zip(&changed) {
-        if taken || *changed {
-            file.write(document).inspect_err(|_| {
-                if held.is_none() {
-                    seat.release();
-                }
-            })?;
-        }
-    }
-    if let (true, true, Mode::Slots(_)) = (taken, seat.held_at.is_some(), seat.mode) {
-        wake_next(files, seat, &documents)?;
-    }
-    let each = seat.places.iter().zip(&documents).zip(&living);
-    let shown = each.map(|((place, document), living)| view::for_claim(document, place, seat, living));
-    Ok((shown.collect::<FaultResult<_>>()?, note))
-}
-
-/// Wakes the next claims: each is the first of the waiters now, and must watch every holder.
-fn wake_next(files: &[Arc<QueueFile>], seat: &Seat, documents: &[Document]) -> FaultResult<()> {
-    for ((file, document), place) in files.iter().zip(documents).zip(&seat.places) {
-        let waits = |entry: &&Stored| entry.token > place.token && entry.state != State::Held;
-        file.wake(document.queue().find(waits))?;
-    }
-    Ok(())
-}
-
-/// Returns the notice that another process left in a removed entry.
-fn removal(own: &Stored) -> Option<Note> {
-    match own.state {
-        State::Superseded => own.by.clone().map(Note::Superseded),
-        State::Evicted => Some(Note::Evicted(own.by.clone())),
-        State::Waiting | State::Blocked | State::Held => None,
     }
 }
 
@@ -259,10 +227,10 @@ impl Store for FileStore {
     }
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
-        let sent = clock::now();
+        let begun = clock::now();
         let (own, seat, queues) = append(self.made()?, request, deadline).await?;
         lock(&self.seats).insert(own.id, seat);
-        Ok((own, answer(queues, None, sent)))
+        Ok((own, answer(queues, None, begun)))
     }
 
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
@@ -322,36 +290,19 @@ impl Store for FileStore {
         if !matches!(lost, Some(None)) {
             return Ok(None);
         }
-        let shown = match waits {
-            true => self.read(&own.names, Extent::Needed(own), deadline).await?,
-            false => answer(Vec::new(), None, sent),
+        let shown = if waits {
+            self.read(&own.names, Extent::Needed(own), deadline).await?
+        } else {
+            answer(Vec::new(), None, sent)
         };
         Ok(Some((sent, shown)))
     }
 
     async fn changed(&self, watched: Watched<'_>, _: Seen, until: Moment) -> FaultResult<()> {
-        let name = match watched {
-            Watched::Queue(name) => name,
-            Watched::Claim { own, on } => {
-                // A refusal may pass: the next look decides that.
-                let signs = self.with_seat(own.id, |seat| seat.signs(on, until)).map_err(transient)?;
-                if let Some(signs) = signs.flatten() {
-                    first(signs).await;
-                }
-                return Ok(());
-            }
-        };
-        let Some(directory) = self.found()? else {
-            Clock::Boot.sleep_until(until.min(clock::now() + POLL)).await;
-            return Ok(());
-        };
-        let events = lock(&self.events).get(name).cloned();
-        if let Some(events) = events {
-            return events.changed().await;
+        tokio::select! {
+            () = Clock::Boot.sleep_until(until) => Ok(()),
+            changed = self.follow(watched) => changed,
         }
-        // It may have changed before.
-        lock(&self.events).insert(name.clone(), Arc::new(Events::of(directory, name)?));
-        Ok(())
     }
 
     async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {

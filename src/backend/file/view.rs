@@ -1,4 +1,4 @@
-//! What a queue shows: the entries that a decision needs, or all of them, and the processes outside of it.
+//! Showing a queue: the entries that a decision needs, or all of them, and the processes outside of it.
 
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::directory::Directory;
 use super::entries::{Document, State, Stored};
 use super::fifo::Life;
-use super::inspect::{self, Strangers};
+use super::inspect;
 use super::locker::Locks;
 use super::seat::{Place, Seat};
 use super::storage::QueueFile;
@@ -52,18 +52,21 @@ pub(super) fn for_claim(
 ) -> FaultResult<Queue> {
     let (file, name) = (&place.queue, &place.queue.lock);
     let mut items = Vec::new();
-    let mut blocked = (false, false);
     for (at, entry) in document.queue().enumerate().filter(|(_, entry)| living.contains(&entry.token)) {
-        let is_blocked = entry.state == State::Blocked;
-        blocked = (blocked.0 || is_blocked && at == 0, blocked.1 || is_blocked && entry.token == place.token);
         items.push(entry.item(name, at, file.fifo_of(entry)?));
     }
-    if blocked.1 {
+    let is_blocked = |entry: &Stored| entry.state == State::Blocked;
+    if document.queue().any(|entry| entry.token == place.token && is_blocked(entry)) {
         let mut stranger = foreign(name, inspect::holder_of(file, place.busy().identity()));
         stranger.mode = Some(seat.mode).filter(|_| place.lacks_slot());
-        items.iter_mut().for_each(|item| item.at += 1);
+        for item in &mut items {
+            item.at += 1;
+        }
         items.insert(0, stranger);
-    } else if let (true, Some(about)) = (blocked.0, items.first_mut().and_then(|item| item.about.as_mut())) {
+    } else if let Some(about) = items.first_mut().and_then(|item| item.about.as_mut())
+        && document.queue().next().is_some_and(is_blocked)
+    {
+        // The first entry is not the holder.
         about.entry = inspect::holder_of(file, place.hold.identity());
     }
     Ok(Queue { name: name.clone(), items })
@@ -109,31 +112,31 @@ fn all_of(
     probe: bool,
 ) -> FaultResult<Queue> {
     let locks: LazyCell<Locks> = LazyCell::new(Locks::read);
-    let mut strangers = Strangers { owners: Vec::new(), locks: &locks, probe, blocked: false };
-    let (mut items, mut held, mut mode) = (Vec::new(), 0, None);
+    // The processes that have the lock file locked for a claim: their pids in this namespace.
+    let (mut owners, mut items, mut mode, mut is_blocked) = (Vec::new(), Vec::new(), None, false);
     if let Some(file) = file {
         for entry in &file.read()?.entries {
             let Life::Alive(fifo) = file.life(entry)? else { continue };
             if entry.state == State::Held {
-                // The process that has the lock file locked for the claim.
-                strangers.owners.push(file.owner(&fifo, &locks)?);
-                held += 1;
+                owners.push(file.owner(&fifo, &locks)?);
             }
-            strangers.blocked |= entry.state == State::Blocked;
+            is_blocked |= entry.state == State::Blocked;
             if entry.in_queue() {
                 mode = mode.or(entry.record.mode());
                 items.push(entry.item(name, 0, file.fifo_of(entry)?));
             }
         }
     }
-    for entry in strangers.find(directory, name)? {
+    for entry in inspect::strangers(directory, name, &locks, &owners, probe, is_blocked)? {
         let mut item = foreign(name, entry);
         // A shared lock beside slots is that of a process that took one.
         if item.mode == Some(Mode::Shared) && matches!(mode, Some(Mode::Slots(_))) {
             item.mode = mode;
         }
-        items.insert(held, item);
+        items.insert(owners.len(), item);
     }
-    items.iter_mut().enumerate().for_each(|(at, item)| item.at = at);
+    for (at, item) in items.iter_mut().enumerate() {
+        item.at = at;
+    }
     Ok(Queue { name: name.clone(), items })
 }

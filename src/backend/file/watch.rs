@@ -20,16 +20,14 @@ use super::presence::{self, Presence};
 use super::seat::Seat;
 use crate::backend::queue::store::Target;
 use crate::clock::{self, Clock};
-use crate::lock::{ErrorKind, LockName, Moment};
+use crate::lock::{ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
 /// From when on the files of a hold are watched. Closing an inotify instance takes 15 ms, which every short run would
 /// pay.
 const WATCHED_AFTER: Duration = Duration::from_millis(250);
-/// The time between two looks at the files of a hold that cannot be watched.
-const UNWATCHED: Duration = Duration::from_secs(5);
 
-/// What may change a claim.
+/// The signs of a change of a claim.
 pub(super) type Signs = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Completes with the first of `signs`.
@@ -42,12 +40,12 @@ pub(super) async fn first(mut signs: Signs) {
 }
 
 impl Seat {
-    /// Returns the signs of a change of the claim, which waits for `on`; none if there is one already.
-    pub(super) fn signs(&mut self, on: &[Target], until: Moment) -> FaultResult<Option<Signs>> {
+    /// Returns the signs of a change of the claim, which waits for `on`; `None` if there is one already.
+    pub(super) fn signs(&mut self, on: &[Target]) -> FaultResult<Option<Signs>> {
         if let (None, Some(fifo)) = (&self.listener, &self.fifo) {
             self.listener = Some(Arc::new(Listener::new(Arc::clone(fifo))?));
         }
-        let mut signs: Signs = vec![Box::pin(Clock::Boot.sleep_until(until))];
+        let mut signs = Signs::new();
         if let Some(listener) = self.listener.clone() {
             signs.push(Box::pin(async move { listener.heard().await }));
         }
@@ -64,33 +62,31 @@ impl Seat {
                 Life::Alive(fifo) => watches.push(Arc::new(Watch::new(fifo)?)),
             }
         }
-        for watch in watches.iter().cloned() {
+        for watch in &watches {
+            let watch = Arc::clone(watch);
             signs.push(Box::pin(async move { watch.ended().await }));
         }
-        match self.held_at {
-            // Not at the moment of acquiring: the last process to close a FIFO waits for the kernel to dismantle it, and
-            // the command would wait too.
-            Some(at) if clock::now() < at + WATCHED_AFTER => {
-                signs.push(Box::pin(Clock::Boot.sleep_until(at + WATCHED_AFTER)));
-                return Ok(Some(signs));
-            }
-            _ => self.watches = watches,
+        let Some(held_at) = self.held_at else {
+            self.watches = watches;
+            return Ok(Some(signs));
+        };
+        if clock::now() < held_at + WATCHED_AFTER {
+            signs.push(Box::pin(Clock::Boot.sleep_until(held_at + WATCHED_AFTER)));
+            return Ok(Some(signs));
         }
-        if self.held_at.is_some() {
-            if self.presence.is_none()
-                && let Some(place) = self.places.first()
-            {
-                self.presence =
-                    Presence::watch(place.queue.directory.path(), &self.paths()).ok().map(Arc::new);
+        // Not at the moment of acquiring: the last process to close a FIFO waits for the kernel to dismantle it, and the
+        // command would wait too.
+        self.watches.clear();
+        if self.presence.is_none() {
+            let directory = self.places[0].queue.directory.path();
+            self.presence = Presence::watch(directory, &self.paths()).ok().map(Arc::new);
+            if self.presence.is_some() {
                 // They may have changed before.
-                return Ok(self.presence.is_none().then(|| {
-                    signs.push(Box::pin(Clock::Boot.sleep_until(clock::now() + UNWATCHED)));
-                    signs
-                }));
+                return Ok(None);
             }
-            if let Some(presence) = self.presence.clone() {
-                signs.push(Box::pin(async move { presence.disturbed().await }));
-            }
+        }
+        if let Some(presence) = self.presence.clone() {
+            signs.push(Box::pin(async move { presence.disturbed().await }));
         }
         Ok(Some(signs))
     }
