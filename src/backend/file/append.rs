@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::entries::{Document, State, Stored};
+use super::entries::{Document, Stored};
 use super::fifo::{self, Life};
 use super::look::{settle, tidy};
 use super::reservation::reserve;
@@ -12,7 +12,6 @@ use super::seat::{Place, Seat};
 use super::storage::{QueueFile, guards};
 use super::token;
 use crate::backend::queue::store::{Key, Own, Queue};
-use crate::backend::record::Record;
 use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 
@@ -68,16 +67,7 @@ fn join(
     for (queue, document) in queues.iter().zip(&mut documents) {
         drop_earlier(queue, document, request)?;
         let token = token::take(&mut document.header, queue.directory.boot()).unwrap_or_default();
-        document.entries.push(Stored {
-            token,
-            state: State::Waiting,
-            since: token::wall(),
-            slot: None,
-            kept: false,
-            asked: None,
-            by: None,
-            record: Record::of(request, request.ttl),
-        });
+        document.entries.push(Stored::of(request, token, token::wall()));
         places.push(Place::open(queue, token)?);
     }
     let mut seat = Seat::new(request.mode, places);
@@ -110,7 +100,7 @@ fn kept_fifo(queues: &[Arc<QueueFile>], documents: &mut [Document]) -> Option<Ar
 
 /// Removes the entry of an earlier attempt that has ended.
 fn drop_earlier(queue: &QueueFile, document: &mut Document, request: &Request) -> FaultResult<()> {
-    let Some(earlier) = document.entries.iter().find(|entry| entry.id() == Some(request.id)) else {
+    let Some(earlier) = document.entries.iter().find(|entry| entry.id == request.id) else {
         return Ok(());
     };
     if let Life::Alive(_) = queue.life(earlier)? {

@@ -49,7 +49,7 @@ impl Section {
 
     /// Returns an entry of the claim `id`, also one that was removed.
     pub(super) fn own(&self, id: ClaimId) -> Option<&Stored> {
-        self.queues.iter().find_map(|(_, document)| document.entries.iter().find(|e| e.id() == Some(id)))
+        self.queues.iter().find_map(|(_, document)| document.entries.iter().find(|e| e.id == id))
     }
 
     /// Removes the claim `id` from all queues. Returns false if an entry of `when` is absent, or if a newer claim wants
@@ -60,7 +60,7 @@ impl Section {
         note: Option<&Note>,
         when: &[(LockName, Key)],
     ) -> FaultResult<bool> {
-        let is_own = |entry: &Stored| entry.id() == Some(id) && entry.in_queue();
+        let is_own = |entry: &Stored| entry.id == id && entry.in_queue();
         if !self.has(when) {
             return Ok(false);
         }
@@ -83,7 +83,8 @@ impl Section {
                 }
                 let path = file.directory.path_of(file.files.canonical());
                 let advice = "kill that process, or leave out --force to ask it";
-                return Err(locked(&path, Some(entry.record.holder.pid), advice));
+                let pid = entry.details().map(|details| details.record.holder.pid);
+                return Err(locked(&path, pid, advice));
             }
         }
         let (state, by) = match note {
@@ -95,7 +96,8 @@ impl Section {
             let Some(own) = document.entries.iter_mut().find(|entry| is_own(entry)) else { continue };
             let token = own.token;
             if lives {
-                (own.state, own.by) = (state, by.clone());
+                own.state = state;
+                own.change(|details| details.by.clone_from(&by));
             } else {
                 file.bury(document, token)?;
             }
@@ -104,7 +106,7 @@ impl Section {
         let mut told = Ok(());
         for (file, document) in self.queues.iter().filter(|_| lives) {
             // It, and those that may wait for it.
-            let behind = document.entries.iter().skip_while(|entry| entry.id() != Some(id));
+            let behind = document.entries.iter().skip_while(|entry| entry.id != id);
             told = told.and(file.wake(behind.filter(|entry| entry.state != State::Held)));
         }
         told.map(|()| true)
@@ -118,8 +120,10 @@ impl Section {
                 return Ok(false);
             }
             match change {
-                Change::Asked(by) => entry.asked = Some(by.clone()),
-                Change::Label(label) => entry.record.holder.label = Some(label.clone()),
+                Change::Asked(by) => entry.change(|details| details.asked = Some(by.clone())),
+                Change::Label(label) => {
+                    entry.change(|details| details.record.holder.label = Some(label.clone()));
+                }
                 // The entry says since when.
                 Change::HeldFor(_) => return Ok(true),
             }

@@ -15,7 +15,9 @@ pub(super) fn look_under(seat: &mut Seat) -> FaultResult<(Vec<Queue>, Option<Not
     let mut note = None;
     for (place, document) in seat.places.iter().zip(&mut documents) {
         match document.at(place.token) {
-            Some(own) if own.in_queue() => note = note.or_else(|| own.asked.clone().map(Note::Asked)),
+            Some(own) if own.in_queue() => {
+                note = note.or_else(|| own.details()?.asked.map(Note::Asked));
+            }
             own => {
                 let note = own.and_then(|own| removal(own));
                 if seat.held_at.is_none() {
@@ -70,9 +72,10 @@ pub(super) fn settle(
 
 /// Returns the notice that another process left in a removed entry.
 pub(super) fn removal(own: &Stored) -> Option<Note> {
+    let by = own.details().and_then(|details| details.by);
     match own.state {
-        State::Superseded => own.by.clone().map(Note::Superseded),
-        State::Evicted => Some(Note::Evicted(own.by.clone())),
+        State::Superseded => by.map(Note::Superseded),
+        State::Evicted => Some(Note::Evicted(by)),
         State::Waiting | State::Blocked | State::Held => None,
     }
 }

@@ -99,8 +99,7 @@ impl Place {
         {
             return Ok(true);
         }
-        let used =
-            |number| document.queue().any(|entry| entry.state == State::Held && entry.slot == Some(number));
+        let used = |number| document.queue().any(|entry| entry.state == State::Held && entry.slot == number);
         let mut first = None;
         for number in (1..=slots).filter(|number| !used(*number)) {
             let mut slot = Hold::open(directory, self.queue.files.slot(number))?;
@@ -159,8 +158,8 @@ impl Seat {
         self.held_at = Some(now);
         for (place, document) in self.places.iter().zip(documents) {
             if let Some(own) = document.at(place.token) {
-                let slot = place.slot.as_ref().map(|(number, _)| *number);
-                *own = Stored { state: State::Held, since: token::wall(), slot, ..own.clone() };
+                let slot = place.slot.as_ref().map_or(0, |(number, _)| *number);
+                (own.state, own.since, own.slot) = (State::Held, token::wall(), slot);
             }
         }
         Ok(true)

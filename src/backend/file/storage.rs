@@ -17,7 +17,7 @@ use super::locker::Locks;
 use super::names::FileNames;
 use super::surroundings;
 use super::token;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
 /// The unit in which the kernel writes.
@@ -121,10 +121,10 @@ impl QueueFile {
 
     /// Reads the queue.
     pub(super) fn read(&self) -> FaultResult<Document> {
-        let mut bytes = vec![0; PAGE];
-        let got = self.pread(&mut bytes, 0)?;
-        bytes.truncate(got);
-        let header = match Header::parse(&bytes) {
+        let mut page = [0; PAGE];
+        let got = self.pread(&mut page, 0)?;
+        let page = &page[..got];
+        let header = match Header::parse(page) {
             Ok(Some(header)) => header,
             Ok(None) => token::fresh(self.lock.as_str(), self.directory.boot()),
             Err(_) => {
@@ -134,46 +134,42 @@ impl QueueFile {
         };
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (start, length) = (size(header.start), size(header.length));
-        let text = if let Some(text) = bytes.get(start..start.saturating_add(length)) {
+        let mut more = Vec::new();
+        let text = if let Some(text) = page.get(start..start.saturating_add(length)) {
             text
         } else {
             // A damaged length must not take all memory.
             let file = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
             let there = u64::try_from(file.st_size).unwrap_or(0).saturating_sub(header.start);
-            bytes = vec![0; size(header.length.min(there))];
-            let got = self.pread(&mut bytes, header.start)?;
-            &bytes[..got]
+            more.resize(size(header.length.min(there)), 0);
+            let got = self.pread(&mut more, header.start)?;
+            &more[..got]
         };
         // Lost entries are those of another boot.
         let text = if checksum(text) == header.sum { text } else { &[] };
-        Ok(Document::parse(header.clone(), text))
+        Ok(Document::parse(header, text))
     }
 
     /// Writes the queue: within the first page, if it has room there, or else beside what was read, which counts until
     /// the header is written. A kill can cut no write within a page.
     pub(super) fn write(&self, document: &mut Document) -> FaultResult<()> {
-        let (text, header) = (document.text(), &mut document.header);
+        let mut bytes = document.after(HEADER);
+        let (text, header) = (&bytes[HEADER..], &mut document.header);
         let end = header.start + header.length;
-        let length = text.len() as u64;
-        header.start = if HEADER + text.len() <= PAGE {
-            HEADER as u64
-        } else if header.start >= PAGE as u64 + length {
-            PAGE as u64
-        } else {
-            end.max(PAGE as u64)
-        };
-        (header.length, header.sum) = (length, checksum(&text));
-        if header.start == HEADER as u64 {
-            let mut both = header.print();
-            both.extend(text);
-            self.pwrite(&both, 0)?;
+        (header.length, header.sum) = (text.len() as u64, checksum(text));
+        if bytes.len() <= PAGE {
+            header.start = HEADER as u64;
+            bytes[..HEADER].copy_from_slice(&header.print());
+            self.pwrite(&bytes, 0)?;
             if end > PAGE as u64 {
                 // It is only room.
                 let _ = ftruncate(&self.file, PAGE as u64);
             }
             return Ok(());
         }
-        self.pwrite(&text, header.start)?;
+        let is_free = header.start >= PAGE as u64 + header.length;
+        header.start = if is_free { PAGE as u64 } else { end.max(PAGE as u64) };
+        self.pwrite(text, header.start)?;
         self.write_header(header)
     }
 
@@ -246,10 +242,10 @@ impl QueueFile {
         if entry.kept {
             return Ok(self.files.kept_fifo());
         }
-        let id = entry.id().unwrap_or_else(|| ClaimId::from_number(0));
-        match entry.record.names(&self.lock).first() {
-            Some(first) if *first != self.lock => Ok(self.directory.naming.of(first)?.fifo(id)),
-            _ => Ok(self.files.fifo(id)),
+        let names = entry.details().map(|details| details.record.names(&self.lock)).unwrap_or_default();
+        match names.first() {
+            Some(first) if *first != self.lock => Ok(self.directory.naming.of(first)?.fifo(entry.id)),
+            _ => Ok(self.files.fifo(entry.id)),
         }
     }
 

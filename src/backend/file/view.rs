@@ -122,7 +122,7 @@ fn all_of(
             }
             is_blocked |= entry.state == State::Blocked;
             if entry.in_queue() {
-                mode = mode.or(entry.record.mode());
+                mode = mode.or(Some(entry.mode()));
                 items.push(entry.item(name, 0, file.fifo_of(entry)?));
             }
         }

@@ -105,6 +105,8 @@ async fn follow(core: Arc<Core>, mut place: Place) {
     }
     let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
+        // The command starts first.
+        tokio::task::yield_now().await;
         let own = unlocked(&core.own);
         let watched = Watched::Claim { own: &own, on };
         let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
