@@ -262,12 +262,15 @@ impl Store for FileStore {
         for step in steps {
             let Some(directory) = self.found()? else { continue };
             match step {
-                Step::Remove { id, .. } if own.is_some_and(|own| own.id == *id) => {
-                    self.leave(*id, success, deadline).await?;
-                }
                 Step::Remove { id, names, note, .. } => {
-                    let section = Section::of(directory, names, deadline).await?;
-                    done &= section.remove(*id, note.as_ref(), when)?;
+                    if note.is_none() {
+                        // An attempt to enter that failed or was dropped may have left it open here.
+                        self.leave(*id, success, deadline).await?;
+                    }
+                    if own.is_none_or(|own| own.id != *id) {
+                        let section = Section::of(directory, names, deadline).await?;
+                        done &= section.remove(*id, note.as_ref(), when)?;
+                    }
                 }
                 Step::RemoveForeign(name, _) => return Err(immovable(directory, name)?),
                 Step::Change(name, item, change) => {
