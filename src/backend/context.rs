@@ -179,10 +179,6 @@ impl Claim for ClaimInContext {
         self.claim.changed(seen).await.map_err(self.context.during("follow the queue"))
     }
 
-    fn settle(&self) {
-        self.claim.settle();
-    }
-
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         self.claim.renew(deadline).await.map_err(self.context.during("renew the claim"))
     }

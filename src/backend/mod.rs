@@ -236,10 +236,6 @@ pub trait Claim: Debug + Send + Sync {
     /// future anywhere loses nothing (C06).
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState>;
 
-    /// Called once, when the command has run for a moment, to set up protections of a long hold that would delay a
-    /// short one.
-    fn settle(&self) {}
-
     /// Proves that the entry lives and gives it another ttl; returns the moment from which that counts (C07).
     ///
     /// Errors: `Unavailable`. An entry found gone is not an error here: [`Claim::changed`] returns `Lost`, at once, and

@@ -176,7 +176,7 @@ impl Driver<'_> {
         if context.progress.wake_at() <= then {
             context.progress.tick();
         }
-        self.health.time_has_come(then, context, self.following.claim.as_deref());
+        self.health.time_has_come(then, context);
         self.process.time_has_come(then, context, &self.marks);
         (context.machine.wake_at() <= then).then_some(Event::Tick)
     }

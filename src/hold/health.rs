@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::job::Notice;
-use crate::backend::{Claim, Examination, Weight};
+use crate::backend::{Examination, Weight};
 use crate::lock::{Error, ErrorKind, Moment, Result};
 
 /// How long the service may be silent before dlock prints it. That counts from the start of this keeper, not of dlock:
 /// a keeper that replaces a stopped one has just begun to ask.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long a command runs before the claim settles: a short command must not become slower.
-const SETTLE_AFTER: Duration = Duration::from_millis(250);
-/// How long after that dlock examines the service.
-const LOOK_AFTER: Duration = Duration::from_millis(750);
+/// How long a command runs before dlock examines the service: a short command must not become slower.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// How long the examination may take.
 const EXAMINATION: Duration = Duration::from_secs(5);
 
@@ -25,9 +23,8 @@ type Examining = Pin<Box<dyn Future<Output = Result<Examination>>>>;
 pub(super) struct Health {
     /// When to print that the service has not answered.
     tell_silence_at: Moment,
-    /// When to settle the claim, then when to examine the service.
+    /// When to examine the service.
     examine_at: Moment,
-    settled: bool,
     pub(super) examining: Option<Examining>,
     /// The service has not answered since the last such message.
     doubtful: bool,
@@ -41,7 +38,6 @@ impl Health {
         Self {
             tell_silence_at: start + SILENCE,
             examine_at: Moment::NEVER,
-            settled: false,
             examining: None,
             doubtful: false,
             trouble: None,
@@ -52,18 +48,13 @@ impl Health {
         self.tell_silence_at.min(self.examine_at)
     }
 
-    pub(super) fn time_has_come(
-        &mut self,
-        then: Moment,
-        context: &mut Context<'_>,
-        claim: Option<&dyn Claim>,
-    ) {
+    pub(super) fn time_has_come(&mut self, then: Moment, context: &mut Context<'_>) {
         if self.tell_silence_at <= then {
             self.tell_silence_at = Moment::NEVER;
             context.progress.notice(Notice::NotReached(context.machine.last_error.as_ref()));
         }
         if self.examine_at <= then {
-            self.examine(then, context, claim);
+            self.examine(then, context);
         }
     }
 
@@ -82,22 +73,16 @@ impl Health {
         self.tell_silence_at = Moment::NEVER;
     }
 
-    /// The hold continues: settles the claim a little later, then examines the service.
+    /// The hold continues: examines the service later.
     pub(super) fn examine_later(&mut self, now: Moment) {
-        self.examine_at = now + SETTLE_AFTER;
+        self.examine_at = now + LOOK_AFTER;
     }
 
-    fn examine(&mut self, now: Moment, context: &Context<'_>, claim: Option<&dyn Claim>) {
+    fn examine(&mut self, now: Moment, context: &Context<'_>) {
         self.examine_at = Moment::NEVER;
         let backend = &context.job.backend;
-        if !std::mem::replace(&mut self.settled, true) {
-            if let Some(claim) = claim {
-                claim.settle();
-            }
-            // Only where the result can matter, and will be printed.
-            if backend.capabilities().look_while_running && context.progress.tells_risks() {
-                self.examine_at = now + LOOK_AFTER;
-            }
+        // Only where the result can matter, and will be printed.
+        if !backend.capabilities().look_while_running || !context.progress.tells_risks() {
             return;
         }
         let (backend, deadline) = (backend.clone(), now + EXAMINATION);

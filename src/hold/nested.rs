@@ -180,12 +180,6 @@ impl Claim for NestedClaim {
         }
     }
 
-    fn settle(&self) {
-        if let Some(rest) = &self.rest {
-            rest.settle();
-        }
-    }
-
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         match &self.rest {
             Some(rest) => rest.renew(deadline).await,

@@ -124,10 +124,6 @@ impl Claim for Persistent<dyn Claim> {
         self.call(Moment::NEVER, || self.inner.changed(seen)).await
     }
 
-    fn settle(&self) {
-        self.inner.settle();
-    }
-
     async fn renew(&self, deadline: Moment) -> Result<Moment> {
         self.call(deadline, || self.inner.renew(deadline)).await
     }

@@ -10,8 +10,12 @@ const SUM: usize = 17;
 pub(super) struct Header {
     /// The lock's name.
     pub(super) name: String,
-    /// The offset of the first record that may be alive.
+    /// Where the entries begin.
     pub(super) start: u64,
+    /// Their length.
+    pub(super) length: u64,
+    /// Their checksum.
+    pub(super) sum: u64,
     /// The next token.
     pub(super) next: u64,
     /// The first token that may not be given before more are reserved.
@@ -29,8 +33,9 @@ pub(super) struct NewerFormat;
 impl Header {
     pub(super) fn print(&self) -> Vec<u8> {
         let name = serde_json::to_string(&self.name).expect("a text is JSON");
-        let Self { start, next, limit, success, boot, .. } = self;
-        let mut bytes = format!("dlock 1 {start} {next} {limit} {success} {boot} {name}").into_bytes();
+        let Self { start, length, sum, next, limit, success, boot, .. } = self;
+        let mut bytes =
+            format!("dlock 1 {start} {length} {sum} {next} {limit} {success} {boot} {name}").into_bytes();
         bytes.resize(HEADER - SUM, b' ');
         let sum = format!("{:016x}\n", checksum(&bytes));
         bytes.extend_from_slice(sum.as_bytes());
@@ -52,17 +57,18 @@ impl Header {
     }
 
     fn fields(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(6, ' ');
+        let mut parts = text.splitn(8, ' ');
         let mut number = || parts.next()?.parse::<u64>().ok();
-        let (start, next, limit, success) = (number()?, number()?, number()?, number()?);
+        let (start, length, sum) = (number()?, number()?, number()?);
+        let (next, limit, success) = (number()?, number()?, number()?);
         let boot = parts.next()?.to_owned();
         let name = serde_json::from_str(parts.next()?).ok()?;
-        Some(Self { name, start, next, limit, success, boot })
+        Some(Self { name, start, length, sum, next, limit, success, boot })
     }
 }
 
-/// FNV-1a over words instead of bytes, for speed. It only detects a lost or half-written header.
-fn checksum(bytes: &[u8]) -> u64 {
+/// FNV-1a over words instead of bytes, for speed. It only detects a lost or half-written text.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -72,18 +78,19 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::token;
     use super::*;
 
     fn header() -> Header {
-        let name = "\"\\é ".repeat(40);
-        Header { name, start: 1024, next: 5, limit: 1000, success: 0, boot: "b".repeat(36) }
+        Header { success: 4, ..token::fresh(&"\"\\é ".repeat(40), &"b".repeat(36)) }
     }
 
     #[test]
     fn header_round_trips_and_a_damaged_one_is_lost() {
-        let bytes = header().print();
+        let header = header();
+        let bytes = header.print();
         assert_eq!(bytes.len(), HEADER);
-        assert_eq!(Header::parse(&bytes), Ok(Some(header())));
+        assert_eq!(Header::parse(&bytes), Ok(Some(header)));
         assert_eq!(Header::parse(&bytes[1..]), Ok(None));
         assert_eq!(Header::parse(&[0; HEADER]), Ok(None));
         let mut other = bytes.clone();

@@ -76,11 +76,6 @@ impl Hold {
         }
     }
 
-    /// Stops waiting in a thread, if it does.
-    pub(super) fn give_up(&mut self, directory: &Directory) -> FaultResult<()> {
-        if self.pending.is_some() { self.reopen(directory) } else { Ok(()) }
-    }
-
     /// Stops waiting in a thread, for good: the file may not be locked through this value any more.
     pub(super) fn abandon(&mut self) {
         self.pending = None;

@@ -3,67 +3,19 @@
 use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::fs::{Dir, FileType, OFlags};
 
 use super::directory::{Directory, Identity};
 use super::fault::{self, is_of_others};
-use super::fifo::Life;
-use super::grant::QueuedClaim;
 use super::guard;
 use super::locker::{self, Locker, Locks, lockers};
 use super::names::base_of_queue;
-use super::queue::{Mark, Record, State};
-use super::storage::{QueueFile, ReadQueue};
-use crate::backend::record::parsed;
+use super::storage::QueueFile;
 use crate::backend::{foreign, success};
-use crate::lock::{Entry, FencingToken, Holder, LockName, LockStatus, Mode, Moment, queue};
+use crate::lock::{Entry, LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
-
-fn time(micros: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_micros(micros)
-}
-
-/// Returns the owner of `record`, with its latest label.
-fn labelled(queue: &ReadQueue, record: &Record, mut holder: Holder) -> Holder {
-    if let Some((_, _, label)) = queue.image.mark(Mark::Label, record.fixed.id) {
-        holder.label = serde_json::from_slice(label).ok().or(holder.label);
-    }
-    holder
-}
-
-/// Returns `record` as seen from outside; `ahead` counts the claims ahead of a waiter.
-pub(super) fn entry(queue: &ReadQueue, record: &Record, ahead: Option<u32>) -> Entry {
-    let fixed = &record.fixed;
-    let details = queue.image.details(record);
-    let (ancestors, related) = details.as_ref().map_or_else(Default::default, |details| {
-        (parsed(&details.ancestors), [parsed(&details.names), parsed(&details.ancestor_names)].concat())
-    });
-    let holder = details.map(|details| labelled(queue, record, details.holder));
-    let text = |get: fn(&Holder) -> &String| holder.as_ref().map(get).cloned();
-    Entry {
-        claim: Some(fixed.id),
-        mode: Some(fixed.mode),
-        slot: (fixed.slot > 0).then_some(fixed.slot),
-        token: FencingToken::new(fixed.token),
-        host: text(|h| &h.host),
-        pid: holder.as_ref().map(|h| h.pid),
-        born: holder.as_ref().and_then(|h| h.born),
-        user: text(|h| &h.user),
-        command: text(|h| &h.command),
-        label: holder.as_ref().and_then(|h| h.label.clone()),
-        key: None,
-        since: Some(time(fixed.since)),
-        ttl: None,
-        ahead,
-        foreign: false,
-        replace: holder.as_ref().is_some_and(|h| h.replace),
-        verb: holder.as_ref().map(|h| h.verb).unwrap_or_default(),
-        ancestors,
-        related,
-    }
-}
 
 /// Returns the entry of a hold of `file` at `path` that belongs to no claim.
 fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
@@ -86,62 +38,21 @@ fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     }
 }
 
-/// Returns the holder of the lock file of `place`, for which its claim waits, as far as the kernel shows it.
-pub(super) fn foreign_holder(place: &QueuedClaim) -> Entry {
-    let file = place.slot.as_ref().map_or_else(|| place.hold.identity(), |(_, slot)| slot.identity());
-    let path = place.queue.directory.path_of(place.queue.files.canonical());
+/// Returns the process that has `file` locked, the lock file or a slot file of `queue`, as far as the kernel shows it.
+pub(super) fn holder_of(queue: &QueueFile, file: Identity) -> Entry {
+    let path = queue.directory.path_of(queue.files.canonical());
     stranger(&path, file, lockers(file).first().copied())
 }
 
-/// Returns the queue of `lock`. With `probe` it also finds holders in other PID namespaces, by locking the file for a
-/// moment.
-pub(super) async fn status(
-    directory: &Arc<Directory>,
-    lock: &LockName,
-    probe: bool,
-    deadline: Moment,
-) -> FaultResult<LockStatus> {
-    let mut status = LockStatus::empty(lock);
-    let file = QueueFile::open(directory, lock, false)?;
-    let Some(file) = file else {
-        status.holders.extend(strangers(directory, lock, &LazyCell::new(Locks::read), &[], probe)?);
-        return Ok(status);
-    };
-    let _guard = file.guard(deadline).await?;
-    let queue = file.read(None)?;
-    let locks: LazyCell<Locks> = LazyCell::new(Locks::read);
-    let mut present = Vec::new();
-    // The processes that have the lock file locked for a claim: their pids in this namespace.
-    let mut owners = Vec::new();
-    for record in &queue.image.records {
-        let Life::Alive(fifo) = file.life(&queue, record)? else { continue };
-        if record.fixed.token > 0 {
-            owners.push(file.owner(&fifo, &locks)?);
-        }
-        if record.fixed.state.in_queue() {
-            present.push(record);
-        }
-    }
-    let modes: Vec<Mode> = present.iter().map(|r| r.fixed.mode).collect();
-    let holding = queue::held(&modes);
-    for (index, record) in present.iter().enumerate() {
-        if index < holding && record.fixed.state != State::Blocked {
-            status.holders.push(entry(&queue, record, None));
-        } else {
-            status.waiters.push(entry(&queue, record, u32::try_from(index).ok()));
-        }
-    }
-    status.holders.extend(strangers(directory, lock, &locks, &owners, probe)?);
-    Ok(status)
-}
-
-/// Returns the holders of the lock file that belong to no claim.
-fn strangers(
+/// Returns the processes that have the lock file locked and belong to no claim. `owners` have it locked for a claim. If no
+/// process is seen, a `probe` locks the file for a moment; else it matters whether a claim found it locked.
+pub(super) fn strangers(
     directory: &Directory,
     lock: &LockName,
     locks: &LazyCell<Locks>,
     owners: &[Option<u32>],
     probe: bool,
+    is_blocked: bool,
 ) -> FaultResult<Vec<Entry>> {
     let files = directory.naming.of(lock)?;
     let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
@@ -152,15 +63,17 @@ fn strangers(
             lockers.remove(at);
         }
     }
-    if lockers.is_empty() && owners.is_empty() && (probe || !locks.are_known()) {
-        let Some((file, _)) = directory.open(files.canonical(), OFlags::RDONLY)? else {
-            return Ok(Vec::new());
-        };
-        let free =
-            guard::try_lock(&file, false).map_err(fault::os("lock", directory.path_of(files.canonical())))?;
-        return Ok(if free { Vec::new() } else { vec![stranger(&path, identity, None)] });
+    if lockers.is_empty() && owners.is_empty() {
+        let probes = probe || !locks.are_known();
+        let unseen = if probes { !is_free(directory, files.canonical())? } else { is_blocked };
+        return Ok(unseen.then(|| stranger(&path, identity, None)).into_iter().collect());
     }
     Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
+}
+
+fn is_free(directory: &Directory, file: &str) -> FaultResult<bool> {
+    let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(true) };
+    guard::try_lock(&opened, false).map_err(fault::os("lock", directory.path_of(file)))
 }
 
 /// Returns the names of the queues and of the flocked lock files, sorted.
@@ -209,7 +122,7 @@ pub(super) async fn last_success(
 ) -> FaultResult<Option<Duration>> {
     let Some(file) = QueueFile::open(directory, lock, false)? else { return Ok(None) };
     let _guard = file.guard(deadline).await?;
-    let acquired = file.read(Some(0))?.header.success;
+    let acquired = file.read()?.header.success;
     if acquired == 0 {
         return Ok(None);
     }

@@ -21,7 +21,7 @@ pub(super) async fn reserve(
     let (done, result) = oneshot::channel();
     let path = queue.path();
     let work = move || {
-        let reserved = queue.read(Some(0)).and_then(|mut read| {
+        let reserved = queue.read().and_then(|mut read| {
             let before = read.header.clone();
             token::reserve(&mut read.header, queue.directory.boot());
             queue.sync_header(&read.header).inspect_err(|_| {

@@ -3,29 +3,25 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, fstat, ftruncate};
+use rustix::fs::{OFlags, fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::directory::{Directory, Identity, Opened, identity_of};
+use super::entries::{Document, Stored};
 use super::fault;
 use super::fifo::{self, Life};
 use super::guard::{Failed, Guard, GuardFile};
-use super::header::{HEADER, Header};
+use super::header::{HEADER, Header, checksum};
 use super::locker::Locks;
 use super::names::FileNames;
-use super::queue::{FIXED, Image, Record, State, Which, in_one_page, padding};
 use super::surroundings;
 use super::token;
-use crate::backend::success;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
-/// How many bytes are read at once: all of a short queue.
-const CHUNK: usize = 8192;
-/// How many bytes of a dead front are freed in the file system at once.
-const HOLE: u64 = 64 * 1024;
+/// The unit in which the kernel writes.
+const PAGE: usize = 4096;
 
 /// A call to the file system that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,17 +39,6 @@ pub(super) struct QueueFile {
     pub(super) files: FileNames,
     file: GuardFile,
     identity: Identity,
-}
-
-/// A queue as read under its guard.
-#[derive(Debug)]
-pub(super) struct ReadQueue {
-    pub(super) header: Header,
-    /// Whether the header on disk is lost or has another start.
-    pub(super) unwritten: bool,
-    pub(super) image: Image,
-    /// Whether it was read to its end.
-    pub(super) whole: bool,
 }
 
 impl QueueFile {
@@ -134,40 +119,58 @@ impl QueueFile {
         Ok(self.is_unlinked()? || self.directory.present(&self.files.queue())? != Some(self.identity))
     }
 
-    /// Reads the queue, up to the first record that ends behind the offset `until`, or all of it.
-    pub(super) fn read(&self, until: Option<u64>) -> FaultResult<ReadQueue> {
-        let mut bytes = vec![0; CHUNK];
-        let got = self.pread(&mut bytes, 0)?;
-        bytes.truncate(got);
-        let (mut header, mut unwritten) = match Header::parse(&bytes) {
-            Ok(Some(header)) => (header, false),
-            Ok(None) => (token::fresh(self.lock.as_str(), self.directory.boot()), true),
+    /// Reads the queue.
+    pub(super) fn read(&self) -> FaultResult<Document> {
+        let mut page = [0; PAGE];
+        let got = self.pread(&mut page, 0)?;
+        let page = &page[..got];
+        let header = match Header::parse(page) {
+            Ok(Some(header)) => header,
+            Ok(None) => token::fresh(self.lock.as_str(), self.directory.boot()),
             Err(_) => {
                 let reason = format!("{} was written by a newer dlock; use that one", self.path().display());
                 return Err(Fault::new(ErrorKind::Corrupt, reason));
             }
         };
-        let mut end = got < CHUNK;
-        if header.start < got as u64 {
-            bytes.drain(..usize::try_from(header.start).unwrap_or(HEADER).max(HEADER).min(got));
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (start, length) = (size(header.start), size(header.length));
+        let mut more = Vec::new();
+        let text = if let Some(text) = page.get(start..start.saturating_add(length)) {
+            text
         } else {
-            bytes.clear();
-        }
-        while !end && until.is_none_or(|u| header.start + (bytes.len() as u64) < u) {
-            let from = bytes.len();
-            bytes.resize(from + CHUNK.max(from), 0);
-            let got = self.pread(&mut bytes[from..], header.start + from as u64)?;
-            end = got < bytes.len() - from;
-            bytes.truncate(from + got);
-        }
-        if bytes.is_empty() && header.start != HEADER as u64 {
-            // The queue was emptied, and the start in the header is no longer valid.
+            // A damaged length must not take all memory.
+            let file = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
+            let there = u64::try_from(file.st_size).unwrap_or(0).saturating_sub(header.start);
+            more.resize(size(header.length.min(there)), 0);
+            let got = self.pread(&mut more, header.start)?;
+            &more[..got]
+        };
+        // Lost entries are those of another boot.
+        let text = if checksum(text) == header.sum { text } else { &[] };
+        Ok(Document::parse(header, text))
+    }
+
+    /// Writes the queue: within the first page, if it has room there, or else beside what was read, which counts until
+    /// the header is written. A kill can cut no write within a page.
+    pub(super) fn write(&self, document: &mut Document) -> FaultResult<()> {
+        let mut bytes = document.after(HEADER);
+        let (text, header) = (&bytes[HEADER..], &mut document.header);
+        let end = header.start + header.length;
+        (header.length, header.sum) = (text.len() as u64, checksum(text));
+        if bytes.len() <= PAGE {
             header.start = HEADER as u64;
-            unwritten = true;
+            bytes[..HEADER].copy_from_slice(&header.print());
+            self.pwrite(&bytes, 0)?;
+            if end > PAGE as u64 {
+                // It is only room.
+                let _ = ftruncate(&self.file, PAGE as u64);
+            }
+            return Ok(());
         }
-        let image = Image::parse(header.start, bytes, until);
-        let whole = end && !image.cut;
-        Ok(ReadQueue { header, unwritten, image, whole })
+        let is_free = header.start >= PAGE as u64 + header.length;
+        header.start = if is_free { PAGE as u64 } else { end.max(PAGE as u64) };
+        self.pwrite(text, header.start)?;
+        self.write_header(header)
     }
 
     fn pread(&self, buffer: &mut [u8], at: u64) -> FaultResult<usize> {
@@ -185,7 +188,7 @@ impl QueueFile {
         Ok(done)
     }
 
-    fn write(&self, mut bytes: &[u8], mut at: u64) -> FaultResult<()> {
+    fn pwrite(&self, mut bytes: &[u8], mut at: u64) -> FaultResult<()> {
         self.inject(Call::Write)?;
         while !bytes.is_empty() {
             match pwrite(&self.file, bytes, at) {
@@ -201,10 +204,6 @@ impl QueueFile {
         Ok(())
     }
 
-    fn truncate(&self, length: u64) -> FaultResult<()> {
-        ftruncate(&self.file, length).map_err(fault::os("truncate", self.path()))
-    }
-
     /// Returns the process of the claim that has this FIFO, as seen in this PID namespace.
     pub(super) fn owner(&self, fifo: &OwnedFd, locks: &Locks) -> FaultResult<Option<u32>> {
         let stat = fstat(fifo).map_err(fault::os("examine", self.path()))?;
@@ -213,24 +212,7 @@ impl QueueFile {
 
     /// Writes the header.
     pub(super) fn write_header(&self, header: &Header) -> FaultResult<()> {
-        self.write(&header.print(), 0)
-    }
-
-    /// Writes the header with its start moved up to `start`, and frees the space in front of it.
-    pub(super) fn advance(&self, header: &mut Header, start: u64) -> FaultResult<()> {
-        let before = std::mem::replace(&mut header.start, start);
-        self.write_header(header)?;
-        self.give_back(before, start);
-        Ok(())
-    }
-
-    /// Frees the space in front of `start`, once the header no longer says `before`. Earlier, a reader would begin
-    /// in the hole and take the first record for the end of it.
-    fn give_back(&self, before: u64, start: u64) {
-        if before / HOLE != start / HOLE {
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = fallocate(&self.file, hole, 4096, (start - start % 4096).saturating_sub(4096));
-        }
+        self.pwrite(&header.print(), 0)
     }
 
     /// Writes the header to the disk itself; for a thread that may block.
@@ -255,141 +237,49 @@ impl QueueFile {
         Ok(())
     }
 
-    /// Appends `text`, whose first `whole` bytes are written all or not at all. Writes the header too if it is
-    /// unwritten or `header_too` is set. Returns where `text` begins.
-    pub(super) fn append(
-        &self,
-        queue: &mut ReadQueue,
-        text: &[u8],
-        whole: usize,
-        header_too: bool,
-    ) -> FaultResult<u64> {
-        if queue.image.records.is_empty() && queue.image.end > HEADER as u64 {
-            self.truncate(HEADER as u64)?;
-            queue.unwritten |= queue.header.start != HEADER as u64;
-            queue.header.start = HEADER as u64;
-            queue.image.end = HEADER as u64;
-        } else if queue.image.torn {
-            self.truncate(queue.image.end)?;
+    /// Returns the name of the FIFO of an entry's claim. With several names it belongs to the first.
+    pub(super) fn fifo_of(&self, entry: &Stored) -> FaultResult<String> {
+        if entry.kept {
+            return Ok(self.files.kept_fifo());
         }
-        queue.image.torn = false;
-        let header_too = header_too || queue.unwritten;
-        let before = queue.header.start;
-        if let (true, Some(first)) = (header_too, queue.image.records.first()) {
-            queue.header.start = first.at;
-        }
-        let pad = padding(queue.image.end, whole);
-        let at = queue.image.end + pad as u64;
-        let mut bytes = vec![b' '; pad];
-        if pad > 0 {
-            bytes[pad - 1] = b'\n';
-        }
-        bytes.extend_from_slice(text);
-        let written =
-            if header_too && queue.image.end == HEADER as u64 && in_one_page(0, HEADER + bytes.len()) {
-                let mut both = queue.header.print();
-                both.extend(bytes);
-                self.write(&both, 0)
-            } else {
-                let header = if header_too { self.write_header(&queue.header) } else { Ok(()) };
-                header.and_then(|()| self.write(&bytes, queue.image.end))
-            };
-        if let Err(fault) = written {
-            let _ = self.truncate(queue.image.end);
-            return Err(fault);
-        }
-        self.give_back(before, queue.header.start);
-        queue.unwritten = false;
-        queue.image.end = at + text.len() as u64;
-        Ok(at)
-    }
-
-    /// Writes `text` over the bytes at `at`, within one page.
-    pub(super) fn overwrite(&self, at: u64, text: &[u8]) -> FaultResult<()> {
-        debug_assert!(in_one_page(at, text.len()), "a kill could cut this");
-        self.write(text, at)
-    }
-
-    /// Sets the state of the record at `at`.
-    pub(super) fn set_state(&self, at: u64, state: State) -> FaultResult<()> {
-        self.write(&[state.letter()], at)
-    }
-
-    /// Reads the fixed part of the record at `at`; needs no guard.
-    pub(super) fn read_fixed(&self, at: u64) -> FaultResult<[u8; FIXED]> {
-        let mut bytes = [0; FIXED];
-        self.pread(&mut bytes, at)?;
-        Ok(bytes)
-    }
-
-    /// Removes the record at `at`; the last one leaves an empty queue. `succeeded` is the time of a success to record,
-    /// unless a later one is known.
-    pub(super) fn remove(&self, id: ClaimId, at: u64, end: u64, succeeded: Option<u64>) -> FaultResult<()> {
-        let mut queue = self.read(Some(end + 1))?;
-        let others = queue.image.records.iter().any(|r| r.fixed.id != id);
-        let own = queue.image.records.iter().any(|r| r.fixed.id == id && r.at == at);
-        if let Some(when) = succeeded {
-            let [now, known, when] = [token::wall(), queue.header.success, when].map(Duration::from_micros);
-            let latest = success::latest(now, known, when).as_micros();
-            queue.header.success = u64::try_from(latest).unwrap_or(u64::MAX);
-        }
-        if own && queue.whole && !others {
-            queue.header.start = HEADER as u64;
-            if succeeded.is_some() {
-                self.write_header(&queue.header)?;
-            }
-            return self.truncate(HEADER as u64);
-        }
-        // The last record gives its room back. Otherwise a queue that is never empty would grow for ever.
-        let kept = (own && queue.whole).then(|| queue.image.end_without(id)).filter(|kept| *kept <= at);
-        if succeeded.is_some() || queue.unwritten {
-            self.write_header(&queue.header)?;
-        }
-        match kept {
-            Some(kept) => self.truncate(kept),
-            None if own => self.set_state(at, State::Gone),
-            None => Ok(()),
+        let names = entry.details().map(|details| details.record.names(&self.lock)).unwrap_or_default();
+        match names.first() {
+            Some(first) if *first != self.lock => Ok(self.directory.naming.of(first)?.fifo(entry.id)),
+            _ => Ok(self.files.fifo(entry.id)),
         }
     }
 
-    /// Returns the name of the FIFO of `record`'s claim.
-    pub(super) fn fifo_of(&self, queue: &ReadQueue, record: &Record) -> FaultResult<String> {
-        let id = record.fixed.id;
-        match record.fixed.fifo {
-            Which::Kept => return Ok(self.files.kept_fifo()),
-            Which::Own => return Ok(self.files.fifo(id)),
-            Which::First => {}
-        }
-        let names = queue.image.details(record).map(|d| d.names).unwrap_or_default();
-        match names.first().and_then(|n| LockName::new(n.as_str()).ok()) {
-            Some(first) => Ok(self.directory.naming.of(&first)?.fifo(id)),
-            None => Ok(self.files.fifo(id)),
-        }
+    /// Returns whether the claim of `entry` lives.
+    pub(super) fn life(&self, entry: &Stored) -> FaultResult<Life> {
+        fifo::probe(&self.directory, &self.fifo_of(entry)?)
     }
 
-    /// Returns whether the claim of `record` lives.
-    pub(super) fn life(&self, queue: &ReadQueue, record: &Record) -> FaultResult<Life> {
-        fifo::probe(&self.directory, &self.fifo_of(queue, record)?)
-    }
-
-    /// Removes a dead claim's record and FIFO.
-    pub(super) fn bury(&self, queue: &ReadQueue, record: &Record) -> FaultResult<()> {
-        if record.fixed.fifo != Which::Kept {
-            self.directory.unlink(&self.fifo_of(queue, record)?);
+    /// Removes the entry of a dead claim from `document`, and its FIFO.
+    pub(super) fn bury(&self, document: &mut Document, token: u64) -> FaultResult<()> {
+        if let Some(entry) = document.at(token).filter(|entry| !entry.kept) {
+            self.directory.unlink(&self.fifo_of(entry)?);
         }
-        self.set_state(record.at, State::Gone)
+        document.entries.retain(|entry| entry.token != token);
+        Ok(())
     }
 
-    /// Tells the claim of `record` to look again.
-    pub(super) fn wake(&self, queue: &ReadQueue, record: &Record) -> FaultResult<()> {
-        fifo::wake(&self.directory, &self.fifo_of(queue, record)?)
+    /// Tells the claims of `entries` to look again. Continues after a failure, so that every claim that can be woken
+    /// is.
+    pub(super) fn wake<'a>(&self, entries: impl IntoIterator<Item = &'a Stored>) -> FaultResult<()> {
+        let mut told = Ok(());
+        for entry in entries {
+            told = told.and(fifo::wake(&self.directory, &self.fifo_of(entry)?));
+        }
+        told
     }
 }
 
-/// Takes the guards of `queues`, which must be in the order of their files.
+/// Takes the guards of `queues`, in one order for all processes.
 pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Guard>> {
+    let mut ordered: Vec<_> = queues.iter().collect();
+    ordered.sort_by(|a, b| a.files.cmp(&b.files));
     let mut guards = Vec::with_capacity(queues.len());
-    for queue in queues {
+    for queue in ordered {
         guards.push(queue.guard(deadline).await?);
     }
     Ok(guards)

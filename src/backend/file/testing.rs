@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::FileConfig;
+use super::directory::Directory;
 use super::storage::Call;
-use super::{FileBackend, FileConfig};
+use super::store::FileStore;
+use crate::backend::queue::Queues;
 use crate::backend::{Backend, Claim};
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, ClaimState, Grant, Holder, LockName, Mode, Moment, Request};
 
 /// A directory that is removed at the end.
@@ -88,9 +91,35 @@ pub(super) fn abandon<T>(claim: T) {
 
 pub(super) const PLENTY: Duration = Duration::from_secs(20);
 
+/// The queues of a store, and the store.
+pub(super) struct TestBackend {
+    store: Arc<FileStore>,
+    queues: Queues,
+}
+
+impl TestBackend {
+    pub(super) fn of(config: &FileConfig) -> Self {
+        let store = Arc::new(FileStore::open(config));
+        let queues = Queues::new(Arc::clone(&store) as _, Clock::Boot);
+        Self { store, queues }
+    }
+
+    pub(super) fn made(&self) -> &Arc<Directory> {
+        self.store.made().expect("there")
+    }
+}
+
+impl std::ops::Deref for TestBackend {
+    type Target = Queues;
+
+    fn deref(&self) -> &Queues {
+        &self.queues
+    }
+}
+
 pub(super) struct Fixture {
     pub(super) temp: TempDir,
-    pub(super) backend: FileBackend,
+    pub(super) backend: TestBackend,
 }
 
 pub(super) fn fixture() -> Fixture {
@@ -99,9 +128,9 @@ pub(super) fn fixture() -> Fixture {
     Fixture { temp, backend }
 }
 
-pub(super) fn open(temp: &TempDir) -> FileBackend {
+pub(super) fn open(temp: &TempDir) -> TestBackend {
     let directory = Some(temp.path().to_owned());
-    FileBackend::open(&FileConfig { directory, ..FileConfig::default() })
+    TestBackend::of(&FileConfig { directory, ..FileConfig::default() })
 }
 
 pub(super) fn name(text: &str) -> LockName {
@@ -134,7 +163,7 @@ pub(super) fn slots(n: u32) -> Mode {
 
 pub(super) type TestClaim = Arc<dyn Claim>;
 
-pub(super) async fn enter(backend: &FileBackend, request: &Request) -> TestClaim {
+pub(super) async fn enter(backend: &TestBackend, request: &Request) -> TestClaim {
     backend.enter(request, soon()).await.expect("enters")
 }
 

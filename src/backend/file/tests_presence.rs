@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::FileConfig;
 use super::testing::*;
-use super::*;
 use crate::lock::{ClaimState, LossReason, Mode};
 
 /// The promised delay of the kernel's report.
@@ -25,6 +25,11 @@ fn ways() -> [Undo; 3] {
     ]
 }
 
+/// Waits until the files of a new hold are watched.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(400)).await;
+}
+
 async fn lost(claim: &TestClaim, hold: &ClaimState, file: &str) {
     let state = next(claim, hold).await;
     let ClaimState::Lost(LossReason::Replaced(why)) = state else { panic!("{state:?}") };
@@ -38,7 +43,7 @@ async fn settled_hold_is_lost_at_once_when_its_file_is_gone() {
             let f = fixture();
             let claim = enter(&f.backend, &request(1, &["a"], slots(1))).await;
             let hold = state(&claim).await;
-            claim.settle();
+            settle().await;
             let undo = async {
                 // Once the other claim waits.
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -58,14 +63,13 @@ async fn change_before_the_watch_is_found_by_the_next_look() {
         let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
         let hold = state(&claim).await;
         way(f.temp.path(), "a");
-        claim.settle();
         lost(&claim, &hold, "a").await;
     }
 }
 
 /// Creates a lock directory `locks` in `app/one`, reached through the links `current` and `app/current`, and another
 /// one in `app/two`.
-fn releases() -> (TempDir, FileBackend) {
+fn releases() -> (TempDir, TestBackend) {
     let temp = TempDir::new();
     for release in ["one", "two"] {
         fs::create_dir_all(temp.path().join("app").join(release).join("locks")).expect("a directory");
@@ -74,7 +78,7 @@ fn releases() -> (TempDir, FileBackend) {
     symlink(temp.path().join("app/x/.."), temp.path().join("current")).expect("a link");
     fs::create_dir(temp.path().join("app/x")).expect("a directory");
     let directory = Some(temp.path().join("current/current/locks"));
-    let backend = FileBackend::open(&FileConfig { directory, ..FileConfig::default() });
+    let backend = TestBackend::of(&FileConfig { directory, ..FileConfig::default() });
     (temp, backend)
 }
 
@@ -107,7 +111,7 @@ async fn hold_with_a_redirected_path_is_lost_at_the_next_renewal() {
         let (temp, backend) = releases();
         let claim = enter(&backend, &request(1, &["a"], Mode::Exclusive)).await;
         let hold = state(&claim).await;
-        claim.settle();
+        settle().await;
         claim.renew(soon()).await.expect("renews");
         way(temp.path());
         claim.renew(soon()).await.expect("no error");
@@ -120,7 +124,7 @@ async fn other_claims_do_not_wake_a_settled_hold() {
     let f = fixture();
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
     let hold = state(&claim).await;
-    claim.settle();
+    settle().await;
     let quiet = tokio::time::timeout(Duration::from_millis(200), claim.changed(Some(&hold)));
     let others = async {
         for id in 2..20 {
@@ -139,7 +143,7 @@ async fn unreachable_directory_is_tolerated_and_a_replaced_one_lost() {
     let (at, away) = (f.temp.path().to_owned(), f.temp.path().with_extension("away"));
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     let hold = state(&claim).await;
-    claim.settle();
+    settle().await;
     fs::rename(&at, &away).expect("moved");
     assert!(claim.renew(soon()).await.expect_err("out of reach").is_transient());
     fs::rename(&away, &at).expect("moved back");
@@ -161,7 +165,7 @@ async fn removed_or_moved_directory_is_found_without_a_renewal() {
         let f = fixture();
         let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
         let hold = state(&claim).await;
-        claim.settle();
+        settle().await;
         let undo = async {
             // Once the other claim waits.
             tokio::time::sleep(Duration::from_millis(50)).await;

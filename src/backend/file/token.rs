@@ -7,7 +7,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::header::{HEADER, Header};
+use super::header::{HEADER, Header, checksum};
 
 /// How many tokens are reserved at once.
 const RESERVE: u64 = 1000;
@@ -24,6 +24,8 @@ pub(super) fn fresh(name: &str, boot: &str) -> Header {
     Header {
         name: name.to_owned(),
         start: HEADER as u64,
+        length: 0,
+        sum: checksum(&[]),
         next,
         limit: next + RESERVE,
         success: 0,

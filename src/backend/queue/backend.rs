@@ -118,6 +118,14 @@ impl Backend for Queues {
         self.store.place()
     }
 
+    fn remark(&self) -> String {
+        self.store.remark()
+    }
+
+    fn preconnect(&self) {
+        self.store.preconnect();
+    }
+
     fn connects_as(&self, rank: Rank) {
         self.store.connects_as(rank);
     }

@@ -109,6 +109,8 @@ async fn follow(core: Arc<Core>, mut place: Place) {
     }
     let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
+        // The command starts first.
+        tokio::task::yield_now().await;
         let own = core.own();
         let watched = Watched::Claim { own: &own, on };
         let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
@@ -209,7 +211,10 @@ impl Core {
                 }
             };
             let is_held = taken || self.publisher.held_at().is_some();
-            if is_held || !self.hold_is_a_step() || (self.is_slotted() && has_slots(&answer, &own)) {
+            if is_held
+                || !self.hold_is_a_step()
+                || (self.is_slotted() && decide::has_slots(&answer.queues, &own))
+            {
                 let granted = |item: &&Item| Some(Granted { token: item.token?, slot: item.slot });
                 let names: Option<Vec<_>> = items.iter().map(granted).collect();
                 let nameless = || Fault::new(ErrorKind::Corrupt, "an entry that holds has no token");
@@ -219,7 +224,7 @@ impl Core {
             if let Some(slots) = slots {
                 (taken, answer) =
                     self.hold(&own, slots, items.first().and_then(|item| item.token), deadline).await?;
-                if taken || !self.is_slotted() || has_slots(&answer, &own) {
+                if taken || !self.is_slotted() || decide::has_slots(&answer.queues, &own) {
                     continue;
                 }
             }
@@ -335,11 +340,6 @@ impl Core {
     }
 }
 
-/// Returns whether each own entry has a slot.
-fn has_slots(answer: &Answer, own: &Own) -> bool {
-    decide::own_items(&answer.queues, own).iter().all(|item| item.slot.is_some())
-}
-
 impl Source for Core {
     fn is_fresh(&self) -> bool {
         self.store.reports_changes()
@@ -366,7 +366,7 @@ impl Source for Core {
 #[async_trait]
 impl Claim for QueueClaim {
     fn ttl(&self) -> Option<Duration> {
-        Some(self.core.store.ttl(&locked(&self.core.own).clone()))
+        self.core.store.capabilities().leased.then(|| self.core.store.ttl(&self.core.own()))
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {

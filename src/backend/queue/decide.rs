@@ -168,6 +168,11 @@ pub(super) fn own_items<'a>(queues: &'a [Queue], own: &Own) -> Vec<&'a Item> {
     queues.iter().zip(&own.keys).filter_map(|(queue, key)| find(queue, key)).collect()
 }
 
+/// Returns whether each own entry has a slot.
+pub(super) fn has_slots(queues: &[Queue], own: &Own) -> bool {
+    own_items(queues, own).iter().all(|item| item.slot.is_some())
+}
+
 /// Returns the entry of dlock's claim `id`.
 pub(super) fn of_claim(queue: &Queue, id: ClaimId) -> Option<&Item> {
     queue.items.iter().find(|item| item.id == id && !item.foreign)

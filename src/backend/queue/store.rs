@@ -315,6 +315,14 @@ pub trait Store: Debug + Send + Sync {
         self.identity()
     }
 
+    /// Implements [`crate::backend::Backend::remark`].
+    fn remark(&self) -> String {
+        String::new()
+    }
+
+    /// Implements [`crate::backend::Backend::preconnect`].
+    fn preconnect(&self) {}
+
     /// Implements [`crate::backend::Backend::connects_as`].
     fn connects_as(&self, rank: Rank) {
         let _ = rank;

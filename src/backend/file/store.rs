@@ -1,0 +1,346 @@
+//! The operations of the queues.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::append::append;
+use super::commit::{Section, immovable};
+use super::config::FileConfig;
+use super::directory::Directory;
+use super::examine;
+use super::fault::{BACKEND, transient};
+use super::inspect;
+use super::lazy_directory::LazyDirectory;
+use super::look::{look_under, removal};
+use super::seat::Seat;
+use super::storage::guards;
+use super::surroundings;
+use super::view;
+use super::watch::{Events, first};
+use crate::backend::claim_state::{POLL, patience};
+use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::clock::{self, Clock};
+use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
+use crate::net::fault::FaultResult;
+
+/// Queues in one directory of this host.
+#[derive(Debug)]
+pub(super) struct FileStore {
+    directory: LazyDirectory,
+    /// The claims of this process.
+    seats: Mutex<HashMap<ClaimId, Seat>>,
+    /// The events of the queues that this process observes.
+    events: Mutex<HashMap<LockName, Arc<Events>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives all callers the same error for a lock directory that is missing or unsuitable.
+fn usable<T>(found: FaultResult<T>) -> FaultResult<T> {
+    found.map_err(|fault| fault.during(BACKEND, "use the lock directory", None))
+}
+
+fn answer(queues: Vec<Queue>, note: Option<Note>, sent: Moment) -> Answer {
+    Answer { queues, note, sent, seen: 0 }
+}
+
+impl FileStore {
+    /// Creates the store of the directory that `config` names. The first call that needs the directory opens it and
+    /// checks whether locks may live in it. Entering creates a missing directory; looking does not.
+    pub(super) fn open(config: &FileConfig) -> Self {
+        Self { directory: LazyDirectory::new(config), seats: Mutex::default(), events: Mutex::default() }
+    }
+
+    /// Returns the directory; creates it if it is missing.
+    pub(super) fn made(&self) -> FaultResult<&Arc<Directory>> {
+        usable(self.directory.make())
+    }
+
+    /// Returns the directory if it exists.
+    fn found(&self) -> FaultResult<Option<&Arc<Directory>>> {
+        usable(self.directory.find())
+    }
+
+    fn with_seat<T>(
+        &self,
+        id: ClaimId,
+        act: impl FnOnce(&mut Seat) -> FaultResult<T>,
+    ) -> FaultResult<Option<T>> {
+        lock(&self.seats).get_mut(&id).map(act).transpose()
+    }
+
+    /// Reads the queues of an own claim, and takes its lock files if it is its turn.
+    async fn look(&self, own: &Own, deadline: Moment) -> FaultResult<Answer> {
+        let sent = clock::now();
+        let gone = |note| Ok(answer(Vec::new(), note, sent));
+        // The files of a hold are looked at also if its queue cannot be read.
+        let files = self.with_seat(own.id, |seat| Ok((seat.queues(), seat.loss(true)?)))?;
+        let Some((files, lost)) = files else { return gone(None) };
+        if let Some(why) = lost {
+            return gone(Some(Note::Forgotten(why)));
+        }
+        let _guards = guards(&files, deadline).await?;
+        let looked = self.with_seat(own.id, look_under)?;
+        looked.map_or_else(|| gone(None), |(queues, note)| Ok(answer(queues, note, sent)))
+    }
+
+    /// Handles a failure to look. A waiter's failure counts as transient at first; meanwhile it keeps none of the lock's
+    /// files locked. After its patience the failure is final, unless it says that it will pass. The claim then closes
+    /// its FIFO, so that it blocks no other claim. A hold stays, since the kernel keeps it.
+    fn conclude(&self, own: &Own, looked: FaultResult<Answer>) -> FaultResult<Answer> {
+        let mut seats = lock(&self.seats);
+        let Some(seat) = seats.get_mut(&own.id).filter(|seat| seat.held_at.is_none()) else { return looked };
+        let Err(fault) = looked else {
+            seat.failing_since = None;
+            return looked;
+        };
+        seat.release();
+        let now = clock::now();
+        let since = *seat.failing_since.get_or_insert(now);
+        if now.since(since) < patience(own.ttl) || fault.is_transient() {
+            return Err(transient(fault));
+        }
+        if let Some(seat) = seats.remove(&own.id) {
+            // The entry stays. Other claims remove it.
+            seat.end(None);
+        }
+        Err(fault)
+    }
+
+    async fn leave(&self, id: ClaimId, held_for: Option<Duration>, deadline: Moment) -> FaultResult<()> {
+        let seat = self.with_seat(id, |seat| Ok((seat.queues(), seat.listener.is_some())))?;
+        let Some((files, is_followed)) = seat else { return Ok(()) };
+        if is_followed {
+            // The task that followed the claim ends, and closes its FIFO.
+            tokio::task::yield_now().await;
+        }
+        let guards = guards(&files, deadline).await;
+        let Some(seat) = lock(&self.seats).remove(&id) else { return Ok(()) };
+        // Without the guards the entries stay: the released locks and the closed FIFO say enough.
+        let left = match &guards {
+            Ok(_) => seat.leave(held_for),
+            Err(fault) => held_for.map_or(Ok(()), |_| Err(fault.clone())),
+        };
+        seat.end(guards.ok());
+        left
+    }
+
+    /// Completes with a change of what is watched.
+    async fn follow(&self, watched: Watched<'_>) -> FaultResult<()> {
+        let name = match watched {
+            Watched::Queue(name) => name,
+            Watched::Claim { own, on } => {
+                // A refusal may pass: the next look decides that.
+                let signs = self.with_seat(own.id, |seat| seat.signs(on)).map_err(transient)?;
+                if let Some(signs) = signs.flatten() {
+                    first(signs).await;
+                }
+                return Ok(());
+            }
+        };
+        let Some(directory) = self.found()? else {
+            Clock::Boot.sleep_until(clock::now() + POLL).await;
+            return Ok(());
+        };
+        let events = lock(&self.events).get(name).cloned();
+        if let Some(events) = events {
+            return events.changed().await;
+        }
+        // It may have changed before.
+        lock(&self.events).insert(name.clone(), Arc::new(Events::of(directory, name)?));
+        Ok(())
+    }
+
+    /// Returns the whole queue of `name`.
+    async fn whole(&self, name: &LockName, probe: bool, deadline: Moment) -> FaultResult<Queue> {
+        match self.found()? {
+            Some(directory) => view::whole(directory, name, probe, deadline).await,
+            None => Ok(Queue { name: name.clone(), items: Vec::new() }),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: BACKEND,
+            queue: true,
+            shared: true,
+            token: TokenStrength::Durable,
+            leased: false,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::ZERO,
+        }
+    }
+
+    /// A caller without a state is shown the present one.
+    fn reports_changes(&self) -> bool {
+        false
+    }
+
+    /// Each look takes the lock files if it may.
+    fn hold_is_a_step(&self, _: Mode, _: bool) -> bool {
+        false
+    }
+
+    fn identity(&self) -> String {
+        // If the directory cannot be used nothing is held, and the first request reports why.
+        let Ok(directory) = self.made() else { return format!("file:{}", self.place()) };
+        let (device, inode) = directory.identity();
+        let prefix = directory.naming.prefix.as_deref();
+        format!("file:{device}:{inode}{}", prefix.map(|p| format!(":{p}")).unwrap_or_default())
+    }
+
+    fn place(&self) -> String {
+        self.directory.path().display().to_string()
+    }
+
+    fn remark(&self) -> String {
+        let path = surroundings::resolved(&self.directory.path());
+        let private = surroundings::private(&path).map(|above| format!(" in a private {}", above.display()));
+        let last = if matches!(self.directory.find(), Ok(None)) {
+            ", which does not exist yet"
+        } else if surroundings::swept(&path).is_some_and(|(place, _)| place != "/var/tmp") {
+            ", where old files are removed"
+        } else {
+            ""
+        };
+        private.unwrap_or_default() + last
+    }
+
+    fn preconnect(&self) {
+        // An error is reported by the entering that follows.
+        let _made = self.made();
+    }
+
+    fn has_connected(&self) -> bool {
+        true
+    }
+
+    async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
+        let begun = clock::now();
+        let (own, seat, queues) = append(self.made()?, request, deadline).await?;
+        lock(&self.seats).insert(own.id, seat);
+        Ok((own, answer(queues, None, begun)))
+    }
+
+    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
+        if let Extent::Needed(own) = extent {
+            let looked = self.look(own, deadline).await;
+            return self.conclude(own, looked);
+        }
+        let (sent, mut queues) = (clock::now(), Vec::new());
+        for name in names {
+            // An observer would take its own look at the lock file for news.
+            let probe = extent == Extent::Shown && !lock(&self.events).contains_key(name);
+            queues.push(self.whole(name, probe || extent == Extent::Whole, deadline).await?);
+        }
+        Ok(answer(queues, None, sent))
+    }
+
+    async fn commit(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> FaultResult<(bool, Answer)> {
+        let (mut done, sent) = (true, clock::now());
+        let success = steps.iter().find_map(|step| match step {
+            Step::Success { held_for } => Some(*held_for),
+            _ => None,
+        });
+        for step in steps {
+            let Some(directory) = self.found()? else { continue };
+            match step {
+                Step::Remove { id, names, note, .. } => {
+                    if note.is_none() {
+                        // An attempt to enter that failed or was dropped may have left it open here.
+                        self.leave(*id, success, deadline).await?;
+                    }
+                    if own.is_none_or(|own| own.id != *id) {
+                        let section = Section::of(directory, names, deadline).await?;
+                        done &= section.remove(*id, note.as_ref(), when)?;
+                    }
+                }
+                Step::RemoveForeign(name, _) => return Err(immovable(directory, name)?),
+                Step::Change(name, item, change) => {
+                    let names = std::slice::from_ref(name);
+                    done &= Section::of(directory, names, deadline).await?.change(item, change)?;
+                }
+                Step::Hold { .. } | Step::Success { .. } => {}
+            }
+        }
+        Ok((done, answer(Vec::new(), None, sent)))
+    }
+
+    /// Nothing expires. Looks at the files, since others may have removed them.
+    async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
+        let sent = clock::now();
+        let lost = self.with_seat(own.id, |seat| {
+            seat.freshen();
+            seat.loss(false)
+        })?;
+        if !matches!(lost, Some(None)) {
+            return Ok(None);
+        }
+        let shown = if waits {
+            self.read(&own.names, Extent::Needed(own), deadline).await?
+        } else {
+            answer(Vec::new(), None, sent)
+        };
+        Ok(Some((sent, shown)))
+    }
+
+    async fn changed(&self, watched: Watched<'_>, _: Seen, until: Moment) -> FaultResult<()> {
+        tokio::select! {
+            () = Clock::Boot.sleep_until(until) => Ok(()),
+            changed = self.follow(watched) => changed,
+        }
+    }
+
+    async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
+        if let Some(why) = self.with_seat(own.id, |seat| seat.loss(false))?.flatten() {
+            return Ok(Some(Note::Forgotten(why)));
+        }
+        let section = Section::of(self.made()?, &own.names, deadline).await?;
+        Ok(section.own(own.id).and_then(removal).or(Some(Note::Evicted(None))))
+    }
+
+    async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
+        let Some(directory) = self.found()? else { return Ok(Vec::new()) };
+        let mut queues = Vec::new();
+        for name in inspect::names(directory)?.iter().filter(|name| name.as_str().starts_with(prefix)) {
+            queues.push(view::whole(directory, name, false, deadline).await?);
+        }
+        Ok(queues)
+    }
+
+    async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
+        let Some(directory) = self.found()? else { return Ok(None) };
+        inspect::last_success(directory, name, deadline).await
+    }
+
+    fn abandon(&self, id: ClaimId) {
+        let seat = lock(&self.seats).remove(&id);
+        drop(seat);
+    }
+
+    async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
+        let Some(directory) = self.found()? else { return Ok(examine::missing(&self.directory.path())) };
+        examine::examine(directory, deadline).await
+    }
+
+    fn anchors(&self, id: ClaimId) -> FaultResult<Vec<OwnedFd>> {
+        Ok(self.with_seat(id, |seat| seat.anchors())?.unwrap_or_default())
+    }
+}
