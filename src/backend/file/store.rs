@@ -269,7 +269,10 @@ impl Store for FileStore {
                     }
                     if own.is_none_or(|own| own.id != *id) {
                         let section = Section::of(directory, names, deadline).await?;
-                        done &= section.remove(*id, note.as_ref(), when)?;
+                        let own = own.into_iter().flat_map(Own::entries);
+                        let own = own.filter(|(name, _)| names.contains(name));
+                        let when: Vec<_> = when.iter().cloned().chain(own).collect();
+                        done &= section.remove(*id, note.as_ref(), &when)?;
                     }
                 }
                 Step::RemoveForeign(name, _) => return Err(immovable(directory, name)?),

@@ -92,7 +92,7 @@ impl Queues {
             let when: Vec<_> = item.map(|item| (name.clone(), item.key.clone())).into_iter().collect();
             let note = Some(Note::Evicted(Some(by.clone())));
             // Made even if the claim is absent: its requests in flight are then refused.
-            let step = Step::Remove { id, names, found, note, bar: true };
+            let step = Step::Remove { id, names, found, note };
             let done = self.store.commit(None, &when, &[step], deadline).await?.0;
             // If it was there and is absent now, an earlier attempt with a lost answer has removed it.
             was_there |= item.is_some();

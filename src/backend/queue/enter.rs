@@ -8,7 +8,7 @@ use crate::net::fault::{Fault, FaultResult};
 /// Returns the step that removes a claim by its own client.
 pub(super) fn removal(request: &Request) -> Step {
     let (id, names) = (request.id, request.names.clone());
-    Step::Remove { id, names, found: Vec::new(), note: None, bar: true }
+    Step::Remove { id, names, found: Vec::new(), note: None }
 }
 
 /// Joins the queues, supersedes older waiters, and leaves again if another kind of claim is ahead.
@@ -54,7 +54,6 @@ async fn supersede(store: &dyn Store, own: &Own, request: &Request, deadline: Mo
                 names: older.names.clone(),
                 found: found.iter().map(|(_, item)| (*item).clone()).collect(),
                 note: Some(Note::Superseded(request.holder.clone())),
-                bar: true,
             };
             if store.commit(Some(own), &when, &[step], deadline).await?.0 {
                 break;

@@ -113,6 +113,13 @@ pub struct Own {
     pub keys: Vec<Key>,
 }
 
+impl Own {
+    /// Returns the keys of its entries, each with its lock.
+    pub fn entries(&self) -> impl Iterator<Item = (LockName, Key)> + '_ {
+        self.names.iter().cloned().zip(self.keys.iter().cloned())
+    }
+}
+
 /// A notice to a claim. Nothing is decided by it: an entry is gone only if it is absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
@@ -169,15 +176,16 @@ pub enum Change {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Takes what the own claim holds by: a slot of each name, a later token, another program's object. Refused if a
-    /// slot is taken, if another program has the object, or if the own entry has another token than `seen`. A claim that was woken makes this step before it knows whether
-    /// it holds; the answer shows that, and otherwise the step means nothing.
+    /// slot is taken, if another program has the object, or if the own entry has another token than `seen`. A claim
+    /// that was woken makes this step before it knows whether it holds; the answer shows that, and otherwise the step
+    /// means nothing.
     Hold {
         /// The slot of each name.
         slots: Vec<Option<u32>>,
         /// The token of the own entry as it was read last.
         seen: Option<FencingToken>,
     },
-    /// Removes the entries of a claim, whether they hold or not.
+    /// Removes the entries of a claim, whether they hold or not. A request of that claim that is still in flight is refused.
     Remove {
         /// The claim.
         id: ClaimId,
@@ -187,8 +195,6 @@ pub enum Step {
         found: Vec<Item>,
         /// The notice to its owner.
         note: Option<Note>,
-        /// Whether a request of that claim still in flight is to be refused.
-        bar: bool,
     },
     /// Removes another program's entry in the queue of this lock.
     RemoveForeign(LockName, Key),
@@ -271,8 +277,9 @@ pub trait Store: Debug + Send + Sync {
     /// shows the queue after it.
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer>;
 
-    /// Makes all steps if each entry in `when`, given with its lock, and the own entry are present; otherwise none. Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`]
-    /// shows. The answer to other steps may lack the queues.
+    /// Makes all steps if each entry in `when`, given with its lock, and the own entry are present; otherwise none.
+    /// Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`] shows. The answer to other steps may
+    /// lack the queues.
     ///
     /// A removal of the own claim works without an entry.
     async fn commit(

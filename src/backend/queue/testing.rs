@@ -153,12 +153,12 @@ impl State {
                     }
                 }
             }
-            Step::Remove { id, names, note, bar, .. } => {
+            Step::Remove { id, names, note, .. } => {
                 for name in names {
                     self.queues.entry(name.clone()).or_default().retain(|stored| stored.item.id != *id);
                 }
                 self.notes.extend(note.clone().map(|note| (*id, note)));
-                self.barred.extend(bar.then_some(*id));
+                self.barred.insert(*id);
             }
             Step::RemoveForeign(name, key) => {
                 self.queues.entry(name.clone()).or_default().retain(|stored| stored.item.key != *key);

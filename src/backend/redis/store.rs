@@ -34,7 +34,7 @@ const ONE_SERVER: &str =
     "take one name at a time, or use --prefix, give them the same {tag} and let the proxy go by it";
 
 /// A placeholder for steps that do not concern an own claim.
-const NOBODY: ClaimId = ClaimId::from_bytes([0; 16]);
+const NO_CLAIM: ClaimId = ClaimId::from_bytes([0; 16]);
 
 /// The queues of one service under one prefix.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl RedisStore {
         for some in names.chunks(if service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
             let keys = self.keys(some)?;
             let read = |keys| {
-                on_queues("read", std::slice::from_ref(keys), NOBODY, Mode::Exclusive, &["1".to_owned()])
+                on_queues("read", std::slice::from_ref(keys), NO_CLAIM, Mode::Exclusive, &["1".to_owned()])
             };
             let steps = |_: &Connection| keys.iter().map(read).collect();
             let said = service.call(slot(&keys), deadline, Patience::Once, steps).await?;
@@ -158,7 +158,7 @@ impl RedisStore {
         if let (Some(own), [Step::Hold { .. }]) = (own, steps) {
             return self.step(own, "commit", &more, deadline).await;
         }
-        let (id, mode) = own.map_or((NOBODY, Mode::Exclusive), |own| (own.id, own.mode));
+        let (id, mode) = own.map_or((NO_CLAIM, Mode::Exclusive), |own| (own.id, own.mode));
         let step = on_queues("commit", &keys, id, mode, &more);
         let to = || To::Slot(slot(&keys));
         let is_alone = is_leaving && keys.len() == 1 && mode == Mode::Exclusive;
@@ -231,7 +231,7 @@ impl Store for RedisStore {
         });
         if is_spread(&found.collect::<FaultResult<Vec<_>>>()?) {
             let (id, names) = (*id, names.clone());
-            let withdrawal = Step::Remove { id, names, found: Vec::new(), note: None, bar: true };
+            let withdrawal = Step::Remove { id, names, found: Vec::new(), note: None };
             self.make(None, &[], &[withdrawal], deadline).await?;
             let reason = Reason::from("a proxy keeps these locks on different servers");
             return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));

@@ -90,7 +90,7 @@ impl SqlStore {
     }
 
     async fn hold(&self, own: &Own, slots: &[Option<u32>], deadline: Moment) -> FaultResult<(bool, Answer)> {
-        let keys: Vec<_> = own.names.iter().cloned().zip(own.keys.iter().cloned()).collect();
+        let keys: Vec<_> = own.entries().collect();
         let reply = self.step(self.of(own).hold(&keys, slots), Patience::Once, deadline).await?;
         Ok((is_done(&reply)?, self.shown(&reply, own).0))
     }
@@ -168,9 +168,8 @@ impl Store for SqlStore {
         let reply = match (own, steps) {
             (Some(own), [Step::Hold { slots, .. }]) => return self.hold(own, slots, deadline).await,
             (own, [Step::Remove { id, names, note: Some(note), .. }]) => {
-                let own =
-                    own.into_iter().flat_map(|own| own.names.iter().cloned().zip(own.keys.iter().cloned()));
-                let when: Vec<_> = when.iter().cloned().chain(own).collect();
+                let when: Vec<_> =
+                    when.iter().cloned().chain(own.into_iter().flat_map(Own::entries)).collect();
                 let sql = self.statements(names, *id, mode).remove(&when, note);
                 self.step(sql, Patience::Deadline, deadline).await?
             }

@@ -110,8 +110,7 @@ impl ZkStore {
             return commit::leave(&life, further).await.map(|()| true);
         }
         let [step, ..] = steps else { return Ok(true) };
-        let own_keys = own.iter().flat_map(|own| own.names.iter().cloned().zip(own.keys.iter().cloned()));
-        let when: Vec<_> = when.iter().cloned().chain(own_keys).collect();
+        let when: Vec<_> = when.iter().cloned().chain(own.into_iter().flat_map(Own::entries)).collect();
         let life = own.and_then(|own| self.life(own.id));
         let (ensemble, when, life) = (&*self.ensemble, &when, life.as_deref());
         loop {
