@@ -11,7 +11,7 @@ use super::exit_code::{ExitCode, Failure};
 use super::holder;
 use super::layers::{Environment, Layers};
 use super::out::Out;
-use super::settings::{self, Viewing};
+use super::settings::{self, Connection};
 use super::source::Source;
 use crate::backend::service::Address;
 use crate::backend::trial::{self, Unshown};
@@ -40,23 +40,24 @@ pub struct DoctorSettings {
     /// The error of a configuration file that this user may not read.
     pub unread: Option<anyhow::Error>,
     /// The settings of all such commands.
-    pub viewing: Viewing,
+    pub json: bool,
+    /// The lock service.
+    pub connection: Connection,
 }
 
 impl DoctorSettings {
     /// Resolves `args` with the environment and the configuration files.
     pub fn resolve(args: &DoctorArgs, around: &Environment) -> anyhow::Result<Self> {
         let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
-        settings::messages(&mut layers, &args.common.messages, around)?;
+        settings::set_printer(&mut layers, &args.common.messages, around)?;
         let connection = settings::connection(&mut layers, &args.common.connection)?;
         let mut settings = Vec::new();
         for option in config_file::KEYS.iter().copied().chain(["profile"]) {
             settings.extend(setting(option, layers.texts(option, None)?));
         }
         let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
-        let viewing = Viewing { json: args.json, connection };
         let doubts = layers.doubts;
-        Ok(Self { files, settings, schema: args.schema, doubts, unread, viewing })
+        Ok(Self { files, settings, schema: args.schema, doubts, unread, json: args.json, connection })
     }
 
     /// Adds the address of the locks, if no setting has it.
@@ -91,7 +92,7 @@ fn setting(option: &'static str, found: Option<(Vec<String>, Source)>) -> Option
 
 /// Prints the findings. If the service could not be asked, returns that error after it.
 pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
-    let address = connect::locate(&settings.viewing.connection)?;
+    let address = connect::locate(&settings.connection)?;
     settings.add_where(&*address);
     if settings.schema {
         let none = || ExitCode::Usage.error(format!("the backend {} has no tables", address.service().name));
@@ -107,7 +108,7 @@ pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<(
         return failed(settings, error, out);
     }
     connect::block_on(async {
-        match connect::open(&settings.viewing.connection) {
+        match connect::open(&settings.connection) {
             Ok(backend) => {
                 let tries = async || try_out(&*address, &*backend).await;
                 examine(&*backend, settings, tries, out).await
@@ -195,7 +196,7 @@ async fn examine(
 }
 
 fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
-    let text = if settings.viewing.json { findings.json() } else { findings.text(&out.layout()) };
+    let text = if settings.json { findings.json() } else { findings.text(&out.layout()) };
     out.write(&text)
 }
 
@@ -219,7 +220,7 @@ fn with_this_host(mut found: Examination) -> Examination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Page, Queues, viewing};
+    use crate::cli::testing::{Page, Queues};
 
     #[test]
     fn secrets_are_only_said_to_be_there() {
@@ -245,7 +246,8 @@ mod tests {
             schema: false,
             doubts: Vec::new(),
             unread: None,
-            viewing: viewing(false),
+            json: false,
+            connection: Connection::default(),
         };
         let mut page = Page::default();
         let ended = examine(&Queues::new(vec![]), &settings, async || Vec::new(), &mut page).await;

@@ -19,7 +19,7 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Holder, LockName, Moment, Verb};
+use crate::lock::{ClaimId, Holder, LockName, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, BRIEF};
 use crate::output::{Message, Ms, Printer, Verbosity, file, metrics, sanitise};
@@ -50,9 +50,9 @@ pub(super) struct Run<'a> {
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the signals of the process, so nothing else may
 /// follow.
-pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> anyhow::Result<ExitStatus> {
+pub(super) fn run(settings: &RunSettings, printer: Printer) -> anyhow::Result<ExitStatus> {
     check_writable(settings)?;
-    let mut run = Run::new(settings, printer, started)?;
+    let mut run = Run::new(settings, printer)?;
     // The process ends soon, and its memory and descriptors with it.
     let mut front = ManuallyDrop::new(Front::new().map_err(refused)?);
     if settings.forever {
@@ -78,7 +78,7 @@ fn refused(error: std::io::Error) -> anyhow::Error {
 
 /// Checks the files to write, before dlock asks for the lock.
 fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
-    let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
+    let files = [("report", &settings.args.report), ("metrics file", &settings.args.metrics_file)];
     for (what, path) in files {
         if let Some(path) = path {
             if let Some(descriptor) = file::descriptor(path) {
@@ -95,25 +95,14 @@ fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
 
 impl<'a> Run<'a> {
     /// Returns a run with these settings, of a command.
-    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> anyhow::Result<Self> {
+    pub(super) fn new(settings: &'a RunSettings, printer: Printer) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
         unsupported::refuse(settings, &*address)?;
-        let plan = Plan {
-            started,
-            wait: settings.wait,
-            ttl: settings.ttl,
-            signal: settings.signal,
-            grace: settings.grace,
-            max_run: settings.max_run,
-            hold_at_least: settings.hold_at_least,
-            supersede: settings.supersede || settings.replace,
-            whole_tree: settings.whole_tree,
-        };
         Ok(Self {
             settings,
             printer,
             address,
-            plan,
+            plan: settings.plan,
             standing: Candidacy::default(),
             released: Cell::default(),
             adoption: None,
@@ -129,7 +118,7 @@ impl<'a> Run<'a> {
     pub(super) fn supervise(&mut self, front: &mut Front) -> anyhow::Result<ExitStatus> {
         let mut replaced = false;
         loop {
-            let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
+            let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.plan.ttl };
             match front.supervise(patience, |setup| self.keep(setup, replaced)).map_err(refused)? {
                 FrontEnd::Done(outcome) => return Ok(outcome),
                 FrontEnd::Again(pause) => {
@@ -180,7 +169,7 @@ impl<'a> Run<'a> {
         let by = holder::of_process(std::process::id(), self.settings.command.first_word(), None);
         let deadline = clock::now() + CLEANING;
         connect::run_on(runtime, async {
-            for name in &self.settings.names {
+            for name in self.settings.names() {
                 // A claim is removed as a whole, but it may be on only some of the names.
                 if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
                     return;
@@ -192,7 +181,7 @@ impl<'a> Run<'a> {
     /// Runs the keeper. Does not return to the front's code.
     fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
         if replaces_another {
-            let lock = names(&self.settings.names);
+            let lock = names(self.settings.names());
             let reason = WAITER_STOPPED.into();
             self.printer.print(&Message::Rejoined { lock, reason });
         }
@@ -249,24 +238,24 @@ impl<'a> Run<'a> {
         {
             self.printer.print(&Message::TreeHidden { reason: hidden.to_string() });
         }
-        self.settings.names.iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
+        self.settings.names().iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
             self.printer.print(&message);
         });
         let adoption = self.adoption.as_ref().map(Adoption::again).transpose().map_err(refused)?;
         let job = Job {
             backend: Arc::clone(&backend),
-            names: settings.names.clone(),
+            names: settings.names().to_vec(),
             mode: settings.mode,
             holder: self.holder(keeper.start.front_pid),
-            replace: settings.replace,
-            once_per: settings.once_per,
-            no_nest: settings.no_nest,
+            replace: settings.args.replace,
+            once_per: settings.once_per(),
+            no_nest: settings.args.no_nest,
             plan: self.plan,
             argv: settings.command.argv(),
             adoption,
         };
         let waits = self.plan.wait != Wait::Once;
-        let lock = names(&settings.names);
+        let lock = names(settings.names());
         let service = connect::service(&*self.address);
         let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
         let mut progress = ProgressPrinter::new(
@@ -293,7 +282,7 @@ impl<'a> Run<'a> {
             Some(adoption) => adoption.process.map_or((front, Verb::Detach), |pid| (pid, Verb::Acquire)),
         };
         let (command, label) = (self.settings.command.first_word(), self.settings.label.clone());
-        let replace = self.settings.replace;
+        let replace = self.settings.args.replace;
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
@@ -313,7 +302,7 @@ impl<'a> Run<'a> {
         let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
         let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
         self.printer.print(&Message::StandsAgain {
-            lock: names(&self.settings.names),
+            lock: names(self.settings.names()),
             held_ms: ended.held.map(Ms),
             pause_ms: Ms(pause),
         });
@@ -332,10 +321,10 @@ impl<'a> Run<'a> {
         }
         let backend = self.address.service().name;
         let told_of = held || !self.standing.again;
-        if told_of && (self.settings.report.is_some() || self.settings.metrics_file.is_some()) {
+        if told_of && (self.settings.args.report.is_some() || self.settings.args.metrics_file.is_some()) {
             let report = ending.report(self.settings, backend, ended);
-            self.write(self.settings.report.as_deref(), "report", |path| report.write(path));
-            self.write(self.settings.metrics_file.as_deref(), "metrics", |path| {
+            self.write(self.settings.args.report.as_deref(), "report", |path| report.write(path));
+            self.write(self.settings.args.metrics_file.as_deref(), "metrics", |path| {
                 metrics::write(&report, path, SystemTime::now())
             });
         }
@@ -350,7 +339,7 @@ impl<'a> Run<'a> {
             ExitStatus::Exited(status) => format!("exited {status}"),
             ExitStatus::Signaled(signal) => format!("died of {signal}"),
         };
-        let lock = names(&self.settings.names);
+        let lock = names(self.settings.names());
         let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));
         Some(Message::Finished { lock, held_ms: Ms(held), outcome, released })
     }

@@ -1,5 +1,7 @@
 //! Usage errors as one line and a hint, instead of clap's paragraphs.
 
+use std::error::Error as _;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::exit_code::{ExitCode, Hinted as _};
@@ -29,6 +31,10 @@ pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
         ErrorKind::InvalidValue => {
             let known = text(error, ContextKind::ValidValue);
             ExitCode::Usage.error(format!("{option}: {value:?} is not one of {known}")).hint(see)
+        }
+        ErrorKind::ValueValidation => {
+            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            ExitCode::Usage.error(format!("{option}: {why}")).hint(see)
         }
         ErrorKind::TooManyValues => {
             ExitCode::Usage.error(format!("{option} takes no value, but {value:?} was given")).hint(see)

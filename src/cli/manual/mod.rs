@@ -108,8 +108,14 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, common: b
     // clap_mangen defines a string for quotation marks at the top of each part; here they are written directly.
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
     // Values and operands are written as in the synopsis.
-    let brackets =
-        [("\\fI<", "\\fI"), (">\\fR", "\\fR"), ("[\\fI", "\\fI"), ("<\\fI", "\\fI"), ("\\fR]", "\\fR")];
+    let brackets = [
+        ("\\fI<", "\\fI"),
+        (">\\fR", "\\fR"),
+        ("[\\fI", "\\fI"),
+        ("<\\fI", "\\fI"),
+        ("\\fR]", "\\fR"),
+        ("\\fR>", "\\fR"),
+    ];
     let rendered = brackets.iter().fold(rendered, |text, (bracket, bare)| text.replace(bracket, bare));
     // clap_mangen writes none if each option has a heading of its own.
     if !common && !rendered.contains(".SH OPTIONS\n") {
