@@ -21,7 +21,7 @@ use crate::net::passwords::without_passwords;
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
 use crate::supervise::process_table::ProcessTable;
-use crate::supervise::{limits, sys};
+use crate::supervise::sys;
 
 /// The defaults.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
@@ -52,7 +52,7 @@ impl DoctorSettings {
         settings::set_printer(&mut layers, &args.common.messages, around)?;
         let connection = settings::connection(&mut layers, &args.common.connection)?;
         let mut settings = Vec::new();
-        for option in config_file::KEYS.iter().copied().chain(["profile"]) {
+        for option in config_file::keys().chain(["profile"]) {
             settings.extend(setting(option, layers.texts(option, None)?));
         }
         let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
@@ -209,10 +209,6 @@ fn with_this_host(mut found: Examination) -> Examination {
              dlock holds a lock until it is known that nothing is left"
         );
         found.risks.push(Risk::warning(what, "mount the /proc of this PID namespace"));
-    }
-    if let Some(lacks) = limits::emulation() {
-        let what = format!("{lacks}: every run ends with 71");
-        found.risks.push(Risk::warning(what, "use a dlock that was built for the architecture of this host"));
     }
     found
 }

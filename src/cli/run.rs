@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::connect;
 use super::elect::{Candidacy, stands_again};
 use super::ending::Ending;
-use super::exit_code::{ExitCode, Failure, Hinted as _};
+use super::exit_code::{ExitCode, Failure};
 use super::holder;
 use super::notify::{Heartbeat, notifier};
 use super::progress::ProgressPrinter;
@@ -28,7 +28,7 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
-use crate::supervise::{inherited, limits, sys};
+use crate::supervise::{inherited, sys};
 
 /// The time limit to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
@@ -69,11 +69,7 @@ fn last_words() {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn refused(error: std::io::Error) -> anyhow::Error {
-    let failure = ExitCode::System.error(format!("cannot start: {error}"));
-    match limits::emulation() {
-        Some(_) => failure.hint("use a dlock that was built for the architecture of this host"),
-        None => failure,
-    }
+    ExitCode::System.error(format!("cannot start: {error}"))
 }
 
 /// Checks the files to write, before dlock asks for the lock.

@@ -96,7 +96,7 @@ fn shown(queue: &LockStatus, service: &ServicePlace, as_json: bool, out: &dyn Ou
         return json::status(queue, service.backend);
     }
     let layout = out.layout();
-    let stamp = format!("{}  ", out.stamp(layout.now));
+    let stamp = format!("{}  ", json::time(layout.now));
     status::stamped(&stamp, queue, service, Detail::Usual, &layout)
 }
 

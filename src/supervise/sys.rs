@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::signals::{Signal, SignalInfo};
 
@@ -304,23 +303,6 @@ pub fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(bytes)
-}
-
-/// Formats `when` as local time, `2026-11-23 14:05:09`, in the zone of `TZ` or of this host. Returns `None` if the
-/// calendar does not have it.
-pub fn local_time(when: SystemTime) -> Option<String> {
-    let seconds = when.duration_since(UNIX_EPOCH).ok()?.as_secs().try_into().ok()?;
-    let mut local = MaybeUninit::<libc::tm>::uninit();
-    // SAFETY: both pointers are to memory of this call. The result is read only if localtime_r has written it.
-    let local = unsafe {
-        if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() {
-            return None;
-        }
-        local.assume_init()
-    };
-    let (year, month) = (i64::from(local.tm_year) + 1900, local.tm_mon + 1);
-    let (day, hour, minute, second) = (local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec);
-    Some(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"))
 }
 
 /// Returns the process group of `pid` (0: this process); 0 if it is outside of this PID namespace, -1 if there is no
