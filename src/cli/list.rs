@@ -40,25 +40,3 @@ async fn show(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::args::CommonArgs;
-    use crate::cli::testing::{Page, Queues, queue};
-
-    #[tokio::test]
-    async fn only_names_with_the_prefix_are_listed() {
-        let backend = Queues::new(vec![queue("a", 1, 0), queue("ab", 1, 1), queue("c", 1, 0)]);
-        let common = CommonArgs::default();
-        let mut args = ListArgs { starting_with: Some("a".into()), json: true, common };
-        let mut page = Page::default();
-        show(&backend, &args, &mut page, &Printer::default()).await.expect("shown");
-        let object: serde_json::Value = serde_json::from_str(&page.text).expect("an object");
-        assert_eq!(object["locks"].as_array().map(Vec::len), Some(2));
-        args.json = false;
-        let mut page = Page::default();
-        show(&backend, &args, &mut page, &Printer::default()).await.expect("shown");
-        assert_eq!(page.text.lines().count(), 4);
-    }
-}

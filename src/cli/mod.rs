@@ -47,11 +47,9 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
 use args::{CommonArgs, Invocation};
-use doctor::DoctorSettings;
 use exit_code::{ExitCode, Failure, ReaderGone};
 use layers::Environment;
 use out::{Out as _, Stdout};
-use page::Page;
 use settings::{AcquireSettings, Connection, RunSettings};
 
 /// Runs the program with `words`, the command line without the program's name, and ends the process.
@@ -138,12 +136,12 @@ fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyho
         Invocation::Release(args) => release::release(&args, &connection(&args.common)?)?,
         Invocation::Renew(args) => release::renew(&args, &connection(&args.common)?)?,
         Invocation::List(args) => list::run(&args, &connection(&args.common)?, &mut out, &printer())?,
-        Invocation::Doctor(args) => doctor::run(&mut DoctorSettings::resolve(&args, env)?, &mut out)?,
+        Invocation::Doctor(args) => doctor::run(&args, env, &mut out)?,
         Invocation::Break(args) => break_::run(&args, &connection(&args.common)?, &mut out)?,
         Invocation::Completions(args) => out.write(completions::script(args.shell))?,
         Invocation::Man(args) => match &args.dir {
             Some(directory) => manual::write_all(directory)?,
-            None => manual::show(args.page.unwrap_or(Page::Main), &mut out)?,
+            None => manual::show(args.page.unwrap_or(page::PAGES[0]), &mut out)?,
         },
         Invocation::Complete(words) => out.write(&completions::answer(&words))?,
         Invocation::Text(text) => out.write(&text)?,

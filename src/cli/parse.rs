@@ -19,14 +19,15 @@ pub fn parse(words: Vec<OsString>) -> anyhow::Result<Invocation> {
         return Err(ExitCode::Usage.error("a command is missing").hint("see dlock --help"));
     };
     let word = first.to_string_lossy();
-    let program = if page::is_subcommand(&word) { format!("dlock {word}") } else { "dlock".to_owned() };
+    let is_subcommand = page::subcommands().any(|name| name == word);
+    let program = if is_subcommand { format!("dlock {word}") } else { "dlock".to_owned() };
     match &*word {
         "__complete" => {
             let words = words[1..].iter().map(|word| word.to_string_lossy().into_owned());
             return Ok(Invocation::Complete(words.collect()));
         }
         "help" | "-h" | "--help" | "-V" | "--version" => {}
-        word if page::is_subcommand(word) => {}
+        _ if is_subcommand => {}
         word => return Err(usage::unknown_command(word)),
     }
     // Freeing their thousands of pieces takes time, and the process ends soon.

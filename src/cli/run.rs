@@ -197,37 +197,23 @@ impl<'a> Run<'a> {
             Ok(keeper) => keeper,
             Err(error) => return self.printer.print(&Failure::from(&refused(error)).message),
         };
-        let outcome = match self.hold(&keeper, backend).await {
-            Ok(Some(ended)) => match ended.verdict {
-                Verdict::Suspended => {
-                    last_words();
-                    keeper.tell(ToFront::Suspended, &[]);
-                    sys::exit_now(0)
-                }
-                Verdict::LeftAlone => {
-                    keeper.tell(ToFront::Done(ExitStatus::Exited(0)), &[]);
-                    sys::exit_now(0)
-                }
-                Verdict::Abandoned => {
-                    last_words();
-                    sys::exit_now(0)
-                }
-                _ => match self.conclude_or_begin_again(&ended) {
-                    Ok(outcome) => outcome,
-                    Err(again) => {
-                        keeper.tell(again, &[]);
-                        sys::exit_now(0)
-                    }
-                },
+        let word = match self.hold(&keeper, backend).await {
+            Err(error) => Some(ToFront::Done(self.conclude(&Ending::failure(&error), None, false))),
+            Ok(ended) => match ended.verdict {
+                Verdict::Abandoned => None,
+                Verdict::Suspended => Some(ToFront::Suspended),
+                Verdict::LeftAlone => Some(ToFront::Done(ExitStatus::Exited(0))),
+                _ => Some(self.conclude_or_begin_again(&ended)),
             },
-            Ok(None) => return,
-            Err(error) => self.conclude(&Ending::failure(&error), None, false),
         };
-        keeper.tell(ToFront::Done(outcome), &[]);
+        last_words();
+        if let Some(word) = word {
+            keeper.tell(word, &[]);
+        }
         sys::exit_now(0)
     }
 
-    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<Option<HoldEnd>> {
+    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<HoldEnd> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
             && let Some(hidden) = keeper.ender().hidden()
@@ -268,7 +254,7 @@ impl<'a> Run<'a> {
         progress.released = Some(&self.released);
         let ended = hold(&job, keeper, &mut progress).await.map_err(refused)?;
         progress.erase();
-        Ok(Some(ended))
+        Ok(ended)
     }
 
     /// Returns the holder: the process that users see and may signal.
@@ -292,18 +278,19 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Concludes the run. Returns the message for the front instead, if the run begins again.
-    fn conclude_or_begin_again(&self, ended: &HoldEnd) -> Result<ExitStatus, ToFront> {
+    /// Concludes the run, or begins it again. Returns the last word to the front.
+    fn conclude_or_begin_again(&self, ended: &HoldEnd) -> ToFront {
         let ending = Ending::of(self.settings, &*self.address, ended);
         let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
-        let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
+        let Some(pause) = stands_again(self.settings, ended, self.standing) else {
+            return ToFront::Done(outcome);
+        };
         self.printer.print(&Message::StandsAgain {
             lock: names(self.settings.names()),
             held_ms: ended.held.map(Ms),
             pause_ms: Ms(pause),
         });
-        last_words();
-        Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
+        ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) }
     }
 
     /// Prints how the run ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: after a

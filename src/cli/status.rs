@@ -64,7 +64,6 @@ fn show(
 mod tests {
     use super::*;
     use crate::cli::args::CommonArgs;
-    use crate::cli::exit_code::ReaderGone;
     use crate::cli::testing::{Page, Queues, queue};
 
     fn args(names: &[&str], json: bool) -> StatusArgs {
@@ -94,21 +93,5 @@ mod tests {
             page.text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
         assert_eq!((&locks[0]["lock"], &locks[1]["lock"]), (&"b".into(), &"a".into()));
         assert_eq!(locks[1]["waiters"][0]["ahead"], 1);
-    }
-
-    #[tokio::test]
-    async fn status_without_a_name_shows_all_taken_locks() {
-        let backend = Queues::new(vec![queue("a", 1, 1), queue("c", 0, 1)]);
-        let mut page = Page::default();
-        shown(&backend, &args(&[], false), &mut page).await.expect("shown");
-        assert!(page.text.starts_with("a: held, 1 waiting"), "{}", page.text);
-        assert!(page.text.contains("\n\nc: no holder, 1 waiting"), "{}", page.text);
-    }
-
-    #[tokio::test]
-    async fn closed_reader_ends_status_quietly() {
-        let mut page = Page { gone: true, ..Page::default() };
-        let ended = shown(&Queues::new(vec![]), &args(&["a"], true), &mut page).await;
-        assert!(ended.is_err_and(|error| error.is::<ReaderGone>()));
     }
 }

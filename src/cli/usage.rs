@@ -5,7 +5,7 @@ use std::error::Error as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::exit_code::{ExitCode, Hinted as _};
-use super::page::SUBCOMMANDS;
+use super::page::subcommands;
 
 /// Returns the error that clap found on the command line of `program` (`dlock run`).
 pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
@@ -64,7 +64,7 @@ pub fn unknown_command(word: &str) -> anyhow::Error {
             .error(format!("unknown option {word}"))
             .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
     }
-    let hint = match nearest(word, SUBCOMMANDS.iter().map(|(name, _)| *name)) {
+    let hint = match nearest(word, subcommands()) {
         Some(name) => format!("did you mean dlock {name}? see dlock --help"),
         None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
     };
@@ -78,7 +78,3 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     let scored = candidates.map(|c| (if slip(c) { 0.9 } else { strsim::jaro_winkler(word, c) }, c));
     scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, c)| c)
 }
-
-#[cfg(test)]
-#[path = "usage_tests.rs"]
-mod tests;

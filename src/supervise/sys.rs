@@ -312,30 +312,6 @@ pub fn group_of(pid: i32) -> i32 {
     unsafe { libc::getpgid(pid) }
 }
 
-/// The result of `PIDFD_GET_INFO` in its first version: 64 bytes.
-#[repr(C)]
-struct PidfdInfo {
-    mask: u64,
-    cgroup: u64,
-    pid: u32,
-    tgid: u32,
-    ppid: u32,
-    rest: [u32; 9],
-}
-
-/// `_IOWR(0xff, 11, struct pidfd_info)`.
-const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
-const PIDFD_INFO_PID: u64 = 1;
-
-/// Returns the parent of the process behind `handle`, even if /proc does not show it. Returns `None` if the process has
-/// ended, and before Linux 6.13.
-pub fn parent_of(handle: BorrowedFd<'_>) -> Option<i32> {
-    let mut info = PidfdInfo { mask: PIDFD_INFO_PID, cgroup: 0, pid: 0, tgid: 0, ppid: 0, rest: [0; 9] };
-    // SAFETY: the request writes at most as many bytes as its number says, which is the size of `info`.
-    let answer = unsafe { libc::ioctl(handle.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
-    if answer != 0 || info.mask & PIDFD_INFO_PID == 0 { None } else { i32::try_from(info.ppid).ok() }
-}
-
 /// Returns the session of `pid` (0: this process); 0 if it is outside of this PID namespace, `None` if no such process
 /// is visible.
 pub fn session_of(pid: i32) -> Option<i32> {

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint};
 
-use super::page::Page;
+use super::page::{PAGES, Page};
 use super::shell::Shell;
 
 pub use acquire::{AcquireArgs, ClaimArgs};
@@ -135,6 +135,6 @@ pub struct ManArgs {
 
 /// Reads the name of a page.
 fn pages() -> impl TypedValueParser<Value = Page> {
-    let names: PossibleValuesParser = Page::all().map(Page::name).collect::<Vec<_>>().into();
-    names.map(|name| Page::named(&name).unwrap_or(Page::Main))
+    let names: PossibleValuesParser = Page::all().map(|page| page.name).collect::<Vec<_>>().into();
+    names.map(|name| Page::named(&name).unwrap_or(PAGES[0]))
 }
