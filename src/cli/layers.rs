@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 
 use super::args::ConnectionArgs;
-use super::config_file::ConfigFile;
+use super::config_file::{self, ConfigFile};
 use super::exit_code::Hinted as _;
 use super::source::{Resolved, Source, SourcedText, Sources};
 use super::usage::nearest;
@@ -19,27 +18,16 @@ use super::values;
 use crate::backend::Risk;
 use crate::output::{Printer, sanitise};
 
+/// The options without an environment variable.
+const WITHOUT_VARIABLE: [&str; 5] = ["allow-network-fs", "wait", "label", "quiet", "verbose"];
+
 /// The options of environment variables: `DLOCK_` and the name. Other variables that start with `DLOCK_` are ignored: Kubernetes
 /// sets some for a service that is called dlock.
-pub const VARIABLES: [&str; 17] = [
-    "backend",
-    "endpoint",
-    "prefix",
-    "user",
-    "password",
-    "password-file",
-    "cacert",
-    "cert",
-    "key",
-    "tls-server-name",
-    "zk-layout",
-    "max-ttl",
-    "config",
-    "profile",
-    "ttl",
-    "grace",
-    "log-format",
-];
+fn variables() -> impl Iterator<Item = &'static str> {
+    // Of two rivals in one layer the first key is set last.
+    let keys = config_file::keys().rev().filter(|key| !WITHOUT_VARIABLE.contains(key));
+    keys.chain(["config", "profile"])
+}
 
 /// Reads an environment variable.
 pub type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
@@ -54,15 +42,6 @@ pub struct Environment {
     pub uid: u32,
     /// The printer of messages, as the settings want it.
     pub printer: Cell<Printer>,
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment")
-            .field("system_file", &self.system_file)
-            .field("uid", &self.uid)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Environment {
@@ -144,12 +123,12 @@ impl Layers {
     }
 
     fn add_variables(&mut self, around: &Environment) {
-        for option in VARIABLES.iter().rev() {
+        for option in variables() {
             let name = variable_name(option);
             let Some(value) = (around.variable)(&name) else { continue };
             // An empty variable counts as unset. Only a prefix can be empty.
             let is_empty = value.as_bytes().iter().all(|byte| b"\r\n".contains(byte));
-            if !is_empty || *option == "prefix" {
+            if !is_empty || option == "prefix" {
                 self.sources.set(option, vec![value], Source::Environment(name));
             }
         }

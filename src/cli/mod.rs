@@ -95,7 +95,7 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
             let _unread = writer::messages().finish(patience);
             // A script that evaluates the output must stop. Where the output cannot be written, the exit status remains.
             if let Some(text) = format.map(|format| format.failure(code.number())) {
-                drop(Stdout::new().write(&text));
+                drop(Stdout::of_process().write(&text));
             }
             ExitStatus::Exited(code.number())
         }
@@ -114,7 +114,7 @@ fn early_format(words: &[OsString]) -> LogFormat {
 
 /// Runs one subcommand. Settings set the printer of `env` when they are resolved.
 fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyhow::Result<ExitStatus> {
-    let mut out = Stdout::new();
+    let mut out = Stdout::of_process();
     let printer = || env.printer.get();
     let connection = |common: &CommonArgs| Connection::resolve(common, env);
     match invocation {

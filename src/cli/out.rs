@@ -44,19 +44,13 @@ pub struct Stdout {
 
 impl Stdout {
     /// Returns the standard output of this process.
-    pub fn new() -> Self {
+    pub fn of_process() -> Self {
         Self { terminal: rustix::termios::isatty(rustix::stdio::stdout()) }
     }
 
     /// Returns whether it is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
-    }
-}
-
-impl Default for Stdout {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

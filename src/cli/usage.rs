@@ -59,11 +59,6 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
 
 /// Returns the error of a first argument that is not a subcommand.
 pub fn unknown_command(word: &str) -> anyhow::Error {
-    if word.starts_with('-') {
-        return ExitCode::Usage
-            .error(format!("unknown option {word}"))
-            .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
-    }
     let hint = match nearest(word, subcommands()) {
         Some(name) => format!("did you mean dlock {name}? see dlock --help"),
         None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
