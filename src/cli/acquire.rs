@@ -86,7 +86,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     sys::blank_variable(c"DLOCK_CLAIM");
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
-        front.stay_behind();
+        front.stays_behind = true;
         if let Some(process) = process {
             front.adopt(process);
         }

@@ -55,10 +55,7 @@ pub(super) fn run(settings: &RunSettings, printer: Printer) -> anyhow::Result<Ex
     let mut run = Run::new(settings, printer)?;
     // The process ends soon, and its memory and descriptors with it.
     let mut front = ManuallyDrop::new(Front::new().map_err(refused)?);
-    if settings.forever {
-        front.keep_for_another();
-    }
-    front.notify(notifier(settings));
+    (front.starts_again, front.notifier) = (settings.forever, notifier(settings));
     run.supervise(&mut front)
 }
 
