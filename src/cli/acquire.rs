@@ -3,10 +3,9 @@
 use super::exit_code::{ExitCode, Failure, Hinted as _};
 use super::out::Out;
 use super::run::Run;
-use super::settings::{AcquireSettings, Beneficiary};
+use super::settings::AcquireSettings;
 use crate::backend::Backend;
 use crate::hold::{Adoption, environment};
-use crate::lock::Moment;
 use crate::output::Printer;
 use crate::output::writer::{self, BRIEF};
 use crate::supervise::adopted::{Adopted, Unfit};
@@ -19,14 +18,11 @@ use crate::supervise::sys;
 pub(super) fn run(
     settings: &AcquireSettings,
     printer: Printer,
-    started: Moment,
     out: &mut dyn Out,
 ) -> anyhow::Result<ExitStatus> {
-    let process = match settings.beneficiary {
-        Beneficiary::Process(pid) => Some(Adopted::open(pid).map_err(|unfit| refused(pid, unfit))?),
-        Beneficiary::Nobody => None,
-    };
-    let mut run = Run::new(&settings.run, printer, started)?;
+    let open = |pid| Adopted::open(pid).map_err(|unfit| refused(pid, unfit));
+    let process = settings.for_pid.map(open).transpose()?;
+    let mut run = Run::new(&settings.run, printer)?;
     if process.is_none() {
         let backend = run.backend();
         if !backend.is_detachable() {
@@ -35,15 +31,14 @@ pub(super) fn run(
     }
     // Read before the fork, because it is blanked after it.
     let mut outer = environment::held();
-    if let Beneficiary::Process(pid) = settings.beneficiary {
+    if let Some(pid) = settings.for_pid {
         outer.retain(|held| !held.is_over_for(pid));
     }
     match Caller::fork().map_err(|error| system(&error))? {
         Side::Caller(caller) => answer(settings, caller, out),
         Side::Front(caller) => {
-            let pid = process.as_ref().map(Adopted::pid);
             let answer = settings.format.writer();
-            let adoption = Adoption { process: pid, caller, outer, answer };
+            let adoption = Adoption { process: settings.for_pid, caller, outer, answer };
             run.adoption = Some(adoption);
             lead(&mut run, process)
         }
@@ -91,7 +86,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     sys::blank_variable(c"DLOCK_CLAIM");
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
-        front.stay_behind();
+        front.stays_behind = true;
         if let Some(process) = process {
             front.adopt(process);
         }

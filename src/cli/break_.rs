@@ -3,11 +3,12 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::time::SystemTime;
 
+use super::args::BreakArgs;
 use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
 use super::holder;
 use super::out::{self, Out};
-use super::settings::{BreakSettings, Target};
+use super::settings::Connection;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Entry, Holder, LockStatus, Verb};
 use crate::output::breaking::{self, How};
@@ -18,40 +19,41 @@ use crate::output::{Party, ServicePlace, sanitise, status};
 type Ask<'a> = &'a mut dyn FnMut(&str) -> anyhow::Result<bool>;
 
 /// Shows the claims of other clients, asks, and marks or removes them.
-pub fn run(settings: &BreakSettings, out: &mut dyn Out) -> anyhow::Result<()> {
+pub fn run(args: &BreakArgs, connection: &Connection, out: &mut dyn Out) -> anyhow::Result<()> {
     let by = holder::invoker("dlock break".into());
     connect::block_on(async {
-        let backend = connect::open(&settings.viewing.connection)?;
-        act(&*backend, settings, &by, out, &mut ask_terminal).await
+        let backend = connect::open(connection)?;
+        act(&*backend, args, &by, out, &mut ask_terminal).await
     })
 }
 
 async fn act(
     backend: &dyn Backend,
-    settings: &BreakSettings,
+    args: &BreakArgs,
     by: &Holder,
     out: &mut dyn Out,
     ask: Ask<'_>,
 ) -> anyhow::Result<()> {
-    let queue = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
-    let lock = sanitise::text(settings.name.as_str());
-    nameless(&queue, settings, &lock)?;
+    let name = args.lock.lock();
+    let queue = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
+    let lock = sanitise::text(name.as_str());
+    nameless(&queue, args, &lock)?;
     let service = out::service(backend);
-    let chosen = choose(&queue, &settings.target, &service)?;
+    let chosen = choose(&queue, args.claim.as_deref(), &service)?;
     let shown = |chosen: &[(ClaimId, &Entry)], layout| {
         status::lock(&subset(&queue, chosen), &service, Detail::Usual, layout)
     };
-    if settings.target == Target::Only && chosen.len() > 1 {
+    if args.claim.is_none() && !args.all && chosen.len() > 1 {
         out.write(&shown(&chosen, &out.layout()))?;
         return Err(ambiguous(chosen.len(), &lock));
     }
-    let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !settings.force);
+    let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !args.force);
     if let Some((_, entry)) = foreign {
         return Err(needs_force(entry, &lock));
     }
-    if !settings.yes {
+    if !args.yes {
         let shown = shown(&chosen, &out.layout());
-        let question = breaking::question(chosen.len(), settings.force, &lock);
+        let question = breaking::question(chosen.len(), args.force, &lock);
         if !ask(&format!("{shown}{question}"))? {
             return out.write("nothing was changed\n");
         }
@@ -62,11 +64,11 @@ async fn act(
         // A waiter without a process yet has one that waits for it.
         let holds = queue.holders.iter().any(|holder| holder.claim == Some(*id));
         let detached = holds && entry.verb == Verb::Detach;
-        let how = if settings.force || detached { Evict::Force } else { Evict::Ask };
+        let how = if args.force || detached { Evict::Force } else { Evict::Ask };
         let there = if entry.foreign {
-            connect::ask(|deadline| backend.evict_foreign(&settings.name, *id, deadline)).await?
+            connect::ask(|deadline| backend.evict_foreign(name, *id, deadline)).await?
         } else {
-            connect::ask(|deadline| backend.evict(&settings.name, *id, how, by, deadline)).await?
+            connect::ask(|deadline| backend.evict(name, *id, how, by, deadline)).await?
         };
         if !there {
             missed.push(party.to_string());
@@ -82,16 +84,16 @@ async fn act(
         out.write(&breaking::done(how, &party, &lock))?;
     }
     // With --all a claim that is gone already is no failure.
-    match (&settings.target, missed.first()) {
-        (Target::Claim(_) | Target::Only, Some(party)) => Err(gone(format!("{party} is gone from {lock}"))),
+    match missed.first() {
+        Some(party) if !args.all => Err(gone(format!("{party} is gone from {lock}"))),
         _ => Ok(()),
     }
 }
 
 /// Refuses entries of other programs that have no id, because dlock may not read enough.
-fn nameless(queue: &LockStatus, settings: &BreakSettings, lock: &str) -> anyhow::Result<()> {
+fn nameless(queue: &LockStatus, args: &BreakArgs, lock: &str) -> anyhow::Result<()> {
     let found = queue.holders.iter().chain(&queue.waiters).find(|entry| entry.claim.is_none());
-    match found.filter(|_| !matches!(settings.target, Target::Claim(_))) {
+    match found.filter(|_| args.claim.is_none()) {
         Some(entry) => {
             let party = Party::of(entry, SystemTime::now());
             Err(ExitCode::Usage.error(format!(
@@ -117,7 +119,7 @@ fn gone(reason: String) -> anyhow::Error {
 /// Returns the claims to end, at least one, waiters first: so none of them starts in between.
 fn choose<'a>(
     queue: &'a LockStatus,
-    target: &Target,
+    claim: Option<&str>,
     service: &ServicePlace,
 ) -> anyhow::Result<Vec<(ClaimId, &'a Entry)>> {
     let entries = queue.waiters.iter().chain(&queue.holders);
@@ -126,7 +128,7 @@ fn choose<'a>(
     if claims.is_empty() {
         return Err(gone(format!("{lock} is neither held nor waited for ({})", service.looked())));
     }
-    let Target::Claim(digits) = target else { return Ok(claims) };
+    let Some(digits) = claim else { return Ok(claims) };
     let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
     match found.len() {
         0 => Err(gone(format!("{lock} has no claim {digits}"))),

@@ -1,24 +1,28 @@
 //! Breaking claims, against the reference backend.
 
 use super::*;
+use crate::cli::args::Invocation;
 use crate::cli::exit_code::Failure;
-use crate::cli::testing::{Page, Queues, by, queue, viewing};
+use crate::cli::parse;
+use crate::cli::testing::{Page, Queues, by, queue};
 
-fn settings(target: Target) -> BreakSettings {
-    let name = "a".parse().expect("valid");
-    BreakSettings { name, target, yes: true, force: false, viewing: viewing(false) }
+/// Returns the arguments of `dlock break a --yes` with `more`.
+fn args(more: &str) -> BreakArgs {
+    let words = "break a --yes".split(' ').chain(more.split_whitespace());
+    let Ok(Invocation::Break(args)) = parse::parse(words.map(Into::into).collect()) else { panic!("{more}") };
+    args
 }
 
 /// Returns the output, or the exit status and the message of the failure.
-async fn outcome(backend: &Queues, settings: &BreakSettings, answer: bool) -> Result<String, (u8, String)> {
+async fn outcome(backend: &Queues, args: &BreakArgs, answer: bool) -> Result<String, (u8, String)> {
     let mut page = Page::default();
     let mut asked = Vec::new();
     let mut ask = |text: &str| {
         asked.push(text.to_owned());
         Ok(answer)
     };
-    let result = act(backend, settings, &by(), &mut page, &mut ask).await;
-    assert_eq!(asked.is_empty(), settings.yes);
+    let result = act(backend, args, &by(), &mut page, &mut ask).await;
+    assert_eq!(asked.is_empty(), args.yes);
     match result {
         Ok(()) => Ok(page.text),
         Err(error) => {
@@ -31,7 +35,7 @@ async fn outcome(backend: &Queues, settings: &BreakSettings, answer: bool) -> Re
 #[tokio::test]
 async fn one_claim_is_asked_to_leave() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let text = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await.expect("done");
+    let text = outcome(&backend, &args("--claim 0000000001"), true).await.expect("done");
     assert_eq!(text, "asked ci@host7 pid 1 (./x) to leave a\n");
     assert_eq!(backend.evicted(), [(queue("a", 1, 1).holders[0].claim.expect("known"), Evict::Ask)]);
 }
@@ -39,7 +43,7 @@ async fn one_claim_is_asked_to_leave() {
 #[tokio::test]
 async fn all_go_waiters_first_and_force_warns() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let all = BreakSettings { force: true, ..settings(Target::All) };
+    let all = args("--all --force");
     let text = outcome(&backend, &all, true).await.expect("done");
     assert_eq!(
         text,
@@ -52,7 +56,7 @@ async fn all_go_waiters_first_and_force_warns() {
 #[tokio::test]
 async fn answering_no_breaks_nothing() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let asking = BreakSettings { yes: false, ..settings(Target::All) };
+    let asking = BreakArgs { yes: false, ..args("--all") };
     assert_eq!(outcome(&backend, &asking, false).await, Ok("nothing was changed\n".into()));
     assert!(backend.evicted().is_empty());
 }
@@ -60,19 +64,19 @@ async fn answering_no_breaks_nothing() {
 #[tokio::test]
 async fn missing_claim_exits_76() {
     let backend = Queues::new(vec![queue("a", 1, 0)]);
-    let missing = outcome(&backend, &settings(Target::Claim("ffffffff".into())), true).await;
+    let missing = outcome(&backend, &args("--claim ffffffff"), true).await;
     assert_eq!(missing, Err((76, "a has no claim ffffffff".into())));
     backend.all_left();
-    let left = outcome(&backend, &settings(Target::Claim("0000000001".into())), true).await;
+    let left = outcome(&backend, &args("--claim 0000000001"), true).await;
     assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) is gone from a".into())));
-    let empty = outcome(&Queues::new(vec![]), &settings(Target::All), true).await;
+    let empty = outcome(&Queues::new(vec![]), &args("--all"), true).await;
     assert_eq!(empty, Err((76, "a is neither held nor waited for (fake)".into())));
 }
 
 #[tokio::test]
 async fn ambiguous_digits_are_refused_with_their_count() {
     let backend = Queues::new(vec![queue("a", 2, 0)]);
-    let zeros = settings(Target::Claim("00000000".into()));
+    let zeros = args("--claim 00000000");
     assert_eq!(
         outcome(&backend, &zeros, true).await,
         Err((64, "2 claims on a start with 00000000; write more digits".into()))
@@ -83,17 +87,17 @@ async fn ambiguous_digits_are_refused_with_their_count() {
 async fn without_a_choice_the_only_claim_is_meant() {
     for (holders, waiters) in [(1, 0), (0, 1)] {
         let backend = Queues::new(vec![queue("a", holders, waiters)]);
-        let text = outcome(&backend, &settings(Target::Only), true).await;
+        let text = outcome(&backend, &args(""), true).await;
         assert_eq!(text, Ok("asked ci@host7 pid 1 (./x) to leave a\n".into()));
     }
     let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let several = outcome(&backend, &settings(Target::Only), true).await;
+    let several = outcome(&backend, &args(""), true).await;
     assert_eq!(
         several,
         Err((64, "2 claims hold or wait for a; choose one with --claim ID, or --all".into()))
     );
     assert!(backend.evicted().is_empty());
-    let empty = outcome(&Queues::new(vec![]), &settings(Target::Only), true).await;
+    let empty = outcome(&Queues::new(vec![]), &args(""), true).await;
     assert_eq!(empty, Err((76, "a is neither held nor waited for (fake)".into())));
 }
 
@@ -102,7 +106,7 @@ async fn several_claims_are_listed_for_a_choice() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
     let mut page = Page::default();
     let mut ask = |_: &str| panic!("nothing to ask");
-    let ended = act(&backend, &settings(Target::Only), &by(), &mut page, &mut ask).await;
+    let ended = act(&backend, &args(""), &by(), &mut page, &mut ask).await;
     assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Usage));
     assert!(page.text.starts_with("a: held, 1 waiting (fake)\n  CLAIM"), "{}", page.text);
     assert_eq!(page.text.matches("  00000000  ").count(), 2, "{}", page.text);
@@ -111,7 +115,7 @@ async fn several_claims_are_listed_for_a_choice() {
 #[tokio::test]
 async fn question_shows_and_counts_the_affected_claims() {
     let backend = Queues::new(vec![queue("a", 1, 3)]);
-    let asking = BreakSettings { yes: false, ..settings(Target::All) };
+    let asking = BreakArgs { yes: false, ..args("--all") };
     let mut asked = String::new();
     let mut ask = |text: &str| {
         asked.push_str(text);
@@ -128,14 +132,14 @@ async fn question_shows_and_counts_the_affected_claims() {
 async fn entries_of_other_programs_need_force_or_nothing_is_changed() {
     let mut mixed = queue("a", 1, 1);
     (mixed.holders[0].foreign, mixed.holders[0].user) = (true, None);
-    let claim = Target::Claim(mixed.holders[0].claim.expect("known").to_string());
-    for target in [Target::All, claim] {
+    let claim = format!("--claim {}", mixed.holders[0].claim.expect("known"));
+    for target in ["--all", claim.as_str()] {
         let backend = Queues::new(vec![mixed.clone()]);
-        let asked = outcome(&backend, &settings(target.clone()), true).await;
+        let asked = outcome(&backend, &args(target), true).await;
         let sentence = "another client on host7 pid 1 (./x) uses a, and cannot be asked to end its command";
         assert_eq!(asked, Err((64, sentence.into())));
         assert!(backend.evicted().is_empty());
-        let text = outcome(&backend, &BreakSettings { force: true, ..settings(target) }, true).await;
+        let text = outcome(&backend, &BreakArgs { force: true, ..args(target) }, true).await;
         let text = text.expect("removed");
         let said = "removed another client on host7 pid 1 (./x) from a; its command keeps running, so two commands may overlap\n";
         assert!(text.ends_with(said), "{text}");

@@ -7,11 +7,11 @@ use futures_util::future::join_all;
 use super::args::DoctorArgs;
 use super::config_file;
 use super::connect;
-use super::exit_code::{ExitCode, Failure};
+use super::exit_code::ExitCode;
 use super::holder;
 use super::layers::{Environment, Layers};
 use super::out::Out;
-use super::settings::{self, Viewing};
+use super::settings;
 use super::source::Source;
 use crate::backend::service::Address;
 use crate::backend::trial::{self, Unshown};
@@ -21,100 +21,62 @@ use crate::net::passwords::without_passwords;
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
 use crate::supervise::process_table::ProcessTable;
-use crate::supervise::{limits, sys};
+use crate::supervise::sys;
 
 /// The defaults.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
 
-/// `dlock doctor`.
-#[derive(Debug)]
-pub struct DoctorSettings {
-    /// The configuration files that were read.
-    pub files: Vec<String>,
-    /// Every option that has a value.
-    pub settings: Vec<Setting>,
-    /// Whether to print only the tables.
-    pub schema: bool,
-    /// Risks of files with secrets.
-    pub doubts: Vec<Risk>,
-    /// The error of a configuration file that this user may not read.
-    pub unread: Option<anyhow::Error>,
-    /// The settings of all such commands.
-    pub viewing: Viewing,
+/// Prints the findings. If the service could not be asked, returns that error after it.
+pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow::Result<()> {
+    let mut layers = Layers::load(&args.common.connection, around)?;
+    settings::set_printer(&mut layers, &args.common.messages, around)?;
+    let connection = settings::connection(&mut layers, &args.common.connection)?;
+    let address = connect::locate(&connection)?;
+    let backend = address.service().name;
+    if args.schema {
+        let none = || ExitCode::Usage.error(format!("the backend {backend} has no tables"));
+        return out.write(&address.schema().ok_or_else(none)?);
+    }
+    let findings = Findings {
+        backend,
+        files: layers.files().map(|path| sanitise::os(path.as_os_str())).collect(),
+        settings: all_settings(&mut layers, &*address)?,
+        examination: Err(String::new()),
+    };
+    connect::block_on(async {
+        let backend = address.backend();
+        let tries = async || [try_out(&*address, &*backend).await, layers.doubts].concat();
+        examine(&*backend, findings, tries, args.json, out).await
+    })
 }
 
-impl DoctorSettings {
-    /// Resolves `args` with the environment and the configuration files.
-    pub fn resolve(args: &DoctorArgs, around: &Environment) -> anyhow::Result<Self> {
-        let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
-        settings::messages(&mut layers, &args.common.messages, around)?;
-        let connection = settings::connection(&mut layers, &args.common.connection)?;
-        let mut settings = Vec::new();
-        for option in config_file::KEYS.iter().copied().chain(["profile"]) {
-            settings.extend(setting(option, layers.texts(option, None)?));
-        }
-        let files = layers.files().map(|path| sanitise::os(path.as_os_str())).collect();
-        let viewing = Viewing { json: args.json, connection };
-        let doubts = layers.doubts;
-        Ok(Self { files, settings, schema: args.schema, doubts, unread, viewing })
+/// Returns every option that has a value, and where the locks are.
+fn all_settings(layers: &mut Layers, address: &dyn Address) -> anyhow::Result<Vec<Setting>> {
+    let mut settings = Vec::new();
+    for option in config_file::keys().chain(["profile"]) {
+        settings.extend(setting(option, layers.texts(option, None)?));
     }
-
-    /// Adds the address of the locks, if no setting has it.
-    fn add_where(&mut self, address: &dyn Address) {
-        let source = Source::Default.to_string();
-        for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())]
-        {
-            if !self.settings.iter().any(|setting| setting.option == option) {
-                self.settings.insert(0, Setting { option, value, source: source.clone() });
-            }
+    for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())] {
+        if !settings.iter().any(|setting| setting.option == option) {
+            settings.insert(0, Setting { option, value, source: Source::Default.to_string() });
         }
     }
-
-    fn findings(&self, backend: &'static str, examination: Result<Examination, String>) -> Findings {
-        Findings { backend, files: self.files.clone(), settings: self.settings.clone(), examination }
-    }
+    Ok(settings)
 }
 
 fn setting(option: &'static str, found: Option<(Vec<String>, Source)>) -> Option<Setting> {
     let default = DEFAULTS.iter().find(|(known, _)| *known == option).map(|(_, value)| *value);
     let (value, source) = match found {
         Some((_, source)) if option == "password" => ("(secret)".to_owned(), source),
-        Some((texts, source)) if option == "endpoint" => {
-            let texts: Vec<String> = texts.iter().map(|text| without_passwords(text)).collect();
-            (texts.join(" "), source)
+        Some((texts, source)) => {
+            // Only an endpoint can have a password in it.
+            let shown =
+                |text: &String| if option == "endpoint" { without_passwords(text) } else { text.clone() };
+            (texts.iter().map(shown).collect::<Vec<_>>().join(" "), source)
         }
-        Some((texts, source)) => (texts.join(" "), source),
         None => (default?.to_owned(), Source::Default),
     };
     Some(Setting { option, value, source: source.to_string() })
-}
-
-/// Prints the findings. If the service could not be asked, returns that error after it.
-pub fn run(settings: &mut DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
-    let address = connect::locate(&settings.viewing.connection)?;
-    settings.add_where(&*address);
-    if settings.schema {
-        let none = || ExitCode::Usage.error(format!("the backend {} has no tables", address.service().name));
-        return out.write(&address.schema().ok_or_else(none)?);
-    }
-    let failed = |settings: &DoctorSettings, error: anyhow::Error, out: &mut dyn Out| -> anyhow::Result<()> {
-        let said = Err(Failure::from(&error).to_string());
-        show(&settings.findings(address.service().name, said), settings, out)?;
-        Err(error)
-    };
-    if let Some(error) = settings.unread.take() {
-        // The file that this user may not read may name another service.
-        return failed(settings, error, out);
-    }
-    connect::block_on(async {
-        match connect::open(&settings.viewing.connection) {
-            Ok(backend) => {
-                let tries = async || try_out(&*address, &*backend).await;
-                examine(&*backend, settings, tries, out).await
-            }
-            Err(error) => failed(settings, error, out),
-        }
-    })
 }
 
 /// Acquires, renews and releases a lock at each node that a run may need, and returns the failures as risks.
@@ -177,26 +139,19 @@ fn failed_trial(place: &str, error: Error) -> Risk {
 
 async fn examine(
     backend: &dyn Backend,
-    settings: &DoctorSettings,
+    mut findings: Findings,
     tries: impl AsyncFnOnce() -> Vec<Risk>,
+    json: bool,
     out: &mut dyn Out,
 ) -> anyhow::Result<()> {
     let mut found = backend.examine(connect::deadline()).await.map(with_this_host);
-    // A service that does not answer a request would not answer a trial either, nor remove its lock.
     if let Ok(found) = &mut found {
         found.risks.extend(tries().await);
-        found.risks.extend_from_slice(&settings.doubts);
     }
-    let kind = backend.capabilities().backend;
-    let told = found.clone().map_err(|error| error.to_string());
-    show(&settings.findings(kind, told), settings, out)?;
+    findings.examination = found.clone().map_err(|error| error.to_string());
+    out.write(&if json { findings.json() } else { findings.text(&out.layout()) })?;
     found?;
     Ok(())
-}
-
-fn show(findings: &Findings, settings: &DoctorSettings, out: &mut dyn Out) -> anyhow::Result<()> {
-    let text = if settings.viewing.json { findings.json() } else { findings.text(&out.layout()) };
-    out.write(&text)
 }
 
 /// Adds the risks of this host.
@@ -209,17 +164,13 @@ fn with_this_host(mut found: Examination) -> Examination {
         );
         found.risks.push(Risk::warning(what, "mount the /proc of this PID namespace"));
     }
-    if let Some(lacks) = limits::emulation() {
-        let what = format!("{lacks}: every run ends with 71");
-        found.risks.push(Risk::warning(what, "use a dlock that was built for the architecture of this host"));
-    }
     found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Page, Queues, viewing};
+    use crate::cli::testing::{Page, Queues};
 
     #[test]
     fn secrets_are_only_said_to_be_there() {
@@ -239,16 +190,14 @@ mod tests {
 
     #[tokio::test]
     async fn configuration_is_shown_when_the_service_is_unreachable() {
-        let settings = DoctorSettings {
+        let findings = Findings {
+            backend: "fake",
             files: Vec::new(),
             settings: setting("ttl", None).into_iter().collect(),
-            schema: false,
-            doubts: Vec::new(),
-            unread: None,
-            viewing: viewing(false),
+            examination: Err(String::new()),
         };
         let mut page = Page::default();
-        let ended = examine(&Queues::new(vec![]), &settings, async || Vec::new(), &mut page).await;
+        let ended = examine(&Queues::new(vec![]), findings, async || Vec::new(), false, &mut page).await;
         assert!(ended.is_err());
         assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
     }

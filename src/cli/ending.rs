@@ -75,7 +75,7 @@ impl Ending {
 
     /// Returns the ending of a hold of the lock at `address`.
     pub(super) fn of(settings: &RunSettings, address: &dyn Address, ended: &HoldEnd) -> Self {
-        let (lock, service) = (names(&settings.names), connect::service(address));
+        let (lock, service) = (names(settings.names()), connect::service(address));
         let busy = |reported, message| Self::new(settings.busy(), reported, message);
         let party =
             |holder: &Option<Box<Entry>>| holder.as_ref().map(|entry| Party::of(entry, SystemTime::now()));
@@ -107,17 +107,17 @@ impl Ending {
             Verdict::Broken { by, ran } => Self::broken(settings, lock, by, *ran),
             Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree),
             Verdict::MaxRun => {
-                let limit_ms = Ms(settings.max_run.unwrap_or_default());
+                let limit_ms = Ms(settings.plan.max_run.unwrap_or_default());
                 Self::new(ExitCode::MaxRun.into(), Outcome::MaxRun, Message::MaxRun { lock, limit_ms })
             }
             Verdict::Skipped(ago) => {
-                let once_per_ms = Ms(settings.once_per.unwrap_or_default());
+                let once_per_ms = Ms(settings.once_per().unwrap_or_default());
                 let message = Message::Skipped { lock, ago_ms: Ms(*ago), once_per_ms };
                 Self::new(ExitStatus::Exited(0), Outcome::Skipped, message)
             }
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
             Verdict::NotReached(Some(error)) => {
-                Self::not_reached(error, address, unreached::gave_up(settings.wait))
+                Self::not_reached(error, address, unreached::gave_up(settings.plan.wait))
             }
             Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
             Verdict::Failed(error) if error.is_transient() => Self::not_reached(error, address, None),
@@ -137,13 +137,13 @@ impl Ending {
 
     /// Returns the ending of a waiter with `--supersede` or `--replace` that would have to enter the queue again.
     pub(super) fn place_lost(settings: &RunSettings, reason: &str) -> Self {
-        let (lock, reason) = (names(&settings.names), sanitise::text(reason));
+        let (lock, reason) = (names(settings.names()), sanitise::text(reason));
         Self::new(settings.busy(), Outcome::Busy, Message::PlaceLost { lock, reason })
     }
 
     /// Returns the ending of a claim that `by` broke or replaced; `ran` is whether the command had started.
     fn broken(settings: &RunSettings, lock: String, by: &Holder, ran: bool) -> Self {
-        let replaced = settings.replace && by.replace;
+        let replaced = settings.args.replace && by.replace;
         let by = Party::from(by);
         let (reported, message) = match (replaced, ran) {
             (true, true) => (Outcome::Replaced, Message::Replaced { lock, by }),
@@ -186,7 +186,7 @@ impl Ending {
         address: &dyn Address,
         failure: &KeeperFailure,
     ) -> Self {
-        let lock = names(&settings.names);
+        let lock = names(settings.names());
         if !failure.tree.is_gone() {
             return Self::lost(lock, &LossReason::SessionEnded, failure.tree);
         }
@@ -234,11 +234,11 @@ impl Ending {
             signal,
             waited_ms: Ms(ended.map(|ended| ended.waited).unwrap_or_default()),
             held_ms: ended.and_then(|ended| ended.held).map(Ms),
-            lock: settings.names.iter().map(|name| Some(name.to_string())).collect(),
+            lock: settings.names().iter().map(|name| Some(name.to_string())).collect(),
             backend: backend.to_owned(),
             mode: settings.mode.to_string(),
-            claim: vec![claim; settings.names.len()],
-            token: (0..settings.names.len()).map(token).collect(),
+            claim: vec![claim; settings.names().len()],
+            token: (0..settings.names().len()).map(token).collect(),
             error: self.message.as_ref().map(ToString::to_string),
         }
     }

@@ -36,21 +36,6 @@ pub enum ExitCode {
 }
 
 impl ExitCode {
-    /// All exit statuses, by number.
-    pub const ALL: [Self; 11] = [
-        Self::Usage,
-        Self::Unavailable,
-        Self::Defect,
-        Self::System,
-        Self::CannotCreate,
-        Self::Busy,
-        Self::Lost,
-        Self::Denied,
-        Self::MaxRun,
-        Self::CannotExecute,
-        Self::NotFound,
-    ];
-
     /// Returns the number.
     pub const fn number(self) -> u8 {
         self as u8
@@ -59,40 +44,6 @@ impl ExitCode {
     /// Returns an error with this exit status.
     pub fn error(self, reason: impl fmt::Display) -> anyhow::Error {
         anyhow::Error::msg(reason.to_string()).context(self)
-    }
-
-    /// Returns the sentence of the manual.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Usage => {
-                "Bad option, value, name or configuration; or a kind of lock that does not mix with what others \
-                 hold or wait for."
-            }
-            Self::Unavailable => {
-                "The lock service could not be used: it was not reached before the wait ran out, or its reply \
-                 made no sense. A request whose answer was lost may hold the lock for up to its ttl."
-            }
-            Self::Defect => "A defect in dlock.",
-            Self::System => "The system refused a process, memory or a descriptor.",
-            Self::CannotCreate => {
-                "A lock file or directory cannot be created or written; or the report or metrics file cannot be \
-                 written, which is checked before the lock is asked for; or standard output of a command that shows \
-                 something cannot be written."
-            }
-            Self::Busy => {
-                "The lock was not acquired: it was busy, the wait ran out, a newer waiter came (--supersede), or \
-                 waiting would never have ended. --busy-exit-code changes it."
-            }
-            Self::Lost => {
-                "The lock was lost or broken, or a newer run took its place (--replace), while the command ran; dlock \
-                 stopped it. For break, release and renew: there is no such claim. For proclaim: the claim \
-                 does not lead."
-            }
-            Self::Denied => "The service refused these credentials or this access.",
-            Self::MaxRun => "--max-run stopped the command.",
-            Self::CannotExecute => "The command cannot be executed; the lock was released.",
-            Self::NotFound => "The command was not found; the lock was released.",
-        }
     }
 }
 
@@ -195,13 +146,6 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exit_codes_match_the_contract() {
-        let numbers = ExitCode::ALL.map(ExitCode::number);
-        assert_eq!(numbers, [64, 69, 70, 71, 73, 75, 76, 77, 124, 126, 127]);
-        assert!(ExitCode::ALL.iter().all(|code| code.sentence().ends_with('.')));
-    }
 
     #[test]
     fn kinds_of_errors_have_their_codes() {

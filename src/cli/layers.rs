@@ -3,15 +3,14 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 
 use super::args::ConnectionArgs;
-use super::config_file::ConfigFile;
+use super::config_file::{self, ConfigFile};
 use super::exit_code::Hinted as _;
 use super::source::{Resolved, Source, SourcedText, Sources};
 use super::usage::nearest;
@@ -19,27 +18,16 @@ use super::values;
 use crate::backend::Risk;
 use crate::output::{Printer, sanitise};
 
+/// The options without an environment variable.
+const WITHOUT_VARIABLE: [&str; 5] = ["allow-network-fs", "wait", "label", "quiet", "verbose"];
+
 /// The options of environment variables: `DLOCK_` and the name. Other variables that start with `DLOCK_` are ignored: Kubernetes
 /// sets some for a service that is called dlock.
-pub const VARIABLES: [&str; 17] = [
-    "backend",
-    "endpoint",
-    "prefix",
-    "user",
-    "password",
-    "password-file",
-    "cacert",
-    "cert",
-    "key",
-    "tls-server-name",
-    "zk-layout",
-    "max-ttl",
-    "config",
-    "profile",
-    "ttl",
-    "grace",
-    "log-format",
-];
+fn variables() -> impl Iterator<Item = &'static str> {
+    // Of two rivals in one layer the first key is set last.
+    let keys = config_file::keys().rev().filter(|key| !WITHOUT_VARIABLE.contains(key));
+    keys.chain(["config", "profile"])
+}
 
 /// Reads an environment variable.
 pub type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
@@ -54,15 +42,6 @@ pub struct Environment {
     pub uid: u32,
     /// The printer of messages, as the settings want it.
     pub printer: Cell<Printer>,
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment")
-            .field("system_file", &self.system_file)
-            .field("uid", &self.uid)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Environment {
@@ -113,77 +92,43 @@ fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>> {
     })
 }
 
-/// Returns whether this user may not read the file, or not enter a directory above it.
-fn is_closed(path: &Path) -> bool {
-    std::fs::File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-}
-
 impl Layers {
     /// Reads the configuration files.
     ///
     /// Errors: also for a file that this user may not read, because without it another lock could be meant.
     pub fn load(args: &ConnectionArgs, around: &Environment) -> Result<Self> {
-        let (layers, unread) = Self::load_readable(args, around)?;
-        unread.map_or(Ok(layers), Err)
-    }
-
-    /// Reads the configuration files that this user may read, and returns the error of another one beside them.
-    pub fn load_readable(
-        args: &ConnectionArgs,
-        around: &Environment,
-    ) -> Result<(Self, Option<anyhow::Error>)> {
         let mut upper = Self::default();
         upper.add_variables(around);
         let explicit = upper.text("config", args.config.as_deref())?;
         let profile = upper.text("profile", args.profile.as_deref())?;
-        let mut unread = None;
-        let mut readable = |path: &Path, found: Result<Option<ConfigFile>>| match found {
-            Err(failure) if is_closed(path) => {
-                unread = Some(failure);
-                Ok(None)
-            }
-            found => found,
-        };
         let mut files = Vec::new();
         if let Some(SourcedText { text, source }) = &explicit {
-            let path = Path::new(text);
-            match readable(path, ConfigFile::read(path, around.uid))? {
-                Some(file) => files.push(file),
-                None if is_closed(path) => {}
-                None => {
-                    let shown = sanitise::text(text);
-                    bail!("{source}: there is no file {shown}");
-                }
-            }
+            let none = || anyhow!("{source}: there is no file {}", sanitise::text(text));
+            files.push(ConfigFile::read(Path::new(text), around.uid)?.ok_or_else(none)?);
         } else if let Some(path) = around.user_file() {
-            files.extend(readable(&path, user_config(&path, around.uid))?);
+            files.extend(user_config(&path, around.uid)?);
         }
         if explicit.is_none_or(|found| found.text != NO_FILE) {
-            let path = &around.system_file;
-            files.extend(readable(path, ConfigFile::read(path, around.uid))?);
+            files.extend(ConfigFile::read(&around.system_file, around.uid)?);
         }
         let doubts = files.iter().filter_map(ConfigFile::doubt).collect();
         let mut layers = Self { files, sources: Sources::default(), doubts };
-        let checked = profile.as_ref().map_or(Ok(()), |profile| layers.check_profile(profile));
-        // The profile may be in the file that this user may not read.
-        if unread.is_none() {
-            checked?;
-        }
+        profile.as_ref().map_or(Ok(()), |profile| layers.check_profile(profile))?;
         let name = profile.as_ref().map(|profile| profile.text.as_str());
         for (option, texts, source) in layers.files.iter().rev().flat_map(|file| file.values(name)) {
             layers.sources.set(option, texts.into_iter().map(OsString::from).collect(), source);
         }
         layers.sources.cover(upper.sources);
-        Ok((layers, unread))
+        Ok(layers)
     }
 
     fn add_variables(&mut self, around: &Environment) {
-        for option in VARIABLES.iter().rev() {
+        for option in variables() {
             let name = variable_name(option);
             let Some(value) = (around.variable)(&name) else { continue };
             // An empty variable counts as unset. Only a prefix can be empty.
             let is_empty = value.as_bytes().iter().all(|byte| b"\r\n".contains(byte));
-            if !is_empty || *option == "prefix" {
+            if !is_empty || option == "prefix" {
                 self.sources.set(option, vec![value], Source::Environment(name));
             }
         }

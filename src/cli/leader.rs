@@ -1,35 +1,42 @@
 //! `dlock leader`.
 
+use super::args::LeaderArgs;
 use super::connect;
 use super::out::Out;
-use super::settings::LeaderSettings;
+use super::settings::Connection;
 use super::watch::follow;
 use crate::backend::Backend;
 use crate::election;
-use crate::lock::{ClaimId, FencingToken, LockStatus};
+use crate::lock::{ClaimId, FencingToken, LockName, LockStatus};
 use crate::output::{Printer, json, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 
 /// Shows the value of the leader, or nothing without a leader. With `--follow` shows each change until a signal arrives.
-pub fn run(settings: &LeaderSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
+pub fn run(
+    args: &LeaderArgs,
+    connection: &Connection,
+    out: &mut dyn Out,
+    printer: &Printer,
+) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
-        let backend = connect::open(&settings.viewing.connection)?;
-        look(&*backend, settings, out, printer).await
+        let backend = connect::open(connection)?;
+        look(&*backend, args.election.lock(), (args.follow, args.json), out, printer).await
     })
 }
 
 async fn look(
     backend: &dyn Backend,
-    settings: &LeaderSettings,
+    name: &LockName,
+    (follows, json): (bool, bool),
     out: &mut dyn Out,
     printer: &Printer,
 ) -> anyhow::Result<()> {
-    let mut shown = Shown { json: settings.viewing.json, any: false, last: None };
-    if settings.follow {
+    let mut shown = Shown { json, any: false, last: None };
+    if follows {
         let mut shown = |status: &LockStatus, _: &dyn Out| shown.text(status);
-        return follow(backend, &settings.name, printer, out, &mut shown).await;
+        return follow(backend, name, printer, out, &mut shown).await;
     }
-    let status = connect::ask(|deadline| backend.inspect(&settings.name, deadline)).await?;
+    let status = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
     out.write(&shown.text(&status))
 }
 
@@ -68,7 +75,7 @@ impl Shown {
 mod tests {
     use super::*;
     use crate::cli::exit_code::{ExitCode, Failure};
-    use crate::cli::testing::{Page, Queues, queue, viewing};
+    use crate::cli::testing::{Page, Queues, queue};
     use crate::lock::{Error, ErrorKind};
 
     fn led_by(n: u8, value: &str) -> LockStatus {
@@ -78,25 +85,22 @@ mod tests {
         led
     }
 
-    fn settings(follow: bool, json: bool) -> LeaderSettings {
-        LeaderSettings { name: "a".parse().expect("valid"), follow, viewing: viewing(json) }
-    }
-
-    async fn page(backend: &Queues, settings: &LeaderSettings) -> (String, anyhow::Result<()>) {
+    async fn page(backend: &Queues, follows: bool, json: bool) -> (String, anyhow::Result<()>) {
         let mut page = Page::default();
-        let ended = look(backend, settings, &mut page, &Printer::default()).await;
+        let name = "a".parse().expect("valid");
+        let ended = look(backend, &name, (follows, json), &mut page, &Printer::default()).await;
         (page.text, ended)
     }
 
     #[tokio::test]
     async fn the_value_of_the_leader_is_the_whole_output() {
         let backend = Queues::new(vec![led_by(1, "10.0.0.1:80\n")]);
-        let (text, ended) = page(&backend, &settings(false, false)).await;
+        let (text, ended) = page(&backend, false, false).await;
         assert!(ended.is_ok());
         assert_eq!(text, "10.0.0.1:80\\n\n", "one line, whatever others write");
-        let (text, _) = page(&Queues::new(vec![queue("a", 0, 1)]), &settings(false, false)).await;
+        let (text, _) = page(&Queues::new(vec![queue("a", 0, 1)]), false, false).await;
         assert_eq!(text, "");
-        let (text, _) = page(&Queues::new(vec![]), &settings(false, true)).await;
+        let (text, _) = page(&Queues::new(vec![]), false, true).await;
         assert_eq!(text, "null\n");
     }
 
@@ -118,7 +122,7 @@ mod tests {
             let backend = Queues::new(vec![]);
             let observed = seen.iter().cloned().map(Ok).chain([Err(over())]).collect();
             backend.will_observe(vec![observed]);
-            let (text, ended) = page(&backend, &settings(true, json)).await;
+            let (text, ended) = page(&backend, true, json).await;
             assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
             let value = |line: &str| match serde_json::from_str::<serde_json::Value>(line) {
                 Ok(object) if object.is_object() => object["value"].as_str().expect("a text").to_owned(),

@@ -38,7 +38,6 @@ pub mod values;
 pub mod watch;
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use crate::clock;
 use crate::lock::Moment;
@@ -47,16 +46,11 @@ use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
-use args::Invocation;
-use doctor::DoctorSettings;
+use args::{CommonArgs, Invocation};
 use exit_code::{ExitCode, Failure, ReaderGone};
 use layers::Environment;
 use out::{Out as _, Stdout};
-use page::Page;
-use settings::{
-    AcquireSettings, BreakSettings, ClaimSettings, LeaderSettings, ListSettings, ProclaimSettings,
-    RunSettings, StatusSettings, WatchSettings,
-};
+use settings::{AcquireSettings, Connection, RunSettings};
 
 /// Runs the program with `words`, the command line without the program's name, and ends the process.
 pub fn main(words: Vec<OsString>) -> ! {
@@ -101,7 +95,7 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
             let _unread = writer::messages().finish(patience);
             // A script that evaluates the output must stop. Where the output cannot be written, the exit status remains.
             if let Some(text) = format.map(|format| format.failure(code.number())) {
-                drop(Stdout::new().write(&text));
+                drop(Stdout::of_process().write(&text));
             }
             ExitStatus::Exited(code.number())
         }
@@ -120,38 +114,34 @@ fn early_format(words: &[OsString]) -> LogFormat {
 
 /// Runs one subcommand. Settings set the printer of `env` when they are resolved.
 fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyhow::Result<ExitStatus> {
-    let mut out = Stdout::new();
+    let mut out = Stdout::of_process();
     let printer = || env.printer.get();
+    let connection = |common: &CommonArgs| Connection::resolve(common, env);
     match invocation {
-        Invocation::Run(args) => return begin(&RunSettings::resolve(&args, env)?, printer(), started),
-        Invocation::Elect(args) => return begin(&RunSettings::of_election(&args, env)?, printer(), started),
+        Invocation::Run(args) => return begin(&RunSettings::resolve(*args, env, started)?, printer()),
+        Invocation::Elect(args) => return begin(&RunSettings::of_election(*args, env, started)?, printer()),
         Invocation::Acquire(args) => {
-            return acquire::run(&AcquireSettings::resolve(*args, env)?, printer(), started, &mut out);
+            return acquire::run(&AcquireSettings::resolve(*args, env, started)?, printer(), &mut out);
         }
         Invocation::Leader(args) => {
-            return leader::run(&LeaderSettings::resolve(&args, env)?, &mut out, &printer());
+            return leader::run(&args, &connection(&args.common)?, &mut out, &printer());
         }
         Invocation::Status(args) => {
-            return status::run(&StatusSettings::resolve(&args, env)?, &mut out, &printer());
+            return status::run(&args, &connection(&args.common)?, &mut out, &printer());
         }
         Invocation::Watch(args) => {
-            return watch::run(&WatchSettings::resolve(&args, env)?, &mut out, &printer());
+            return watch::run(&args, &connection(&args.common)?, &mut out, &printer());
         }
-        Invocation::Proclaim(args) => proclaim::run(&ProclaimSettings::resolve(&args, env)?)?,
-        Invocation::Release(args) => release::release(&ClaimSettings::resolve(&args, env)?)?,
-        Invocation::Renew(args) => release::renew(&ClaimSettings::resolve(&args.lease, env)?)?,
-        Invocation::List(args) => list::run(&ListSettings::resolve(&args, env)?, &mut out, &printer())?,
-        Invocation::Doctor(args) => doctor::run(&mut DoctorSettings::resolve(&args, env)?, &mut out)?,
-        Invocation::Break(args) => break_::run(&BreakSettings::resolve(&args, env)?, &mut out)?,
-        Invocation::Completions(args) => {
-            let shell = args.shell.ok_or_else(|| ExitCode::Usage.error("SHELL is missing"))?;
-            out.write(completions::script(shell))?;
-        }
+        Invocation::Proclaim(args) => proclaim::run(&args.value, &connection(&args.common)?)?,
+        Invocation::Release(args) => release::release(&args, &connection(&args.common)?)?,
+        Invocation::Renew(args) => release::renew(&args, &connection(&args.common)?)?,
+        Invocation::List(args) => list::run(&args, &connection(&args.common)?, &mut out, &printer())?,
+        Invocation::Doctor(args) => doctor::run(&args, env, &mut out)?,
+        Invocation::Break(args) => break_::run(&args, &connection(&args.common)?, &mut out)?,
+        Invocation::Completions(args) => out.write(completions::script(args.shell))?,
         Invocation::Man(args) => match &args.dir {
-            Some(directory) => manual::write_all(Path::new(directory))?,
-            None => {
-                manual::show(args.page.as_deref().and_then(Page::named).unwrap_or(Page::Main), &mut out)?;
-            }
+            Some(directory) => manual::write_all(directory)?,
+            None => manual::show(args.page.unwrap_or(page::PAGES[0]), &mut out)?,
         },
         Invocation::Complete(words) => out.write(&completions::answer(&words))?,
         Invocation::Text(text) => out.write(&text)?,
@@ -160,6 +150,7 @@ fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyho
 }
 
 /// Runs a command under a lock.
-fn begin(settings: &RunSettings, printer: Printer, started: Moment) -> anyhow::Result<ExitStatus> {
-    run::run(settings, Printer { busy_is_success: settings.busy_exit_code == 0, ..printer }, started)
+fn begin(settings: &RunSettings, printer: Printer) -> anyhow::Result<ExitStatus> {
+    let busy_is_success = settings.busy() == ExitStatus::Exited(0);
+    run::run(settings, Printer { busy_is_success, ..printer })
 }

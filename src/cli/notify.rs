@@ -19,9 +19,12 @@ const EXTENSION: u64 = 30_000_000;
 /// Returns the notifier of the front, if there is a service manager.
 pub(super) fn notifier(settings: &RunSettings) -> Option<Notifier> {
     let address = address()?;
-    let ready = settings.notify_ready;
-    let texts =
-        Texts { waiting, started: if ready { ready_text } else { running }, subject: names(&settings.names) };
+    let ready = settings.args.notify_ready;
+    let texts = Texts {
+        waiting,
+        started: if ready { ready_text } else { running },
+        subject: names(settings.names()),
+    };
     Notifier::new(&address, texts, ready)
 }
 

@@ -7,7 +7,6 @@ use futures_util::future::{BoxFuture, ready};
 use super::exit_code::{ExitCode, ReaderGone};
 use crate::backend::Backend;
 use crate::output::ServicePlace;
-use crate::output::json;
 use crate::output::printer::colour_wanted;
 use crate::output::status::Layout;
 use crate::output::writer;
@@ -35,10 +34,6 @@ pub trait Out {
     }
     /// Returns the layout of texts for people.
     fn layout(&self) -> Layout;
-    /// Returns the time `when` in the form for the reader.
-    fn stamp(&self, when: SystemTime) -> String {
-        json::time(when)
-    }
 }
 
 /// Standard output.
@@ -49,19 +44,13 @@ pub struct Stdout {
 
 impl Stdout {
     /// Returns the standard output of this process.
-    pub fn new() -> Self {
+    pub fn of_process() -> Self {
         Self { terminal: rustix::termios::isatty(rustix::stdio::stdout()) }
     }
 
     /// Returns whether it is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
-    }
-}
-
-impl Default for Stdout {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -87,12 +76,6 @@ impl Out for Stdout {
             colour: self.terminal && colour_wanted(),
             now: SystemTime::now(),
         }
-    }
-
-    /// Returns the local time on a terminal, and UTC elsewhere.
-    fn stamp(&self, when: SystemTime) -> String {
-        let local = if self.terminal { sys::local_time(when) } else { None };
-        local.unwrap_or_else(|| json::time(when))
     }
 }
 

@@ -1,105 +1,73 @@
 //! The manual pages.
 
 use crate::backend::locator::SERVICES;
-use crate::backend::service::Service;
-
-/// The subcommands in the order of the help, each with the text of its page.
-pub const SUBCOMMANDS: [(&str, &str); 14] = [
-    ("run", include_str!("manual/text/run.md")),
-    ("elect", include_str!("manual/text/elect.md")),
-    ("proclaim", include_str!("manual/text/proclaim.md")),
-    ("leader", include_str!("manual/text/leader.md")),
-    ("acquire", include_str!("manual/text/acquire.md")),
-    ("release", include_str!("manual/text/release.md")),
-    ("renew", include_str!("manual/text/renew.md")),
-    ("status", include_str!("manual/text/status.md")),
-    ("list", include_str!("manual/text/list.md")),
-    ("watch", include_str!("manual/text/watch.md")),
-    ("break", include_str!("manual/text/break.md")),
-    ("doctor", include_str!("manual/text/doctor.md")),
-    ("completions", include_str!("manual/text/completions.md")),
-    ("man", include_str!("manual/text/man.md")),
-];
-
-/// Returns whether `word` is a subcommand.
-pub fn is_subcommand(word: &str) -> bool {
-    SUBCOMMANDS.iter().any(|(name, _)| *name == word)
-}
 
 /// A manual page.
 #[derive(Clone, Copy, Debug)]
-pub enum Page {
-    /// `dlock(1)`.
-    Main,
-    /// `dlock-SUBCOMMAND(1)`.
-    Subcommand(&'static str),
-    /// A topic.
-    Topic(Topic),
-    /// `dlock-SERVICE(7)`.
-    Service(&'static Service),
-}
-
-/// A page that is neither about a command nor about a service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Topic {
-    /// The name of the page.
+pub struct Page {
+    /// The name for `dlock man`.
     pub name: &'static str,
-    section: &'static str,
-    /// The text of the page.
+    /// The section of the manual; that of commands is 1.
+    pub section: &'static str,
+    /// The text, in Markdown.
     pub text: &'static str,
 }
 
-/// The topics, in the order of the help.
-const TOPICS: [Topic; 4] = [
-    Topic { name: "config", section: "5", text: include_str!("manual/text/config.md") },
-    Topic { name: "formats", section: "5", text: include_str!("manual/text/formats.md") },
-    Topic { name: "signals", section: "7", text: include_str!("manual/text/signals.md") },
-    Topic { name: "recipes", section: "7", text: include_str!("manual/text/recipes.md") },
+const fn page(name: &'static str, section: &'static str, text: &'static str) -> Page {
+    Page { name, section, text }
+}
+
+/// The pages of dlock, its subcommands and topics, in the order of the help.
+pub const PAGES: [Page; 19] = [
+    page("dlock", "1", include_str!("manual/text/dlock.md")),
+    page("run", "1", include_str!("manual/text/run.md")),
+    page("elect", "1", include_str!("manual/text/elect.md")),
+    page("proclaim", "1", include_str!("manual/text/proclaim.md")),
+    page("leader", "1", include_str!("manual/text/leader.md")),
+    page("acquire", "1", include_str!("manual/text/acquire.md")),
+    page("release", "1", include_str!("manual/text/release.md")),
+    page("renew", "1", include_str!("manual/text/renew.md")),
+    page("status", "1", include_str!("manual/text/status.md")),
+    page("list", "1", include_str!("manual/text/list.md")),
+    page("watch", "1", include_str!("manual/text/watch.md")),
+    page("break", "1", include_str!("manual/text/break.md")),
+    page("doctor", "1", include_str!("manual/text/doctor.md")),
+    page("completions", "1", include_str!("manual/text/completions.md")),
+    page("man", "1", include_str!("manual/text/man.md")),
+    page("config", "5", include_str!("manual/text/config.md")),
+    page("formats", "5", include_str!("manual/text/formats.md")),
+    page("signals", "7", include_str!("manual/text/signals.md")),
+    page("recipes", "7", include_str!("manual/text/recipes.md")),
 ];
 
-impl Page {
-    /// Returns all pages, in the order of the help.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let subcommands = SUBCOMMANDS.iter().map(|(name, _)| Self::Subcommand(name));
-        let services = SERVICES.iter().copied().map(Self::Service);
-        let topics = TOPICS.into_iter().map(Self::Topic);
-        std::iter::once(Self::Main).chain(subcommands).chain(topics).chain(services)
-    }
+/// Returns the names of the subcommands.
+pub fn subcommands() -> impl Iterator<Item = &'static str> {
+    PAGES[1..].iter().filter(|page| page.is_of_command()).map(|page| page.name)
+}
 
-    /// Returns the name for `dlock man`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Main => "dlock",
-            Self::Subcommand(name) => name,
-            Self::Topic(topic) => topic.name,
-            Self::Service(service) => service.name,
-        }
+impl Page {
+    /// Returns all pages, those of the services last.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PAGES.into_iter().chain(SERVICES.iter().map(|service| page(service.name, "7", service.manual)))
     }
 
     /// Returns the page of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|page| page.name() == name)
+        Self::all().find(|page| page.name == name)
+    }
+
+    /// Returns whether it is the page of dlock or of a subcommand.
+    pub fn is_of_command(self) -> bool {
+        self.section == "1"
     }
 
     /// Returns the name for man(1).
     pub fn title(self) -> String {
-        match self {
-            Self::Main => "dlock".to_owned(),
-            Self::Subcommand(_) | Self::Topic(_) | Self::Service(_) => format!("dlock-{}", self.name()),
-        }
-    }
-
-    /// Returns the section of the manual.
-    pub fn section(self) -> &'static str {
-        match self {
-            Self::Main | Self::Subcommand(_) => "1",
-            Self::Topic(topic) => topic.section,
-            Self::Service(_) => "7",
-        }
+        if self.name == "dlock" { self.name.to_owned() } else { format!("dlock-{}", self.name) }
     }
 
     /// Returns the name of its file.
     pub fn file_name(self) -> String {
-        format!("{}.{}", self.title(), self.section())
+        format!("{}.{}", self.title(), self.section)
     }
 }

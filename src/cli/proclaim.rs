@@ -3,7 +3,7 @@
 use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
 use super::out;
-use super::settings::ProclaimSettings;
+use super::settings::Connection;
 use crate::backend::Backend;
 use crate::hold::environment::{self, HeldRecord};
 use crate::lock::{ClaimId, LockName};
@@ -18,11 +18,11 @@ struct Own {
 }
 
 /// Changes the value of the claim of this process, if it leads.
-pub fn run(settings: &ProclaimSettings) -> anyhow::Result<()> {
+pub fn run(value: &str, connection: &Connection) -> anyhow::Result<()> {
     let own = own(|name| std::env::var(name).ok(), environment::held())?;
     connect::block_on(async {
-        let backend = connect::open(&settings.viewing.connection)?;
-        proclaim(&*backend, &own, &settings.value).await
+        let backend = connect::open(connection)?;
+        proclaim(&*backend, &own, value).await
     })
 }
 

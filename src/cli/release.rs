@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::args::ClaimArgs;
 use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
 use super::holder;
-use super::settings::ClaimSettings;
+use super::settings::Connection;
 use super::watch;
 use crate::backend::{Backend, Evict};
 use crate::clock::{self, Clock};
@@ -21,26 +22,26 @@ const LEAST_WAIT: Duration = Duration::from_secs(30);
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Releases a lock that `acquire` has taken. Returns when the claim is gone.
-pub fn release(settings: &ClaimSettings) -> anyhow::Result<()> {
+pub fn release(args: &ClaimArgs, connection: &Connection) -> anyhow::Result<()> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
     connect::block_on(async {
-        let backend = connect::open(&settings.viewing.connection)?;
-        give_back(&*backend, settings, &by).await.map_err(|error| elsewhere(&*backend, settings, error))
+        let backend = connect::open(connection)?;
+        give_back(&*backend, args, &by).await.map_err(|error| elsewhere(&*backend, args, error))
     })
 }
 
 /// Renews a lease of `acquire --detach`. A lock that is held for a process is renewed anyway.
-pub fn renew(settings: &ClaimSettings) -> anyhow::Result<()> {
+pub fn renew(args: &ClaimArgs, connection: &Connection) -> anyhow::Result<()> {
     connect::block_on(async {
-        let backend = connect::open(&settings.viewing.connection)?;
-        prolong(&*backend, settings).await.map_err(|error| elsewhere(&*backend, settings, error))
+        let backend = connect::open(connection)?;
+        prolong(&*backend, args).await.map_err(|error| elsewhere(&*backend, args, error))
     })
 }
 
 /// The failure `end`, which names the service that the claim was acquired at if that is another one than `backend`.
-fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, error: anyhow::Error) -> anyhow::Error {
+fn elsewhere(backend: &dyn Backend, args: &ClaimArgs, error: anyhow::Error) -> anyhow::Error {
     let held = environment::held();
-    let meant = held.iter().find(|held| held.claim.starts_with(&settings.claim) && !held.place.is_empty());
+    let meant = held.iter().find(|held| held.claim.starts_with(&args.claim) && !held.place.is_empty());
     let Some(meant) = meant.filter(|meant| meant.service != backend.identity()) else {
         return error;
     };
@@ -51,8 +52,8 @@ fn elsewhere(backend: &dyn Backend, settings: &ClaimSettings, error: anyhow::Err
     ))
 }
 
-async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder) -> anyhow::Result<()> {
-    let found = find(backend, settings).await?;
+async fn give_back(backend: &dyn Backend, args: &ClaimArgs, by: &Holder) -> anyhow::Result<()> {
+    let found = find(backend, args).await?;
     let name = found.name;
     // Only a keeper reads the request; a lease without a process has none.
     let detached = found.verb == Verb::Detach;
@@ -67,8 +68,8 @@ async fn give_back(backend: &dyn Backend, settings: &ClaimSettings, by: &Holder)
     await_end(backend, &found, longest).await
 }
 
-async fn prolong(backend: &dyn Backend, settings: &ClaimSettings) -> anyhow::Result<()> {
-    let found = find(backend, settings).await?;
+async fn prolong(backend: &dyn Backend, args: &ClaimArgs) -> anyhow::Result<()> {
+    let found = find(backend, args).await?;
     if found.verb != Verb::Detach {
         return Ok(());
     }
@@ -128,24 +129,24 @@ struct HeldClaim<'a> {
 }
 
 /// Finds the claim under each of its names.
-async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> anyhow::Result<HeldClaim<'a>> {
+async fn find<'a>(backend: &dyn Backend, args: &'a ClaimArgs) -> anyhow::Result<HeldClaim<'a>> {
     let mut found: Option<HeldClaim<'a>> = None;
-    for name in &settings.names {
+    for name in &args.name {
         let status = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
         let is_meant = |entry: &&Entry| {
-            !entry.foreign && entry.claim.is_some_and(|id| id.to_string().starts_with(&settings.claim))
+            !entry.foreign && entry.claim.is_some_and(|id| id.to_string().starts_with(&args.claim))
         };
         let mut meant = status.holders.iter().filter(is_meant);
         let (Some(entry), None) = (meant.next(), meant.next()) else {
             return Err(if status.holders.iter().filter(is_meant).count() > 1 {
-                let (digits, lock) = (&settings.claim, sanitise::text(name.as_str()));
+                let (digits, lock) = (&args.claim, sanitise::text(name.as_str()));
                 ExitCode::Usage
                     .error(format!("several claims on {lock} start with {digits}; write more digits"))
             } else {
-                gone(settings)
+                gone(args)
             });
         };
-        let Some(id) = entry.claim else { return Err(gone(settings)) };
+        let Some(id) = entry.claim else { return Err(gone(args)) };
         if !matches!(entry.verb, Verb::Acquire | Verb::Detach) {
             let lock = sanitise::text(name.as_str());
             let reason = format!("claim {id} on {lock} was not taken by dlock acquire; nothing was changed");
@@ -154,15 +155,15 @@ async fn find<'a>(backend: &dyn Backend, settings: &'a ClaimSettings) -> anyhow:
                 .hint("dlock run releases its lock when its command ends; dlock break ends both"));
         }
         if found.as_ref().is_some_and(|found| found.id != id) {
-            return Err(gone(settings));
+            return Err(gone(args));
         }
         found.get_or_insert(HeldClaim { name, id, verb: entry.verb, ttl: entry.ttl });
     }
-    found.ok_or_else(|| gone(settings))
+    found.ok_or_else(|| gone(args))
 }
 
-fn gone(settings: &ClaimSettings) -> anyhow::Error {
-    let (claim, locks) = (&settings.claim, names(&settings.names));
+fn gone(args: &ClaimArgs) -> anyhow::Error {
+    let (claim, locks) = (&args.claim, names(&args.name));
     ExitCode::Lost.error(format!("claim {claim} does not hold {locks}; nothing was changed"))
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::connect;
 use super::elect::{Candidacy, stands_again};
 use super::ending::Ending;
-use super::exit_code::{ExitCode, Failure, Hinted as _};
+use super::exit_code::{ExitCode, Failure};
 use super::holder;
 use super::notify::{Heartbeat, notifier};
 use super::progress::ProgressPrinter;
@@ -19,7 +19,7 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Holder, LockName, Moment, Verb};
+use crate::lock::{ClaimId, Holder, LockName, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, BRIEF};
 use crate::output::{Message, Ms, Printer, Verbosity, file, metrics, sanitise};
@@ -28,7 +28,7 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
-use crate::supervise::{inherited, limits, sys};
+use crate::supervise::{inherited, sys};
 
 /// The time limit to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
@@ -50,15 +50,12 @@ pub(super) struct Run<'a> {
 
 /// Runs the command under the lock, and returns how dlock is to end. Takes over the signals of the process, so nothing else may
 /// follow.
-pub(super) fn run(settings: &RunSettings, printer: Printer, started: Moment) -> anyhow::Result<ExitStatus> {
+pub(super) fn run(settings: &RunSettings, printer: Printer) -> anyhow::Result<ExitStatus> {
     check_writable(settings)?;
-    let mut run = Run::new(settings, printer, started)?;
+    let mut run = Run::new(settings, printer)?;
     // The process ends soon, and its memory and descriptors with it.
     let mut front = ManuallyDrop::new(Front::new().map_err(refused)?);
-    if settings.forever {
-        front.keep_for_another();
-    }
-    front.notify(notifier(settings));
+    (front.starts_again, front.notifier) = (settings.forever, notifier(settings));
     run.supervise(&mut front)
 }
 
@@ -69,16 +66,12 @@ fn last_words() {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn refused(error: std::io::Error) -> anyhow::Error {
-    let failure = ExitCode::System.error(format!("cannot start: {error}"));
-    match limits::emulation() {
-        Some(_) => failure.hint("use a dlock that was built for the architecture of this host"),
-        None => failure,
-    }
+    ExitCode::System.error(format!("cannot start: {error}"))
 }
 
 /// Checks the files to write, before dlock asks for the lock.
 fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
-    let files = [("report", &settings.report), ("metrics file", &settings.metrics_file)];
+    let files = [("report", &settings.args.report), ("metrics file", &settings.args.metrics_file)];
     for (what, path) in files {
         if let Some(path) = path {
             if let Some(descriptor) = file::descriptor(path) {
@@ -95,25 +88,14 @@ fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
 
 impl<'a> Run<'a> {
     /// Returns a run with these settings, of a command.
-    pub(super) fn new(settings: &'a RunSettings, printer: Printer, started: Moment) -> anyhow::Result<Self> {
+    pub(super) fn new(settings: &'a RunSettings, printer: Printer) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
         unsupported::refuse(settings, &*address)?;
-        let plan = Plan {
-            started,
-            wait: settings.wait,
-            ttl: settings.ttl,
-            signal: settings.signal,
-            grace: settings.grace,
-            max_run: settings.max_run,
-            hold_at_least: settings.hold_at_least,
-            supersede: settings.supersede || settings.replace,
-            whole_tree: settings.whole_tree,
-        };
         Ok(Self {
             settings,
             printer,
             address,
-            plan,
+            plan: settings.plan,
             standing: Candidacy::default(),
             released: Cell::default(),
             adoption: None,
@@ -129,7 +111,7 @@ impl<'a> Run<'a> {
     pub(super) fn supervise(&mut self, front: &mut Front) -> anyhow::Result<ExitStatus> {
         let mut replaced = false;
         loop {
-            let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.settings.ttl };
+            let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.plan.ttl };
             match front.supervise(patience, |setup| self.keep(setup, replaced)).map_err(refused)? {
                 FrontEnd::Done(outcome) => return Ok(outcome),
                 FrontEnd::Again(pause) => {
@@ -180,7 +162,7 @@ impl<'a> Run<'a> {
         let by = holder::of_process(std::process::id(), self.settings.command.first_word(), None);
         let deadline = clock::now() + CLEANING;
         connect::run_on(runtime, async {
-            for name in &self.settings.names {
+            for name in self.settings.names() {
                 // A claim is removed as a whole, but it may be on only some of the names.
                 if matches!(backend.evict(name, id, Evict::Force, &by, deadline).await, Ok(true)) {
                     return;
@@ -192,7 +174,7 @@ impl<'a> Run<'a> {
     /// Runs the keeper. Does not return to the front's code.
     fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
         if replaces_another {
-            let lock = names(&self.settings.names);
+            let lock = names(self.settings.names());
             let reason = WAITER_STOPPED.into();
             self.printer.print(&Message::Rejoined { lock, reason });
         }
@@ -212,61 +194,47 @@ impl<'a> Run<'a> {
             Ok(keeper) => keeper,
             Err(error) => return self.printer.print(&Failure::from(&refused(error)).message),
         };
-        let outcome = match self.hold(&keeper, backend).await {
-            Ok(Some(ended)) => match ended.verdict {
-                Verdict::Suspended => {
-                    last_words();
-                    keeper.tell(ToFront::Suspended, &[]);
-                    sys::exit_now(0)
-                }
-                Verdict::LeftAlone => {
-                    keeper.tell(ToFront::Done(ExitStatus::Exited(0)), &[]);
-                    sys::exit_now(0)
-                }
-                Verdict::Abandoned => {
-                    last_words();
-                    sys::exit_now(0)
-                }
-                _ => match self.conclude_or_begin_again(&ended) {
-                    Ok(outcome) => outcome,
-                    Err(again) => {
-                        keeper.tell(again, &[]);
-                        sys::exit_now(0)
-                    }
-                },
+        let word = match self.hold(&keeper, backend).await {
+            Err(error) => Some(ToFront::Done(self.conclude(&Ending::failure(&error), None, false))),
+            Ok(ended) => match ended.verdict {
+                Verdict::Abandoned => None,
+                Verdict::Suspended => Some(ToFront::Suspended),
+                Verdict::LeftAlone => Some(ToFront::Done(ExitStatus::Exited(0))),
+                _ => Some(self.conclude_or_begin_again(&ended)),
             },
-            Ok(None) => return,
-            Err(error) => self.conclude(&Ending::failure(&error), None, false),
         };
-        keeper.tell(ToFront::Done(outcome), &[]);
+        last_words();
+        if let Some(word) = word {
+            keeper.tell(word, &[]);
+        }
         sys::exit_now(0)
     }
 
-    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<Option<HoldEnd>> {
+    async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<HoldEnd> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
             && let Some(hidden) = keeper.ender().hidden()
         {
             self.printer.print(&Message::TreeHidden { reason: hidden.to_string() });
         }
-        self.settings.names.iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
+        self.settings.names().iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
             self.printer.print(&message);
         });
         let adoption = self.adoption.as_ref().map(Adoption::again).transpose().map_err(refused)?;
         let job = Job {
             backend: Arc::clone(&backend),
-            names: settings.names.clone(),
+            names: settings.names().to_vec(),
             mode: settings.mode,
             holder: self.holder(keeper.start.front_pid),
-            replace: settings.replace,
-            once_per: settings.once_per,
-            no_nest: settings.no_nest,
+            replace: settings.args.replace,
+            once_per: settings.once_per(),
+            no_nest: settings.args.no_nest,
             plan: self.plan,
             argv: settings.command.argv(),
             adoption,
         };
         let waits = self.plan.wait != Wait::Once;
-        let lock = names(&settings.names);
+        let lock = names(settings.names());
         let service = connect::service(&*self.address);
         let asked_for_ttl = settings.connection.sources.find("ttl").is_some();
         let mut progress = ProgressPrinter::new(
@@ -283,7 +251,7 @@ impl<'a> Run<'a> {
         progress.released = Some(&self.released);
         let ended = hold(&job, keeper, &mut progress).await.map_err(refused)?;
         progress.erase();
-        Ok(Some(ended))
+        Ok(ended)
     }
 
     /// Returns the holder: the process that users see and may signal.
@@ -293,7 +261,7 @@ impl<'a> Run<'a> {
             Some(adoption) => adoption.process.map_or((front, Verb::Detach), |pid| (pid, Verb::Acquire)),
         };
         let (command, label) = (self.settings.command.first_word(), self.settings.label.clone());
-        let replace = self.settings.replace;
+        let replace = self.settings.args.replace;
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
@@ -307,18 +275,19 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Concludes the run. Returns the message for the front instead, if the run begins again.
-    fn conclude_or_begin_again(&self, ended: &HoldEnd) -> Result<ExitStatus, ToFront> {
+    /// Concludes the run, or begins it again. Returns the last word to the front.
+    fn conclude_or_begin_again(&self, ended: &HoldEnd) -> ToFront {
         let ending = Ending::of(self.settings, &*self.address, ended);
         let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
-        let Some(pause) = stands_again(self.settings, ended, self.standing) else { return Ok(outcome) };
+        let Some(pause) = stands_again(self.settings, ended, self.standing) else {
+            return ToFront::Done(outcome);
+        };
         self.printer.print(&Message::StandsAgain {
-            lock: names(&self.settings.names),
+            lock: names(self.settings.names()),
             held_ms: ended.held.map(Ms),
             pause_ms: Ms(pause),
         });
-        last_words();
-        Err(ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) })
+        ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) }
     }
 
     /// Prints how the run ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: after a
@@ -332,10 +301,10 @@ impl<'a> Run<'a> {
         }
         let backend = self.address.service().name;
         let told_of = held || !self.standing.again;
-        if told_of && (self.settings.report.is_some() || self.settings.metrics_file.is_some()) {
+        if told_of && (self.settings.args.report.is_some() || self.settings.args.metrics_file.is_some()) {
             let report = ending.report(self.settings, backend, ended);
-            self.write(self.settings.report.as_deref(), "report", |path| report.write(path));
-            self.write(self.settings.metrics_file.as_deref(), "metrics", |path| {
+            self.write(self.settings.args.report.as_deref(), "report", |path| report.write(path));
+            self.write(self.settings.args.metrics_file.as_deref(), "metrics", |path| {
                 metrics::write(&report, path, SystemTime::now())
             });
         }
@@ -350,7 +319,7 @@ impl<'a> Run<'a> {
             ExitStatus::Exited(status) => format!("exited {status}"),
             ExitStatus::Signaled(signal) => format!("died of {signal}"),
         };
-        let lock = names(&self.settings.names);
+        let lock = names(self.settings.names());
         let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));
         Some(Message::Finished { lock, held_ms: Ms(held), outcome, released })
     }

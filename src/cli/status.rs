@@ -1,9 +1,10 @@
 //! `dlock status`.
 
+use super::args::StatusArgs;
 use super::connect;
 use super::exit_code::ExitCode;
 use super::out::{self, Out};
-use super::settings::StatusSettings;
+use super::settings::Connection;
 use crate::backend::Backend;
 use crate::lock::{Error, LockStatus};
 use crate::output::status::Detail;
@@ -11,22 +12,27 @@ use crate::output::{Message, Printer, ServicePlace, json, status};
 use crate::supervise::exit_status::ExitStatus;
 
 /// Shows the queues of the named locks, one after another, or of all locks.
-pub fn run(settings: &StatusSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
+pub fn run(
+    args: &StatusArgs,
+    connection: &Connection,
+    out: &mut dyn Out,
+    printer: &Printer,
+) -> anyhow::Result<ExitStatus> {
     connect::block_on(async {
-        let backend = connect::open(&settings.viewing.connection)?;
-        let locks = look(&*backend, settings).await?;
-        show(&locks, &out::service(&*backend), settings, out, *printer)?;
-        let is_busy = settings.exit_code && locks.iter().any(|lock| !lock.is_empty());
+        let backend = connect::open(connection)?;
+        let locks = look(&*backend, args).await?;
+        show(&locks, &out::service(&*backend), args, out, *printer)?;
+        let is_busy = args.exit_code && locks.iter().any(|lock| !lock.is_empty());
         Ok(ExitStatus::Exited(if is_busy { ExitCode::Busy.number() } else { 0 }))
     })
 }
 
-async fn look(backend: &dyn Backend, settings: &StatusSettings) -> Result<Vec<LockStatus>, Error> {
-    if settings.names.is_empty() {
+async fn look(backend: &dyn Backend, args: &StatusArgs) -> Result<Vec<LockStatus>, Error> {
+    if args.names.is_empty() && args.named.is_empty() {
         return connect::ask(|deadline| backend.list("", deadline)).await;
     }
     let mut locks = Vec::new();
-    for name in &settings.names {
+    for name in args.names.iter().chain(&args.named) {
         locks.push(connect::ask(|deadline| backend.inspect(name, deadline)).await?);
     }
     Ok(locks)
@@ -35,20 +41,20 @@ async fn look(backend: &dyn Backend, settings: &StatusSettings) -> Result<Vec<Lo
 fn show(
     locks: &[LockStatus],
     service: &ServicePlace,
-    settings: &StatusSettings,
+    args: &StatusArgs,
     out: &mut dyn Out,
     printer: Printer,
 ) -> anyhow::Result<()> {
-    let detail = if settings.wide { Detail::Wide } else { Detail::Usual };
+    let detail = if args.wide { Detail::Wide } else { Detail::Usual };
     for (n, lock) in locks.iter().enumerate() {
-        if settings.viewing.json {
+        if args.json {
             out.write(&json::status(lock, service.backend))?;
             continue;
         }
         let gap = if n > 0 { "\n" } else { "" };
         out.write(&format!("{gap}{}", status::lock(lock, service, detail, &out.layout())))?;
     }
-    if locks.is_empty() && !settings.viewing.json {
+    if locks.is_empty() && !args.json {
         printer.print(&Message::NoLocks { prefix: String::new(), service: service.clone() });
     }
     Ok(())
@@ -57,50 +63,35 @@ fn show(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::exit_code::ReaderGone;
-    use crate::cli::testing::{Page, Queues, queue, viewing};
+    use crate::cli::args::CommonArgs;
+    use crate::cli::testing::{Page, Queues, queue};
 
-    fn settings(names: &[&str], json: bool) -> StatusSettings {
+    fn args(names: &[&str], json: bool) -> StatusArgs {
         let names = names.iter().map(|n| n.parse().expect("valid")).collect();
-        StatusSettings { names, wide: false, exit_code: false, viewing: viewing(json) }
+        let common = CommonArgs::default();
+        StatusArgs { names, named: vec![], json, wide: false, exit_code: false, common }
     }
 
-    async fn shown(backend: &Queues, settings: &StatusSettings, page: &mut Page) -> anyhow::Result<()> {
-        let locks = look(backend, settings).await?;
-        show(&locks, &out::service(backend), settings, page, Printer::default())
+    async fn shown(backend: &Queues, args: &StatusArgs, page: &mut Page) -> anyhow::Result<()> {
+        let locks = look(backend, args).await?;
+        show(&locks, &out::service(backend), args, page, Printer::default())
     }
 
     #[tokio::test]
     async fn several_names_come_one_after_another() {
         let backend = Queues::new(vec![queue("a", 1, 1)]);
         let mut page = Page::default();
-        shown(&backend, &settings(&["b", "a"], false), &mut page).await.expect("shown");
+        shown(&backend, &args(&["b", "a"], false), &mut page).await.expect("shown");
         assert!(
             page.text.starts_with("b: free (fake)\n\na: held, 1 waiting (fake)\n  CLAIM     STATE"),
             "{}",
             page.text
         );
         let mut page = Page::default();
-        shown(&backend, &settings(&["b", "a"], true), &mut page).await.expect("shown");
+        shown(&backend, &args(&["b", "a"], true), &mut page).await.expect("shown");
         let locks: Vec<serde_json::Value> =
             page.text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
         assert_eq!((&locks[0]["lock"], &locks[1]["lock"]), (&"b".into(), &"a".into()));
         assert_eq!(locks[1]["waiters"][0]["ahead"], 1);
-    }
-
-    #[tokio::test]
-    async fn status_without_a_name_shows_all_taken_locks() {
-        let backend = Queues::new(vec![queue("a", 1, 1), queue("c", 0, 1)]);
-        let mut page = Page::default();
-        shown(&backend, &settings(&[], false), &mut page).await.expect("shown");
-        assert!(page.text.starts_with("a: held, 1 waiting"), "{}", page.text);
-        assert!(page.text.contains("\n\nc: no holder, 1 waiting"), "{}", page.text);
-    }
-
-    #[tokio::test]
-    async fn closed_reader_ends_status_quietly() {
-        let mut page = Page { gone: true, ..Page::default() };
-        let ended = shown(&Queues::new(vec![]), &settings(&["a"], true), &mut page).await;
-        assert!(ended.is_err_and(|error| error.is::<ReaderGone>()));
     }
 }

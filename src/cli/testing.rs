@@ -7,7 +7,6 @@ use async_trait::async_trait;
 
 use super::exit_code::ReaderGone;
 use super::out::Out;
-use super::settings::{Connection, Viewing};
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{
     ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
@@ -155,10 +154,6 @@ pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
         holders: (1..=holders).map(entry).collect(),
         waiters: (holders + 1..=holders + waiters).map(entry).collect(),
     }
-}
-
-pub(crate) fn viewing(json: bool) -> Viewing {
-    Viewing { json, connection: Connection::default() }
 }
 
 pub(crate) fn by() -> Holder {

@@ -13,8 +13,8 @@ type Wish = (&'static str, bool, &'static str, fn(&Capabilities) -> bool);
 pub(super) fn refuse(settings: &RunSettings, address: &dyn Address) -> anyhow::Result<()> {
     let wishes: [Wish; 3] = [
         ("--shared", settings.mode == Mode::Shared, "has no shared locks", |can| can.shared),
-        ("--supersede", settings.supersede, "keeps no queue of waiters", |can| can.queue),
-        ("--replace", settings.replace, "keeps no queue of waiters", |can| can.queue),
+        ("--supersede", settings.args.supersede, "keeps no queue of waiters", |can| can.queue),
+        ("--replace", settings.args.replace, "keeps no queue of waiters", |can| can.queue),
     ];
     if wishes.iter().all(|(_, given, ..)| !given) {
         return Ok(());

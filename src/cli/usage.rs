@@ -1,9 +1,11 @@
 //! Usage errors as one line and a hint, instead of clap's paragraphs.
 
+use std::error::Error as _;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::exit_code::{ExitCode, Hinted as _};
-use super::page::SUBCOMMANDS;
+use super::page::subcommands;
 
 /// Returns the error that clap found on the command line of `program` (`dlock run`).
 pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
@@ -30,6 +32,10 @@ pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
             let known = text(error, ContextKind::ValidValue);
             ExitCode::Usage.error(format!("{option}: {value:?} is not one of {known}")).hint(see)
         }
+        ErrorKind::ValueValidation => {
+            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            ExitCode::Usage.error(format!("{option}: {why}")).hint(see)
+        }
         ErrorKind::TooManyValues => {
             ExitCode::Usage.error(format!("{option} takes no value, but {value:?} was given")).hint(see)
         }
@@ -53,12 +59,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
 
 /// Returns the error of a first argument that is not a subcommand.
 pub fn unknown_command(word: &str) -> anyhow::Error {
-    if word.starts_with('-') {
-        return ExitCode::Usage
-            .error(format!("unknown option {word}"))
-            .hint("options follow the command, as in dlock run --name NAME; see dlock --help");
-    }
-    let hint = match nearest(word, SUBCOMMANDS.iter().map(|(name, _)| *name)) {
+    let hint = match nearest(word, subcommands()) {
         Some(name) => format!("did you mean dlock {name}? see dlock --help"),
         None => format!("to run a command under a lock: dlock run --name NAME -- {word}"),
     };
@@ -72,7 +73,3 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     let scored = candidates.map(|c| (if slip(c) { 0.9 } else { strsim::jaro_winkler(word, c) }, c));
     scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, c)| c)
 }
-
-#[cfg(test)]
-#[path = "usage_tests.rs"]
-mod tests;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::args::WatchArgs;
 use super::connect;
 use super::out::{self, Out};
-use super::settings::WatchSettings;
+use super::settings::Connection;
 use crate::backend::{Backend, Observer};
 use crate::lock::{Error, LockName, LockStatus};
 use crate::output::status::Detail;
@@ -15,12 +16,17 @@ use crate::supervise::exit_status::ExitStatus;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Shows the queue of a lock now and after each change, until a signal arrives.
-pub fn run(settings: &WatchSettings, out: &mut dyn Out, printer: &Printer) -> anyhow::Result<ExitStatus> {
+pub fn run(
+    args: &WatchArgs,
+    connection: &Connection,
+    out: &mut dyn Out,
+    printer: &Printer,
+) -> anyhow::Result<ExitStatus> {
     connect::until_signalled(async {
-        let backend = connect::open(&settings.viewing.connection)?;
+        let backend = connect::open(connection)?;
         let service = out::service(&*backend);
-        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, settings, out);
-        follow(&*backend, &settings.name, printer, out, &mut shown).await
+        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, args.json, out);
+        follow(&*backend, args.lock.lock(), printer, out, &mut shown).await
     })
 }
 
@@ -85,12 +91,12 @@ async fn regain(backend: &dyn Backend, name: &LockName) -> Result<Begun, Error> 
     }
 }
 
-fn shown(queue: &LockStatus, service: &ServicePlace, settings: &WatchSettings, out: &dyn Out) -> String {
-    if settings.viewing.json {
+fn shown(queue: &LockStatus, service: &ServicePlace, as_json: bool, out: &dyn Out) -> String {
+    if as_json {
         return json::status(queue, service.backend);
     }
     let layout = out.layout();
-    let stamp = format!("{}  ", out.stamp(layout.now));
+    let stamp = format!("{}  ", json::time(layout.now));
     status::stamped(&stamp, queue, service, Detail::Usual, &layout)
 }
 
@@ -98,7 +104,7 @@ fn shown(queue: &LockStatus, service: &ServicePlace, settings: &WatchSettings, o
 mod tests {
     use super::*;
     use crate::cli::exit_code::{ExitCode, Failure};
-    use crate::cli::testing::{Page, Queues, queue, viewing};
+    use crate::cli::testing::{Page, Queues, queue};
     use crate::output::Verbosity;
 
     #[tokio::test(start_paused = true)]
@@ -111,12 +117,12 @@ mod tests {
             vec![Err(gone())],
             vec![Ok(queue("a", 0, 0)), Err(Error::new(crate::lock::ErrorKind::Corrupt, "broken"))],
         ]);
-        let settings = WatchSettings { name: "a".parse().expect("valid"), viewing: viewing(true) };
+        let name = "a".parse().expect("valid");
         let mut page = Page::default();
         let quiet = Printer { verbosity: Verbosity::Quiet, ..Printer::default() };
         let service = out::service(&backend);
-        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, &settings, out);
-        let ended = follow(&backend, &settings.name, &quiet, &mut page, &mut shown).await;
+        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, true, out);
+        let ended = follow(&backend, &name, &quiet, &mut page, &mut shown).await;
         assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
         let counts: Vec<_> = page
             .text

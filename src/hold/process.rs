@@ -185,12 +185,10 @@ impl Process {
     }
 
     fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
-        let outcome = match change {
-            ChildChange::Exited(status) => ExitStatus::Exited(status),
-            ChildChange::Killed(signal) => ExitStatus::Signaled(signal),
-            ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
-            ChildChange::Continued => return self.let_front_go_on(context),
-        };
+        if let ChildChange::Stopped(signal) = change {
+            return self.command_stopped(signal, context);
+        }
+        let Some(outcome) = change.end() else { return self.let_front_go_on(context) };
         if self.is_over {
             return;
         }
@@ -294,11 +292,7 @@ impl Process {
 
 /// Publishes how the command ended, unless dlock stopped it for a reason of its own: then its status is not its result.
 fn publish(context: &Context<'_>, end: Option<ChildChange>) {
-    let outcome = match end {
-        Some(ChildChange::Exited(status)) => ExitStatus::Exited(status),
-        Some(ChildChange::Killed(signal)) => ExitStatus::Signaled(signal),
-        _ => return,
-    };
+    let Some(outcome) = end.and_then(ChildChange::end) else { return };
     if !context.machine.ends_the_command() {
         context.keeper.shared().set_outcome(outcome);
     }

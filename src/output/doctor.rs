@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::status::{Layout, text};
 use super::table::{Column, Table};
-use super::{json, sanitise, wrap};
+use super::{json, sanitise};
 use crate::lock::{Examination, Risk, Weight};
 
 /// A resolved option.
@@ -57,9 +57,7 @@ impl Findings {
         let Ok(found) = &self.examination else { return out };
         out.push_str(&title("service"));
         let server = sanitise::text(&format!("{} at {}", found.server, found.reached));
-        let line = format!("{server}, round trip {}", shown(found.round_trip));
-        let width = layout.width.map(|width| width.saturating_sub("  ".len()));
-        out.extend(["  ", &wrap::lines(&line, width).join("\n  "), "\n"]);
+        out.extend(["  ", &server, ", round trip ", &shown(found.round_trip), "\n"]);
         if !found.risks.is_empty() {
             out.push_str(&title("risks"));
         }
@@ -68,9 +66,7 @@ impl Findings {
                 out.push_str(&line_of(risk, layout));
             }
         }
-        for line in wrap::lines(&verdict(&found.risks), layout.width) {
-            out.push_str(&title(&line));
-        }
+        out.push_str(&title(&verdict(&found.risks)));
         out
     }
 
@@ -117,13 +113,11 @@ fn line_of(risk: &Risk, layout: &Layout) -> String {
     let kind = word(risk.weight);
     let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     let sentence = sanitise::text(&format!("{}{remedy}", risk.what));
-    let indent = "  ".len() + kind.len() + ": ".len();
-    let lines = wrap::lines(&sentence, layout.width.map(|width| width.saturating_sub(indent)));
     let kind = match (risk.weight, layout.colour) {
         (Weight::Warning, true) => format!("\x1b[1m{kind}\x1b[0m"),
         _ => kind.to_owned(),
     };
-    format!("  {kind}: {}\n", lines.join(&format!("\n{}", " ".repeat(indent))))
+    format!("  {kind}: {sentence}\n")
 }
 
 /// Returns milliseconds with three decimals.
@@ -199,26 +193,6 @@ mod tests {
                 "1 warning: fix it, or locks can be lost\n",
             )
         );
-    }
-
-    #[test]
-    fn sentences_are_wrapped_between_words() {
-        let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: Some(40), colour: false, now };
-        let risk = Risk::warning("the server may drop any key it likes", "set maxmemory-policy noeviction");
-        assert_eq!(
-            line_of(&risk, &layout),
-            "  warning: the server may drop any key\n           it likes; set\n           maxmemory-policy noeviction\n"
-        );
-    }
-
-    #[test]
-    fn doctor_output_fits_a_narrow_terminal() {
-        let now = SystemTime::UNIX_EPOCH;
-        let layout = Layout { width: Some(40), colour: false, now };
-        let text = findings().text(&layout);
-        assert!(text.contains("  etcd 3.4.23 at http://h:2379, round\n  trip 0.42ms\n"), "{text}");
-        assert!(text.ends_with("1 warning: fix it, or locks can be lost\n"), "{text}");
     }
 
     #[test]

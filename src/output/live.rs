@@ -1,6 +1,5 @@
 //! The live line of a waiting dlock on a terminal.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use unicode_width::UnicodeWidthStr as _;
@@ -98,12 +97,6 @@ pub struct Live {
     holder: Option<Entry>,
     /// The service that has not answered yet, and the reason, if it is known.
     silent: Option<(String, Option<String>)>,
-}
-
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("lock", &self.lock).field("shown", &self.shown).finish_non_exhaustive()
-    }
 }
 
 impl Live {

@@ -21,7 +21,6 @@ mod sentence;
 pub mod service;
 pub mod status;
 pub mod table;
-mod wrap;
 pub mod writer;
 
 pub use live::Live;

@@ -7,7 +7,6 @@
 //! A process that has such a thread must not fork: the front prints nothing before its last keeper is gone.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -182,12 +181,6 @@ impl Writer {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 

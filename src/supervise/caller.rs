@@ -184,15 +184,10 @@ impl Caller {
         loop {
             match sys::read_signal(&self.signals) {
                 Ok(info) if info.signal == Signal::CHLD => match self.front_change() {
-                    Some(ChildChange::Exited(status)) => {
-                        return Some(Answer::Ended(ExitStatus::Exited(status)));
-                    }
-                    Some(ChildChange::Killed(signal)) => {
-                        return Some(Answer::Ended(ExitStatus::Signaled(signal)));
-                    }
                     // The front has left the queue, since it was stopped. It joins again when the job continues.
                     Some(ChildChange::Stopped(_)) => stopped = true,
                     Some(ChildChange::Continued) | None => {}
+                    Some(change) => return change.end().map(Answer::Ended),
                 },
                 // The front may be leaving the queue and not have stopped yet.
                 Ok(info) if info.signal == Signal::CONT => {

@@ -227,7 +227,7 @@ impl Ender {
         loop {
             match wait::next_change() {
                 Children::Changed(pid, change) => {
-                    if change.is_end() {
+                    if change.end().is_some() {
                         self.forget(pid);
                     }
                     each(pid, change);

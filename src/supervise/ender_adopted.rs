@@ -158,10 +158,9 @@ impl Ender {
             let handle = table.with_handle(first, |handle| handle.and_then(|handle| handle.try_clone().ok()));
             return handle.ok().flatten().flatten().map_or(Left::Unknown, Left::Somebody);
         }
-        let reaper = self.reaper();
         if let (Ok(table), Some(Adopted { unlisted: Some(unlisted), .. })) = (&self.table, &mut self.adopted)
         {
-            unlisted.find(table, reaper);
+            unlisted.find(table);
         }
         match self.suspects().named().first() {
             Some(suspect) => unlisted::handle(*suspect).map_or(Left::Unknown, Left::Somebody),

@@ -53,12 +53,13 @@ pub struct Front {
     pub(super) timer: OwnedFd,
     pub(super) shared: Shared,
     pub(super) ender: Ender,
-    /// The command may be started again, with everything that this process was started with.
-    starts_again: bool,
-    /// This process outlives the caller.
-    pub(super) stays_behind: bool,
+    /// The command may be started again, with everything that this process was started with: it keeps the inherited streams and
+    /// descriptors.
+    pub starts_again: bool,
+    /// This process outlives the caller, and closes all streams when the hold begins.
+    pub stays_behind: bool,
     /// Notifies the service manager.
-    notifier: Option<Notifier>,
+    pub notifier: Option<Notifier>,
 }
 
 impl Front {
@@ -111,16 +112,6 @@ impl Front {
         })
     }
 
-    /// Keeps the inherited streams and descriptors for a command that is started later.
-    pub fn keep_for_another(&mut self) {
-        self.starts_again = true;
-    }
-
-    /// Makes `notifier` notify the service manager.
-    pub fn notify(&mut self, notifier: Option<Notifier>) {
-        self.notifier = notifier;
-    }
-
     /// Prepares for another command. Processes that the last one left on purpose do not belong to its tree.
     ///
     /// Errors: as for [`Front::new`].
@@ -132,11 +123,6 @@ impl Front {
     /// Adopts `process` in place of a command.
     pub fn adopt(&mut self, process: Adopted) {
         self.ender.adopt(process);
-    }
-
-    /// Makes this process outlive the caller, and close all streams when the hold begins.
-    pub fn stay_behind(&mut self) {
-        self.stays_behind = true;
     }
 
     /// Forks a keeper that runs `duty`, and supervises it until it ends. Does so again after each suspension.
@@ -330,7 +316,7 @@ impl Front {
     fn take_children(&mut self, watch: &mut Watch, patience: WaitLimits) {
         while let Children::Changed(pid, change) = wait::next_change() {
             if pid != watch.keeper {
-                if change.is_end() {
+                if change.end().is_some() {
                     self.ender.forget(pid);
                     if self.shared.gate.command() == Some(pid) {
                         watch.command_ended = Some(change);

@@ -93,9 +93,9 @@ impl Front {
         let (keeper, command) = (watch.keeper, self.shared.gate.command());
         let Watch { died, command_ended, .. } = watch;
         let tree = self.ender.end(|pid, change| {
-            if pid == keeper && change.is_end() {
+            if pid == keeper && change.end().is_some() {
                 died.get_or_insert(WhyFailed::of(change));
-            } else if Some(pid) == command && change.is_end() {
+            } else if Some(pid) == command && change.end().is_some() {
                 command_ended.get_or_insert(change);
             }
         });

@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::signals::{Signal, SignalInfo};
 
@@ -306,52 +305,11 @@ pub fn random() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// Formats `when` as local time, `2026-11-23 14:05:09`, in the zone of `TZ` or of this host. Returns `None` if the
-/// calendar does not have it.
-pub fn local_time(when: SystemTime) -> Option<String> {
-    let seconds = when.duration_since(UNIX_EPOCH).ok()?.as_secs().try_into().ok()?;
-    let mut local = MaybeUninit::<libc::tm>::uninit();
-    // SAFETY: both pointers are to memory of this call. The result is read only if localtime_r has written it.
-    let local = unsafe {
-        if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() {
-            return None;
-        }
-        local.assume_init()
-    };
-    let (year, month) = (i64::from(local.tm_year) + 1900, local.tm_mon + 1);
-    let (day, hour, minute, second) = (local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec);
-    Some(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"))
-}
-
 /// Returns the process group of `pid` (0: this process); 0 if it is outside of this PID namespace, -1 if there is no
 /// such process.
 pub fn group_of(pid: i32) -> i32 {
     // SAFETY: a plain system call.
     unsafe { libc::getpgid(pid) }
-}
-
-/// The result of `PIDFD_GET_INFO` in its first version: 64 bytes.
-#[repr(C)]
-struct PidfdInfo {
-    mask: u64,
-    cgroup: u64,
-    pid: u32,
-    tgid: u32,
-    ppid: u32,
-    rest: [u32; 9],
-}
-
-/// `_IOWR(0xff, 11, struct pidfd_info)`.
-const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
-const PIDFD_INFO_PID: u64 = 1;
-
-/// Returns the parent of the process behind `handle`, even if /proc does not show it. Returns `None` if the process has
-/// ended, and before Linux 6.13.
-pub fn parent_of(handle: BorrowedFd<'_>) -> Option<i32> {
-    let mut info = PidfdInfo { mask: PIDFD_INFO_PID, cgroup: 0, pid: 0, tgid: 0, ppid: 0, rest: [0; 9] };
-    // SAFETY: the request writes at most as many bytes as its number says, which is the size of `info`.
-    let answer = unsafe { libc::ioctl(handle.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
-    if answer != 0 || info.mask & PIDFD_INFO_PID == 0 { None } else { i32::try_from(info.ppid).ok() }
 }
 
 /// Returns the session of `pid` (0: this process); 0 if it is outside of this PID namespace, `None` if no such process

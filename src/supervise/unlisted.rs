@@ -1,13 +1,11 @@
 //! Processes that a /proc mounted with `hidepid` does not show.
 //!
 //! The kernel returns the session of every process, even of a hidden one. A hidden process in the session of the
-//! adopted one may belong to its tree, unless it is older than the claim. From Linux 6.13 on the kernel also returns
-//! its parent: if that is the process that adopts orphans, it may belong to the tree. Such a process is not known to be
-//! gone.
+//! adopted one may belong to its tree, unless it is older than the claim. Such a process is not known to be gone.
 
 use std::{fs, io};
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -40,15 +38,9 @@ impl Unlisted {
         Ok(hides.then(of_session))
     }
 
-    /// Searches for hidden processes that are younger than the claim and may be children of `reaper`, which adopts
-    /// orphans.
-    pub(super) fn find(&mut self, table: &ProcessTable, reaper: Option<i32>) {
-        let may_be_orphan = |pid: &i32| {
-            let parent = handle(*pid).and_then(|handle| sys::parent_of(handle.as_fd()));
-            parent.is_none() || reaper.is_none() || parent == reaper
-        };
-        let new = hidden(self.session, table).filter(|pid| !self.before.contains(pid));
-        self.found = new.filter(may_be_orphan).collect();
+    /// Searches for hidden processes that are younger than the claim.
+    pub(super) fn find(&mut self, table: &ProcessTable) {
+        self.found = hidden(self.session, table).filter(|pid| !self.before.contains(pid)).collect();
     }
 
     /// Returns those of the last search that are still there.

@@ -9,6 +9,7 @@ use rustix::process::{
     Pid, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, wait, waitid, waitpid,
 };
 
+use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use crate::clock::now;
 
@@ -26,9 +27,13 @@ pub enum ChildChange {
 }
 
 impl ChildChange {
-    /// Returns whether the child has ended, and so was reaped.
-    pub fn is_end(self) -> bool {
-        matches!(self, Self::Exited(_) | Self::Killed(_))
+    /// Returns how the child ended, if it did.
+    pub fn end(self) -> Option<ExitStatus> {
+        match self {
+            Self::Exited(status) => Some(ExitStatus::Exited(status)),
+            Self::Killed(signal) => Some(ExitStatus::Signaled(signal)),
+            Self::Stopped(_) | Self::Continued => None,
+        }
     }
 }
 
@@ -130,9 +135,7 @@ pub fn end_within(pid: i32, length: Duration) -> Option<ChildChange> {
     let until = now() + length;
     while now() < until {
         match next_change() {
-            Children::Changed(child, change @ (ChildChange::Exited(_) | ChildChange::Killed(_)))
-                if child == pid =>
-            {
+            Children::Changed(child, change) if child == pid && change.end().is_some() => {
                 return Some(change);
             }
             Children::Changed(..) => {}

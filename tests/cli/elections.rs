@@ -281,7 +281,7 @@ fn an_election_has_one_leader_of_one_name() {
         let mut command = env.verb("elect", options);
         env.finish(command.args(["--", "true"])).failed(64, &[word]);
     }
-    env.finish(&mut env.verb("elect", ["--name", "x"])).failed(64, &["a command is missing"]);
+    env.finish(&mut env.verb("elect", ["--name", "x"])).failed(64, &["COMMAND is missing"]);
     env.finish(&mut env.verb("elect", ["--name", "x", "--forever", "--", "/nonexistent"]))
         .failed(127, &["cannot find"]);
     env.finish(&mut env.verb("elect", ["--name", "x", "--forever", "--once-per", "0", "--", "/nonexistent"]))

@@ -204,11 +204,3 @@ fn waiting_is_announced_in_one_plain_line_without_a_terminal() {
     assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "ran\n"));
     silent.finish().silently(0);
 }
-
-#[test]
-fn durations_read_as_documented() {
-    let env = TestEnv::new();
-    for wait in ["90500ms", "91.5s", "30s", "5m", "1h30m", "2d", "70", "0", "90.5", "5min", "1h 30m", "1w"] {
-        env.finish(&mut env.run(["--name", "x", "--wait", wait, "--", "true"])).silently(0);
-    }
-}

@@ -89,7 +89,7 @@ fn svg(command: &str, rows: &[Vec<Cell>]) -> String {
 fn said(picture: &str) -> Vec<String> {
     let varies = |word: &str| {
         let word = word.trim_start_matches("&lt;");
-        word.contains('@') || word.bytes().all(|byte| b"0123456789abcdefhms:-".contains(&byte))
+        word.contains('@') || word.bytes().all(|byte| b"0123456789abcdefhms:-.TZ".contains(&byte))
     };
     let words = |row: &str| -> String {
         let text = row.split('<').skip(1).filter_map(|part| part.split_once('>')).map(|(_, text)| text);

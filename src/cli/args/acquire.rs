@@ -4,9 +4,13 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{ArgGroup, Args, value_parser};
 
 use super::{CommonArgs, LockArgs};
+use crate::cli::values;
+use crate::lock::LockName;
+use crate::output::assignments::Format;
 
 /// The text below the help of `acquire`.
 pub(super) const EXAMPLES: &str = "\
@@ -20,18 +24,22 @@ Examples:
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Lock")]
-#[command(mut_arg("busy_exit_code", |arg| arg.help("Exit with STATUS (1 to 255) if the lock was not acquired [default: 75]")))]
+#[command(group(ArgGroup::new("for_whom").args(["for_pid", "detach"]).required(true)))]
+#[command(mut_arg("busy_exit_code", |arg| {
+    let help = "Exit with STATUS (1 to 255) if the lock was not acquired [default: 75]";
+    arg.help(help).value_parser(value_parser!(u8).range(1..))
+}))]
 #[command(mut_arg("grace", |arg| arg.help("Wait DURATION between SIGTERM and SIGKILL when stopping the process [default: 5s] [env: DLOCK_GRACE]")))]
 pub struct AcquireArgs {
     /// Hold the lock for process PID: release it when PID exits, kill PID if the lock is lost. In a script: $$
-    #[arg(help_heading = "Claim", long, value_name = "PID", allow_hyphen_values = true)]
-    pub for_pid: Option<OsString>,
+    #[arg(help_heading = "Claim", long, value_name = "PID", allow_hyphen_values = true, value_parser = value_parser!(i32).range(1..))]
+    pub for_pid: Option<i32>,
     /// Hold a lease of one TTL without a process; see dlock renew and dlock release
     #[arg(help_heading = "Claim", long)]
     pub detach: bool,
     /// Print the claim as sh (export lines for eval), env (KEY=VALUE lines) or json [default: sh]
-    #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = ["sh", "env", "json"], hide_possible_values = true)]
-    pub format: Option<String>,
+    #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = formats(), hide_possible_values = true)]
+    pub format: Option<Format>,
     /// The lock.
     #[command(flatten)]
     pub lock: LockArgs,
@@ -49,22 +57,26 @@ pub struct AcquireArgs {
     pub common: CommonArgs,
 }
 
-#[derive(Args, Debug)]
-pub struct ClaimArgs {
-    /// The claim that acquire printed; the first digits are enough, at least eight [default: DLOCK_CLAIM]
-    #[arg(value_name = "CLAIM")]
-    pub claim: Option<OsString>,
-    /// A lock of the claim, or several of them [default: DLOCK_NAMES]
-    #[arg(long, value_name = "NAME")]
-    pub name: Vec<OsString>,
-    /// The options of all subcommands.
-    #[command(flatten)]
-    pub common: CommonArgs,
+fn formats() -> impl clap::builder::TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["sh", "env", "json"]).map(|name| Format::named(&name).unwrap_or_default())
 }
 
 #[derive(Args, Debug)]
-pub struct RenewArgs {
-    /// The lease.
+pub struct ClaimArgs {
+    /// The claim that acquire printed; the first digits are enough, at least eight [default: DLOCK_CLAIM]
+    #[arg(value_name = "CLAIM", required = true, env = "DLOCK_CLAIM", hide_env = true, value_parser = values::claim_digits)]
+    pub claim: String,
+    /// A lock of the claim, or several of them [default: DLOCK_NAMES]
+    #[arg(
+        long,
+        value_name = "NAME",
+        required = true,
+        env = "DLOCK_NAMES",
+        hide_env = true,
+        value_delimiter = '\n'
+    )]
+    pub name: Vec<LockName>,
+    /// The options of all subcommands.
     #[command(flatten)]
-    pub lease: ClaimArgs,
+    pub common: CommonArgs,
 }

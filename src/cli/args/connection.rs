@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use crate::backend::locator;
 
 // The lock service.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// The kind of lock service.
@@ -70,11 +70,11 @@ fn backend_help() -> String {
 }
 
 // How much is printed, and in which format.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 #[command(next_help_heading = "Messages")]
 pub struct MessageArgs {
     /// Print failures and warnings only, and not that the lock is busy
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
     /// Report each step
     #[arg(short, long)]
@@ -85,7 +85,7 @@ pub struct MessageArgs {
 }
 
 // The options of all subcommands.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 pub struct CommonArgs {
     /// The lock service.
     #[command(flatten)]

@@ -1,10 +1,9 @@
 //! The options of the commands about elections.
 
-use std::ffi::OsString;
-
 use clap::Args;
 
 use super::{CommonArgs, NameArgs, RunArgs};
+use crate::cli::values;
 
 /// The text below the help of `elect`.
 pub(super) const EXAMPLES: &str = "\
@@ -22,8 +21,8 @@ Examples:
 #[command(mut_arg("name", |arg| arg.help("The election; it is the lock of that name")))]
 pub struct ElectArgs {
     /// Publish TEXT as the value of the leader [default: the host's name]
-    #[arg(help_heading = "Election", long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub value: Option<OsString>,
+    #[arg(help_heading = "Election", long, value_name = "TEXT", allow_hyphen_values = true, value_parser = values::shown)]
+    pub value: Option<String>,
     /// Campaign again after each term, until a signal ends dlock
     #[arg(help_heading = "Election", long)]
     pub forever: bool,
@@ -35,8 +34,8 @@ pub struct ElectArgs {
 #[derive(Args, Debug)]
 pub struct ProclaimArgs {
     /// The new value of the leader
-    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
-    pub value: Option<OsString>,
+    #[arg(value_name = "VALUE", allow_hyphen_values = true, value_parser = values::shown)]
+    pub value: String,
     /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,

@@ -3,25 +3,29 @@
 #![expect(clippy::doc_markdown, reason = "the comments on options are the text of the help")]
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 
 use clap::Args;
 
+use crate::cli::values;
+use crate::lock::LockName;
+
 // The lock, its mode, and the wait.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 #[command(next_help_heading = "Lock")]
 pub struct LockArgs {
     /// Acquire the lock NAME; several names are acquired together, all or none
-    #[arg(long, value_name = "NAME")]
-    pub name: Vec<OsString>,
+    #[arg(long, value_name = "NAME", required = true)]
+    pub name: Vec<LockName>,
     /// Take a shared lock
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["exclusive", "slots"])]
     pub shared: bool,
     /// Take an exclusive lock, the default
     #[arg(short = 'x', long, hide_short_help = true)]
     pub exclusive: bool,
     /// Allow N holders at once; all users of the lock must pass the same N
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub slots: Option<OsString>,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "exclusive", value_parser = values::slots)]
+    pub slots: Option<NonZeroU32>,
     /// Do not wait; exit if the lock is busy
     #[arg(short = 'n', long = "try")]
     pub try_once: bool,
@@ -29,8 +33,15 @@ pub struct LockArgs {
     #[arg(short, long, value_name = "DURATION", allow_hyphen_values = true)]
     pub wait: Option<OsString>,
     /// Exit with STATUS (0 to 255) if the lock was not acquired [default: 75]
-    #[arg(short = 'E', long, value_name = "STATUS", allow_hyphen_values = true)]
-    pub busy_exit_code: Option<OsString>,
+    #[arg(
+        short = 'E',
+        long,
+        value_name = "STATUS",
+        allow_hyphen_values = true,
+        default_value_t = 75,
+        hide_default_value = true
+    )]
+    pub busy_exit_code: u8,
     /// Set the length of the lease, at least 1s [default: 30s] [env: DLOCK_TTL]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub ttl: Option<OsString>,
@@ -44,9 +55,19 @@ pub struct LockArgs {
 #[derive(Args, Debug)]
 pub struct NameArgs {
     /// The lock
-    #[arg(value_name = "NAME")]
-    pub name: Option<OsString>,
+    #[arg(value_name = "NAME", required_unless_present = "named", conflicts_with = "named")]
+    name: Option<LockName>,
     /// The lock, as run takes it; the same as NAME
     #[arg(long = "name", value_name = "NAME")]
-    pub named: Option<OsString>,
+    named: Option<LockName>,
+}
+
+impl NameArgs {
+    /// Returns the lock.
+    ///
+    /// # Panics
+    /// If it was not parsed by clap.
+    pub fn lock(&self) -> &LockName {
+        self.name.as_ref().or(self.named.as_ref()).expect("clap requires one of them")
+    }
 }

@@ -1,19 +1,19 @@
 //! The options of the commands that show locks and break claims.
 
-use std::ffi::OsString;
-
 use clap::Args;
 
 use super::{CommonArgs, NameArgs};
+use crate::cli::values;
+use crate::lock::LockName;
 
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// The lock, or several [default: all that have holders or waiters]
     #[arg(value_name = "NAME")]
-    pub names: Vec<OsString>,
+    pub names: Vec<LockName>,
     /// The lock, as run takes it; the same as NAME
     #[arg(long = "name", value_name = "NAME")]
-    pub named: Vec<OsString>,
+    pub named: Vec<LockName>,
     /// Print a JSON object, one a line for each name
     #[arg(long, conflicts_with = "wide")]
     pub json: bool,
@@ -31,8 +31,8 @@ pub struct StatusArgs {
 #[derive(Args, Debug)]
 pub struct ListArgs {
     /// Only locks whose names start with this
-    #[arg(value_name = "PREFIX")]
-    pub starting_with: Option<OsString>,
+    #[arg(value_name = "PREFIX", value_parser = values::beginning)]
+    pub starting_with: Option<String>,
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,
@@ -60,8 +60,8 @@ pub struct BreakArgs {
     #[command(flatten)]
     pub lock: NameArgs,
     /// Remove the claim ID, as status shows it; the first digits are enough, at least eight [default: the only one there is]
-    #[arg(long, value_name = "ID")]
-    pub claim: Option<OsString>,
+    #[arg(long, value_name = "ID", conflicts_with = "all", value_parser = values::claim_digits)]
+    pub claim: Option<String>,
     /// Remove every claim on the lock, waiters first
     #[arg(long)]
     pub all: bool,

@@ -1,8 +1,7 @@
 //! The command line: the one source of help, completions and manual pages.
 //!
-//! Values are taken as the system's texts and typed by [`super::settings`], together with those from the
-//! environment and the files, so that all three are judged alike. Only the tree of the named subcommand is
-//! built: dlock starts before every job, and users wait for its start.
+//! A value that can also come from the environment or a file is a text here. [`super::settings`] types it, so that all three are
+//! judged alike. Only the tree of the named subcommand is built: dlock starts before every job, and users wait for its start.
 //!
 //! The sentence of a subcommand is at its variant. clap would let a doc comment on a struct of arguments replace it.
 
@@ -15,15 +14,15 @@ mod lock;
 mod looks;
 mod run;
 
-use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint};
 
-use super::page::Page;
+use super::page::{PAGES, Page};
 use super::shell::Shell;
 
-pub use acquire::{AcquireArgs, ClaimArgs, RenewArgs};
+pub use acquire::{AcquireArgs, ClaimArgs};
 pub use connection::{CommonArgs, ConnectionArgs, MessageArgs};
 pub use elect::{ElectArgs, LeaderArgs, ProclaimArgs};
 pub use lock::{LockArgs, NameArgs};
@@ -68,9 +67,11 @@ pub enum Invocation {
     #[command(after_help = acquire::EXAMPLES, override_usage = "dlock acquire [OPTIONS] --name NAME [--name NAME]... (--for-pid PID | --detach)")]
     Acquire(Box<AcquireArgs>),
     /// Release a lock taken with acquire
+    #[command(override_usage = "dlock release [CLAIM] [--name NAME]...")]
     Release(ClaimArgs),
     /// Renew a detached lease
-    Renew(RenewArgs),
+    #[command(override_usage = "dlock renew [CLAIM] [--name NAME]...")]
+    Renew(ClaimArgs),
     /// Show who holds and waits for locks, in order
     Status(StatusArgs),
     /// List the locks that have holders or waiters
@@ -118,21 +119,22 @@ pub fn subcommand(name: &str) -> Command {
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
     /// The shell
-    #[arg(value_name = "SHELL", required = true, value_enum)]
-    pub shell: Option<Shell>,
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: Shell,
 }
 
 #[derive(Args, Debug)]
 pub struct ManArgs {
     /// A subcommand, a lock service or a topic [default: the main page]
     #[arg(value_name = "COMMAND|SERVICE", value_parser = pages())]
-    pub page: Option<String>,
+    pub page: Option<Page>,
     /// Write all pages into DIR
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub dir: Option<OsString>,
+    pub dir: Option<PathBuf>,
 }
 
-/// Returns the names of all pages.
-fn pages() -> PossibleValuesParser {
-    Page::all().map(Page::name).collect::<Vec<_>>().into()
+/// Reads the name of a page.
+fn pages() -> impl TypedValueParser<Value = Page> {
+    let names: PossibleValuesParser = Page::all().map(|page| page.name).collect::<Vec<_>>().into();
+    names.map(|name| Page::named(&name).unwrap_or(PAGES[0]))
 }

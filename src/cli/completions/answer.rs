@@ -9,10 +9,10 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 
 use crate::backend::Backend;
 use crate::backend::locator::SERVICES;
-use crate::cli::args::{self, CommonArgs, ConnectionArgs, ListArgs};
+use crate::cli::args::{self, CommonArgs, ConnectionArgs};
 use crate::cli::connect;
 use crate::cli::layers::{Environment, Layers};
-use crate::cli::settings::ListSettings;
+use crate::cli::settings::Connection;
 use crate::clock;
 use crate::lock::{Entry, LockName};
 use crate::output::{Printer, sanitise};
@@ -107,9 +107,8 @@ fn profiles(said: &ArgMatches) -> Option<Vec<Candidate>> {
 fn ask<T>(said: &ArgMatches, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
     let common =
         CommonArgs { connection: ConnectionArgs::from_arg_matches(said).ok()?, ..CommonArgs::default() };
-    let args = ListArgs { starting_with: None, json: false, common };
-    let settings = ListSettings::resolve(&args, &Environment::real(Printer::default())).ok()?;
-    let backend = connect::open(&settings.viewing.connection).ok()?;
+    let connection = Connection::resolve(&common, &Environment::real(Printer::default())).ok()?;
+    let backend = connect::open(&connection).ok()?;
     connect::run_on(connect::runtime().ok()?, question(&*backend))
 }
 
@@ -128,9 +127,9 @@ fn locks(said: &ArgMatches) -> Option<Vec<Candidate>> {
 }
 
 fn claims(said: &ArgMatches) -> Option<Vec<Candidate>> {
-    let named = |id: &&str| said.try_get_one::<OsString>(id).ok().flatten();
-    let name: LockName = ["named", "name"].iter().find_map(named)?.to_str()?.parse().ok()?;
-    let status = ask(said, async |backend| backend.inspect(&name, clock::now() + PATIENCE).await.ok())?;
+    let named = |id: &&str| said.try_get_one::<LockName>(id).ok().flatten();
+    let name = ["named", "name"].iter().find_map(named)?;
+    let status = ask(said, async |backend| backend.inspect(name, clock::now() + PATIENCE).await.ok())?;
     let of = |entries: Vec<Entry>, state: &'static str| {
         entries.into_iter().filter_map(move |entry| Some((entry.claim?.to_string(), meaning(&entry, state))))
     };
@@ -187,6 +186,6 @@ mod tests {
         let connection = ConnectionArgs::from_arg_matches(said).expect("all optional");
         assert_eq!(connection.endpoint, ["redis://a"]);
         assert_eq!(connection.prefix.as_deref(), Some(OsStr::new("p")));
-        assert_eq!(said.get_one::<OsString>("name").map(OsString::as_os_str), Some(OsStr::new("deploy")));
+        assert_eq!(said.get_one::<LockName>("name").map(LockName::as_str), Some("deploy"));
     }
 }

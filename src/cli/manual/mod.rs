@@ -14,8 +14,7 @@ use clap_mangen::Man;
 
 use super::args::{self, CommonArgs};
 use super::exit_code::ExitCode;
-use super::page::{Page, SUBCOMMANDS};
-use crate::backend::service::Service;
+use super::page::Page;
 pub use pager::show;
 use roff::INFALLIBLE;
 
@@ -26,16 +25,15 @@ impl Page {
     /// Returns the text in roff.
     pub fn roff(self) -> String {
         let mut out = String::new();
-        let (title, section) = (self.title(), self.section());
+        let (title, section) = (self.title(), self.section);
         let version = env!("CARGO_PKG_VERSION");
         let heading = title.to_uppercase();
         writeln!(out, ".TH \"{heading}\" {section} \"{DATE}\" \"dlock {version}\" \"dlock\"")
             .expect(INFALLIBLE);
-        match self {
-            Self::Main => subcommand_page(&mut out, &title, None),
-            Self::Subcommand(subcommand) => subcommand_page(&mut out, &title, Some(subcommand)),
-            Self::Topic(topic) => whole_page(&mut out, &title, topic.text),
-            Self::Service(service) => service_page(&mut out, &title, service),
+        if self.is_of_command() {
+            command_page(&mut out, &title, self);
+        } else {
+            whole_page(&mut out, &title, self.text);
         }
         out
     }
@@ -45,44 +43,37 @@ fn name(out: &mut String, title: &str, about: &str) {
     write!(out, ".SH \"NAME\"\n{} \\- {}\n", roff::escape(title), roff::escape(about)).expect(INFALLIBLE);
 }
 
-/// Writes the page of a subcommand: usage and options by clap, the description before the options, and the other sections after
+/// Writes the page of a command: usage and options by clap, the description before the options, and the other sections after
 /// them.
-fn subcommand_page(out: &mut String, title: &str, subcommand: Option<&str>) {
-    let command = match subcommand {
-        None => args::command().disable_help_subcommand(true),
-        Some(name) => args::subcommand(name),
-    };
+fn command_page(out: &mut String, title: &str, page: Page) {
+    let (is_main, text) = (page.name == "dlock", page.text);
+    let command =
+        if is_main { args::command().disable_help_subcommand(true) } else { args::subcommand(page.name) };
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     name(out, title, &about.to_lowercase());
     let usage = command.clone().render_usage().to_string();
     let usage = roff::escape(&usage.trim_start_matches("Usage:").trim().replace(['<', '>'], ""));
     write!(out, ".SH \"SYNOPSIS\"\n{usage}\n").expect(INFALLIBLE);
-    let text = text(subcommand);
     let (before, after) =
         text.split_at(text.match_indices("\n## ").next().map_or(text.len(), |(at, _)| at + 1));
-    roff::sections(out, before, &[]);
+    roff::sections(out, before);
     let connects = command.get_arguments().any(|argument| argument.get_long() == Some("endpoint"));
-    options(out, command, subcommand.is_none(), false);
+    options(out, command, is_main, false);
     if connects {
         out.push_str(".PP\ndlock(1) has the options for the connection and for messages.\n");
     }
-    if subcommand.is_none() {
+    if is_main {
         out.push_str(".SH \"COMMON OPTIONS\"\nAll subcommands that ask a lock service take these.\n");
         let command = Command::new("dlock").disable_help_flag(true);
         options(out, CommonArgs::augment_args(command), false, true);
     }
     let (sections, end) = after
         .split_at(after.find("## Examples").or_else(|| after.find("## See also")).unwrap_or(after.len()));
-    roff::sections(out, sections, &[("exit statuses", exit_statuses)]);
+    roff::sections(out, sections);
     if connects {
-        roff::sections(out, include_str!("text/common.md"), &[]);
+        roff::sections(out, include_str!("text/common.md"));
     }
-    roff::sections(out, end, &[]);
-}
-
-fn text(subcommand: Option<&str>) -> &'static str {
-    let found = SUBCOMMANDS.iter().find(|(name, _)| Some(*name) == subcommand);
-    found.map_or(include_str!("text/dlock.md"), |(_, text)| text)
+    roff::sections(out, end);
 }
 
 /// The groups of options that every subcommand with a connection takes, as `clap_mangen` writes their headings.
@@ -108,8 +99,14 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, common: b
     // clap_mangen defines a string for quotation marks at the top of each part; here they are written directly.
     let rendered = String::from_utf8_lossy(&rendered).replace("\\*(Aq", "\\(aq");
     // Values and operands are written as in the synopsis.
-    let brackets =
-        [("\\fI<", "\\fI"), (">\\fR", "\\fR"), ("[\\fI", "\\fI"), ("<\\fI", "\\fI"), ("\\fR]", "\\fR")];
+    let brackets = [
+        ("\\fI<", "\\fI"),
+        (">\\fR", "\\fR"),
+        ("[\\fI", "\\fI"),
+        ("<\\fI", "\\fI"),
+        ("\\fR]", "\\fR"),
+        ("\\fR>", "\\fR"),
+    ];
     let rendered = brackets.iter().fold(rendered, |text, (bracket, bare)| text.replace(bracket, bare));
     // clap_mangen writes none if each option has a heading of its own.
     if !common && !rendered.contains(".SH OPTIONS\n") {
@@ -135,22 +132,15 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, common: b
     }
 }
 
-fn exit_statuses(out: &mut String) {
-    for code in ExitCode::ALL {
-        roff::term(out, &code.number().to_string(), code.sentence());
-    }
-}
-
 /// Writes a page. The first line of the text is its subject.
 fn whole_page(out: &mut String, title: &str, text: &str) {
     let (about, sections) = text.split_once('\n').unwrap_or((text, ""));
     name(out, title, about.trim_start_matches("# "));
-    roff::sections(out, sections, &[]);
-}
-
-fn service_page(out: &mut String, title: &str, service: &Service) {
-    whole_page(out, title, service.manual);
-    out.push_str(".SH \"SEE ALSO\"\ndlock(1), dlock\\-run(1), dlock\\-doctor(1)\n");
+    roff::sections(out, sections);
+    // The pages of the services end alike.
+    if !text.contains("## See also") {
+        out.push_str(".SH \"SEE ALSO\"\ndlock(1), dlock\\-run(1), dlock\\-doctor(1)\n");
+    }
 }
 
 /// Returns all pages: file name and text.
@@ -162,7 +152,7 @@ pub fn files() -> Vec<(String, String)> {
 /// directory beside it.
 pub fn write_all(directory: &Path) -> anyhow::Result<()> {
     for page in Page::all() {
-        let folder = folder_of(directory, page.section());
+        let folder = folder_of(directory, page.section);
         let cannot = |error: &std::io::Error| {
             let reason = format!("cannot write into {}: {error}", folder.display());
             ExitCode::CannotCreate.error(reason)
@@ -196,8 +186,8 @@ mod tests {
         for page in Page::all() {
             let headings = headings(page);
             let has = |title: &str| headings.iter().any(|heading| heading == title);
-            let wanted: &[&str] = match page {
-                Page::Service(_) => &[
+            let wanted: &[&str] = match (page.name, page.section) {
+                (_, "7") if !page.text.contains("## See also") => &[
                     "NAME",
                     "ENDPOINT",
                     "DATA LAYOUT",
@@ -207,14 +197,12 @@ mod tests {
                     "PERMISSIONS",
                     "SEE ALSO",
                 ],
-                Page::Topic(topic) if topic.name == "recipes" => {
-                    &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"]
-                }
-                Page::Topic(_) => &["NAME", "DESCRIPTION", "SEE ALSO"],
-                Page::Main | Page::Subcommand("completions" | "man") => {
+                ("recipes", _) => &["NAME", "DESCRIPTION", "CRON", "KUBERNETES", "SEE ALSO"],
+                (_, "5" | "7") => &["NAME", "DESCRIPTION", "SEE ALSO"],
+                ("dlock" | "completions" | "man", _) => {
                     &["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
                 }
-                Page::Subcommand(_) => &[
+                _ => &[
                     "NAME",
                     "SYNOPSIS",
                     "DESCRIPTION",
@@ -234,12 +222,12 @@ mod tests {
 
     #[test]
     fn pages_have_every_exit_status_and_every_key_of_the_files() {
-        let page = Page::Main.roff();
-        for code in ExitCode::ALL {
-            assert!(page.contains(&format!("\\fB{}\\fR", code.number())), "{code:?}");
+        let page = Page::named("dlock").expect("a page").roff();
+        for code in [64, 69, 70, 71, 73, 75, 76, 77, 124, 126, 127] {
+            assert!(page.contains(&format!(".TP\n\\fB{code}\\fR")), "{code}");
         }
         let page = Page::named("config").expect("a page").roff();
-        for key in crate::cli::config_file::KEYS {
+        for key in crate::cli::config_file::keys() {
             assert!(page.contains(&roff::escape(key)), "{key}");
         }
     }
@@ -271,7 +259,7 @@ mod tests {
     #[test]
     fn pages_have_names_of_their_own() {
         for page in Page::all() {
-            assert_eq!(Page::named(page.name()).map(Page::file_name), Some(page.file_name()));
+            assert_eq!(Page::named(page.name).map(Page::file_name), Some(page.file_name()));
         }
     }
 }

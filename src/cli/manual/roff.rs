@@ -9,11 +9,8 @@ use std::fmt::Write as _;
 /// The reason why writing cannot fail.
 pub(super) const INFALLIBLE: &str = "writing to a String cannot fail";
 
-/// Makes a part of a page.
-pub(super) type Part = (&'static str, fn(&mut String));
-
-/// Writes the sections of `text`; `parts` are the generated ones.
-pub(super) fn sections(out: &mut String, text: &str, parts: &[Part]) {
+/// Writes the sections of `text`.
+pub(super) fn sections(out: &mut String, text: &str) {
     // The text after a heading is a paragraph anyway.
     let mut fresh = false;
     let mut lines = text.lines();
@@ -26,9 +23,7 @@ pub(super) fn sections(out: &mut String, text: &str, parts: &[Part]) {
             fresh = true;
             continue;
         }
-        if let Some(name) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
-            parts.iter().filter(|(part, _)| *part == name).for_each(|(_, make)| make(out));
-        } else if line.starts_with("```") {
+        if line.starts_with("```") {
             let typed: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             lines_to_type(out, &typed, fresh);
         } else {
@@ -51,7 +46,7 @@ fn lines_to_type(out: &mut String, lines: &[&str], fresh: bool) {
 }
 
 /// Writes a term and its meaning.
-pub(super) fn term(out: &mut String, name: &str, text: &str) {
+fn term(out: &mut String, name: &str, text: &str) {
     write!(out, ".TP\n\\fB{}\\fR\n{}\n", escape(name), inline(text)).expect(INFALLIBLE);
 }
 
@@ -92,13 +87,14 @@ mod tests {
 
     #[test]
     fn markdown_becomes_sections() {
-        let text = "## One two\n\nA `-b` of\n*C*.\n\n``` name\n.x  -y\n\n'z\n```\n\n**T t**\nMeans\nthis.\n\n<!-- part -->\n\nEnd.\n";
+        let text =
+            "## One two\n\nA `-b` of\n*C*.\n\n``` name\n.x  -y\n\n'z\n```\n\n**T t**\nMeans\nthis.\n\nEnd.\n";
         let mut page = String::new();
-        sections(&mut page, text, &[("part", |out| out.push_str(".PP\nMade.\n"))]);
+        sections(&mut page, text);
         assert_eq!(
             page,
             ".SH \"ONE TWO\"\nA \\fB\\-b\\fR of\n\\fIC\\fR.\n.PP\n.RS 4\n.nf\n\\&.x  \\-y\n\n\\&'z\n.fi\n.RE\n.TP\n\\fBT t\\fR\n\
-             Means\nthis.\n.PP\nMade.\n.PP\nEnd.\n"
+             Means\nthis.\n.PP\nEnd.\n"
         );
     }
 

@@ -2,10 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 
 use crate::backend::{Options, locator};
-use crate::cli::args::{ConnectionArgs, MessageArgs};
+use crate::cli::args::{CommonArgs, ConnectionArgs, MessageArgs};
 use crate::cli::credentials::Reading;
 use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::{Environment, Layers};
@@ -24,26 +24,32 @@ pub struct Connection {
     pub sources: Sources,
 }
 
-/// Returns how much is printed in which format, and sets the printer of `around`.
-pub(in crate::cli) fn messages(
+impl Connection {
+    /// Resolves `args` with the environment and the configuration files, and sets the printer of `around`.
+    pub fn resolve(args: &CommonArgs, around: &Environment) -> Result<Self> {
+        let mut layers = Layers::load(&args.connection, around)?;
+        set_printer(&mut layers, &args.messages, around)?;
+        connection(&mut layers, &args.connection)
+    }
+}
+
+/// Sets the printer of `around`: how much is printed, and in which format.
+pub(in crate::cli) fn set_printer(
     layers: &mut Layers,
     args: &MessageArgs,
     around: &Environment,
-) -> Result<(Verbosity, LogFormat)> {
+) -> Result<()> {
     let verbosity = match (args.quiet, args.verbose) {
-        (true, true) => {
-            bail!("--quiet and --verbose are opposites; choose one of them");
-        }
-        (true, false) => Verbosity::Quiet,
-        (false, true) => Verbosity::Verbose,
-        (false, false) if layers.switch("quiet", false) => Verbosity::Quiet,
-        (false, false) if layers.switch("verbose", false) => Verbosity::Verbose,
-        (false, false) => Verbosity::Normal,
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        _ if layers.switch("quiet", false) => Verbosity::Quiet,
+        _ if layers.switch("verbose", false) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
     };
     let log_format = layers.text("log-format", args.log_format.as_deref().map(OsStr::new))?;
     let log_format = log_format.as_ref().map_or(Ok(LogFormat::Human), values::log_format)?;
     around.printer.set(Printer::new(verbosity, log_format));
-    Ok((verbosity, log_format))
+    Ok(())
 }
 
 /// Returns the settings of the lock service.

@@ -3,14 +3,11 @@
 mod acquire;
 mod connection;
 mod elect;
-mod looks;
 mod run;
 
-pub use acquire::{AcquireSettings, Beneficiary, ClaimSettings, early_format};
+pub use acquire::{AcquireSettings, early_format};
 pub use connection::Connection;
-pub(super) use connection::{connection, messages};
-pub use elect::{LeaderSettings, ProclaimSettings};
-pub use looks::{BreakSettings, ListSettings, StatusSettings, Target, Viewing, WatchSettings};
+pub(super) use connection::{connection, set_printer};
 pub use run::{CommandLine, RunSettings};
 
 #[cfg(test)]

@@ -1,20 +1,18 @@
-//! The settings of `run`.
+//! The settings of a run.
 
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 
-use super::{Connection, connection, messages};
+use super::{Connection, connection, set_printer};
 use crate::cli::args::{LockArgs, RunArgs};
-use crate::cli::exit_code::{ExitCode, Hinted as _};
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::source::{Source, SourcedText};
 use crate::cli::values;
-use crate::hold::Wait;
-use crate::lock::{LockName, Mode};
-use crate::output::{LogFormat, Verbosity, sanitise};
+use crate::hold::{Plan, Wait};
+use crate::lock::{LockName, Mode, Moment};
+use crate::output::sanitise;
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 
@@ -47,160 +45,97 @@ impl CommandLine {
 
 /// `dlock run`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub struct RunSettings {
-    /// The locks, without repetition, at least one.
-    pub names: Vec<LockName>,
-    /// The mode.
+    /// The arguments.
+    pub args: RunArgs,
+    /// The mode of the lock.
     pub mode: Mode,
-    /// The wait for the lock.
-    pub wait: Wait,
-    /// The length of the lease, at least [`crate::lock::validity::LeaseTimes::LEAST_TTL`].
-    pub ttl: Duration,
-    /// The time between SIGTERM and SIGKILL.
-    pub grace: Duration,
-    /// The first signal when dlock stops the command.
-    pub signal: Signal,
-    /// The longest hold; never zero.
-    pub max_run: Option<Duration>,
-    /// The shortest hold.
-    pub hold_at_least: Duration,
-    /// The age of a success that makes this run unnecessary; never zero.
-    pub once_per: Option<Duration>,
-    /// Whether it replaces older waiters.
-    pub supersede: bool,
-    /// Whether it also replaces a holder with `--replace`.
-    pub replace: bool,
-    /// Whether it holds the lock until every descendant has exited.
-    pub whole_tree: bool,
-    /// Whether it queues separately inside a run that holds the lock.
-    pub no_nest: bool,
-    /// Whether the service manager receives READY=1 when the command starts.
-    pub notify_ready: bool,
-    /// The exit status when the lock was not acquired.
-    pub busy_exit_code: u8,
+    /// The instants and durations of the hold.
+    pub plan: Plan,
     /// The command.
     pub command: CommandLine,
     /// The text for other users.
     pub label: Option<String>,
     /// Whether it campaigns again after each term (`elect --forever`).
     pub forever: bool,
-    /// The file of the report.
-    pub report: Option<PathBuf>,
-    /// The file of the metrics.
-    pub metrics_file: Option<PathBuf>,
     /// The lock service.
     pub connection: Connection,
-    /// How much is printed.
-    pub verbosity: Verbosity,
-    /// The format of messages.
-    pub log_format: LogFormat,
 }
 
 impl RunSettings {
-    /// Resolves `args` with the environment and the configuration files.
-    pub fn resolve(args: &RunArgs, around: &Environment) -> Result<Self> {
+    /// Resolves `args` with the environment and the configuration files. The run began at `started`.
+    pub fn resolve(args: RunArgs, around: &Environment, started: Moment) -> Result<Self> {
         let mut layers = Layers::load(&args.common.connection, around)?;
-        let (verbosity, log_format) = messages(&mut layers, &args.common.messages, around)?;
+        set_printer(&mut layers, &args.common.messages, around)?;
         let mut setting = |option, flag: &Option<OsString>| layers.text(option, flag.as_deref());
         let ttl = setting("ttl", &args.lock.ttl)?;
         let grace = setting("grace", &args.lock.grace)?;
         let wait = setting("wait", &args.lock.wait)?;
         let label = setting("label", &args.label)?;
-        let (mode, wait) = (mode(&args.lock)?, wait_of(args.lock.try_once, wait.as_ref())?);
-        check_replace(args.replace, mode, wait)?;
-        let path =
-            |option, flag: &Option<OsString>| flag.as_deref().map(|f| values::file(f, option)).transpose();
-        Ok(Self {
-            names: names(&args.lock.name)?,
-            mode,
+        let label = label.map(|found| values::shown(&found.text).map_err(Error::msg).context(found.source));
+        let (mode, wait) = (mode(&args.lock), wait_of(args.lock.try_once, wait.as_ref())?);
+        check_names(&args.lock.name)?;
+        ensure!(!args.replace || mode == Mode::Exclusive, "--replace is for exclusive locks");
+        ensure!(
+            !args.replace || wait != Wait::Once,
+            "--replace waits until the command that it replaces has ended, and --try does not wait"
+        );
+        let plan = Plan {
+            started,
             wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
             grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
-            signal: args.signal.as_deref().map_or(Ok(Signal::TERM), values::signal)?,
-            max_run: flagged("max-run", args.max_run.as_deref())?,
-            hold_at_least: flagged("hold-at-least", args.hold_at_least.as_deref())?.unwrap_or_default(),
-            once_per: flagged("once-per", args.once_per.as_deref())?,
-            supersede: args.supersede,
-            replace: args.replace,
+            signal: args.signal.unwrap_or(Signal::TERM),
+            max_run: args.max_run.filter(|length| !length.is_zero()),
+            hold_at_least: args.hold_at_least.unwrap_or_default(),
+            supersede: args.supersede || args.replace,
             whole_tree: args.whole_tree,
-            no_nest: args.no_nest,
-            notify_ready: args.notify_ready,
-            busy_exit_code: args
-                .lock
-                .busy_exit_code
-                .as_deref()
-                .map_or(Ok(ExitCode::Busy.number()), values::exit_status)?,
-            command: command_line(args)?,
-            label: label.map(values::label).transpose()?.filter(|label| !label.is_empty()),
+        };
+        let connection = connection(&mut layers, &args.common.connection)?;
+        let command = args.shell_command.clone().map(CommandLine::Shell);
+        Ok(Self {
+            mode,
+            plan,
+            command: command.unwrap_or_else(|| CommandLine::Argv(args.argv.clone())),
+            label: label.transpose()?.filter(|label| !label.is_empty()),
             forever: false,
-            report: path("report", &args.report)?,
-            metrics_file: path("metrics-file", &args.metrics_file)?,
-            connection: connection(&mut layers, &args.common.connection)?,
-            verbosity,
-            log_format,
+            connection,
+            args,
         })
     }
-}
 
-impl RunSettings {
+    /// Returns the names of the locks.
+    pub fn names(&self) -> &[LockName] {
+        &self.args.lock.name
+    }
+
+    /// Returns the age of a success that makes this run unnecessary; never zero.
+    pub fn once_per(&self) -> Option<Duration> {
+        self.args.once_per.filter(|length| !length.is_zero())
+    }
+
     /// Returns how dlock ends if it did not acquire the lock.
     pub fn busy(&self) -> ExitStatus {
-        ExitStatus::Exited(self.busy_exit_code)
+        ExitStatus::Exited(self.args.lock.busy_exit_code)
     }
-}
-
-/// Returns a length of time that only a flag can set. Zero counts as unset.
-fn flagged(option: &'static str, flag: Option<&OsStr>) -> Result<Option<Duration>> {
-    let Some(flag) = flag else { return Ok(None) };
-    let source = Source::Flag(option);
-    let length = values::length(&SourcedText { text: values::line(option, flag, &source)?, source })?;
-    Ok(Some(length).filter(|length| !length.is_zero()))
 }
 
 /// The most locks of one claim; each needs descriptors here and room in one request of a service.
 const MOST_NAMES: usize = 64;
 
-fn names(given: &[OsString]) -> Result<Vec<LockName>> {
-    let mut names = Vec::with_capacity(given.len());
-    for text in given {
-        let name = values::name(text, "--name")?;
-        if names.contains(&name) {
-            bail!("--name {} is given twice", sanitise::text(name.as_str()));
-        }
-        names.push(name);
-    }
-    if names.len() > MOST_NAMES {
-        let reason = format!("{} locks are too many at once; the most is {MOST_NAMES}", names.len());
-        bail!(reason);
-    }
-    if names.is_empty() {
-        let failure = anyhow!("--name is missing; name the lock with --name NAME");
-        return Err(failure.hint("see dlock run --help"));
-    }
-    Ok(names)
+fn check_names(names: &[LockName]) -> Result<()> {
+    let count = names.len();
+    ensure!(count <= MOST_NAMES, "{count} locks are too many at once; the most is {MOST_NAMES}");
+    let again = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+    again.map_or(Ok(()), |(_, name)| bail!("--name {} is given twice", sanitise::text(name.as_str())))
 }
 
-fn mode(args: &LockArgs) -> Result<Mode> {
-    let slots = args.slots.as_deref().map(values::slots).transpose()?;
-    match (args.exclusive, args.shared, slots) {
-        (_, false, None) => Ok(Mode::Exclusive),
-        (false, true, None) => Ok(Mode::Shared),
-        (false, false, Some(slots)) => Ok(Mode::Slots(slots)),
-        _ => Err(anyhow!("a lock has one mode; choose one of --exclusive, --shared and --slots")),
+fn mode(args: &LockArgs) -> Mode {
+    match (args.shared, args.slots) {
+        (true, _) => Mode::Shared,
+        (_, Some(slots)) => Mode::Slots(slots),
+        _ => Mode::Exclusive,
     }
-}
-
-/// Checks `--replace`: the run holds the lock alone, and waits until the old command has exited.
-fn check_replace(replace: bool, mode: Mode, wait: Wait) -> Result<()> {
-    let reason = match (replace, mode, wait) {
-        (true, Mode::Shared | Mode::Slots(_), _) => "--replace is for exclusive locks",
-        (true, _, Wait::Once) => {
-            "--replace waits until the command that it replaces has ended, and --try does not wait"
-        }
-        _ => return Ok(()),
-    };
-    Err(anyhow!(reason))
 }
 
 fn wait_of(try_once: bool, wait: Option<&SourcedText>) -> Result<Wait> {
@@ -208,23 +143,11 @@ fn wait_of(try_once: bool, wait: Option<&SourcedText>) -> Result<Wait> {
     let length = values::length(found)?;
     match (try_once, &found.source) {
         (true, Source::Flag(_)) if !length.is_zero() => {
-            Err(anyhow!("--try does not wait, so it cannot be together with --wait; choose one of them"))
+            bail!("--try does not wait, so it cannot be together with --wait; choose one of them")
         }
+        // A configured wait yields to a flag.
         (true, _) => Ok(Wait::Once),
         (false, _) if length.is_zero() => Ok(Wait::Once),
         (false, _) => Ok(Wait::AtMost(length)),
-    }
-}
-
-fn command_line(args: &RunArgs) -> Result<CommandLine> {
-    match (&args.shell_command, args.argv.as_slice()) {
-        (Some(text), []) => Ok(CommandLine::Shell(text.clone())),
-        (None, [_, ..]) => Ok(CommandLine::Argv(args.argv.clone())),
-        (Some(_), [first, ..]) => {
-            let first = sanitise::text(&sanitise::os(first));
-            Err(anyhow!("--command and the command {first} are both given; choose one of them"))
-        }
-        (None, []) => Err(anyhow!("a command is missing; write it after the options")
-            .hint("dlock run --name NAME -- COMMAND [ARG]...; see dlock run --help")),
     }
 }

@@ -13,9 +13,10 @@ use crate::cli::layers::Environment;
 use crate::cli::parse;
 use crate::cli::source::Source;
 use crate::hold::Wait;
-use crate::lock::{LockName, Mode};
+use crate::lock::{LockName, Mode, Moment};
 use crate::output::file::tests::Folder;
 use crate::output::{LogFormat, Verbosity};
+use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 
 fn around(variables: &[(&str, &str)]) -> Environment {
@@ -36,26 +37,11 @@ fn os(words: &[&str]) -> Vec<OsString> {
 fn run_in(words: &[&str], around: &Environment) -> Result<RunSettings, Failure> {
     let invocation = parse::parse(os(words)).map_err(|error| Failure::from(&error))?;
     let Invocation::Run(args) = invocation else { panic!("{invocation:?}") };
-    RunSettings::resolve(&args, around).map_err(|error| Failure::from(&error))
+    RunSettings::resolve(*args, around, Moment::default()).map_err(|error| Failure::from(&error))
 }
 
 fn run(line: &str) -> Result<RunSettings, Failure> {
     run_in(&line.split(' ').collect::<Vec<_>>(), &around(&[]))
-}
-
-#[test]
-fn options_end_at_the_first_operand() {
-    let argv = |line: &str| match run(line).expect("valid").command {
-        CommandLine::Argv(argv) => argv.join(OsStr::new(" ")).into_string().expect("text"),
-        CommandLine::Shell(_) => panic!("no shell"),
-    };
-    assert_eq!(argv("run --name x ls -la"), "ls -la");
-    assert_eq!(argv("run --name x -- ls -la"), "ls -la");
-    assert_eq!(argv("run --name x ls --name y --help"), "ls --name y --help");
-    assert_eq!(argv("run --name x ls -- -q"), "ls -- -q");
-    assert_eq!(argv("run --name x -- -odd --try"), "-odd --try");
-    assert_eq!(argv("run --name x -- -- y"), "-- y");
-    assert_eq!(argv("run --name=x -nq timeout -k 5 3 sh"), "timeout -k 5 3 sh");
 }
 
 #[test]
@@ -65,51 +51,56 @@ fn every_option_reaches_its_setting() {
         "--once-per 1d --supersede --whole-tree --no-nest --label text --report r --metrics-file m",
         "--backend file --endpoint /x --prefix p --allow-network-fs -v --log-format json -c exit",
     ];
-    let all = run(&options.join(" ")).expect("valid");
+    let around = around(&[]);
+    let all = run_in(&options.join(" ").split(' ').collect::<Vec<_>>(), &around).expect("valid");
+    let (printer, plan) = (around.printer.get(), all.plan);
     let s = Duration::from_secs;
-    assert_eq!(all.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(all.names().iter().map(LockName::as_str).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(all.mode.to_string(), "slots:3");
-    assert_eq!((all.wait, all.busy_exit_code), (Wait::AtMost(s(600)), 0));
-    assert_eq!((all.ttl, all.grace), (s(20), Duration::from_millis(1500)));
-    assert_eq!((all.max_run, all.hold_at_least, all.once_per), (Some(s(3600)), s(2), Some(s(86_400))));
-    assert_eq!(all.signal, Signal::named("INT").expect("exists"));
-    assert!(all.supersede && all.whole_tree && all.no_nest && all.connection.options.allow_network_fs);
+    assert_eq!((plan.wait, all.busy()), (Wait::AtMost(s(600)), ExitStatus::Exited(0)));
+    assert_eq!((plan.ttl, plan.grace), (s(20), Duration::from_millis(1500)));
+    assert_eq!((plan.max_run, plan.hold_at_least, all.once_per()), (Some(s(3600)), s(2), Some(s(86_400))));
+    assert_eq!(plan.signal, Signal::named("INT").expect("exists"));
+    assert!(plan.supersede && plan.whole_tree && all.args.no_nest && all.connection.options.allow_network_fs);
     assert_eq!((all.label.as_deref(), all.command.first_word().as_str()), (Some("text"), "sh -c"));
-    assert_eq!((all.verbosity, all.log_format), (Verbosity::Verbose, LogFormat::Json));
+    assert_eq!((printer.verbosity, printer.log_format), (Verbosity::Verbose, LogFormat::Json));
     assert_eq!(all.connection.options.endpoints, ["/x"]);
-    assert_eq!(all.report, std::path::absolute("r").ok());
+    assert_eq!(all.args.report, std::path::absolute("r").ok());
 }
 
 #[test]
 fn defaults_as_documented() {
     let plain = run("run --name x true").expect("valid");
-    assert_eq!((plain.mode, plain.wait, plain.busy_exit_code), (Mode::Exclusive, Wait::Forever, 75));
-    assert_eq!((plain.ttl, plain.grace), (Duration::from_secs(30), Duration::from_secs(5)));
-    assert_eq!((plain.max_run, plain.once_per, plain.hold_at_least), (None, None, Duration::ZERO));
+    assert_eq!(
+        (plain.mode, plain.plan.wait, plain.busy()),
+        (Mode::Exclusive, Wait::Forever, ExitStatus::Exited(75))
+    );
+    assert_eq!((plain.plan.ttl, plain.plan.grace), (Duration::from_secs(30), Duration::from_secs(5)));
+    assert_eq!(
+        (plain.plan.max_run, plain.once_per(), plain.plan.hold_at_least),
+        (None, None, Duration::ZERO)
+    );
     assert_eq!(plain.connection, Connection::default());
-    assert_eq!(run("run --name x --wait 0 true").expect("valid").wait, Wait::Once);
-    assert_eq!(run("run --name x --try --wait 0 true").expect("valid").wait, Wait::Once);
-    assert_eq!(run("run --name x --max-run 0 true").expect("valid").max_run, None);
+    assert_eq!(run("run --name x --wait 0 true").expect("valid").plan.wait, Wait::Once);
+    assert_eq!(run("run --name x --try --wait 0 true").expect("valid").plan.wait, Wait::Once);
+    assert_eq!(run("run --name x --max-run 0 true").expect("valid").plan.max_run, None);
 }
 
 #[test]
 fn every_usage_error_is_one_clear_line() {
     for (line, error) in [
-        ("run --name x", "a command is missing; write it after the options"),
-        ("run true", "--name is missing; name the lock with --name NAME"),
-        ("run --name x -c a b", "--command and the command b are both given; choose one of them"),
+        ("run --name x", "COMMAND is missing"),
+        ("run true", "--name is missing"),
+        ("run --name x -c a b", "the argument '--command <STRING>' cannot be used with '[COMMAND]...'"),
         (
             "run --name x --try --wait 3 true",
             "--try does not wait, so it cannot be together with --wait; choose one of them",
         ),
-        ("run --name x -s -x true", "a lock has one mode; choose one of --exclusive, --shared and --slots"),
-        (
-            "run --name x --slots 2 -s true",
-            "a lock has one mode; choose one of --exclusive, --shared and --slots",
-        ),
+        ("run --name x -s -x true", "the argument '--shared' cannot be used with '--exclusive'"),
+        ("run --name x --slots 2 -s true", "the argument '--slots <N>' cannot be used with '--shared'"),
         ("run --name x --slots 0 true", "--slots: \"0\" is not a number of slots; write 1 or more"),
         ("run --name x --name x true", "--name x is given twice"),
-        ("run --name x -E 300 true", "--busy-exit-code: \"300\" is not an exit status; write 0 to 255"),
+        ("run --name x -E 300 true", "--busy-exit-code: 300 is not in 0..=255"),
         (
             "run --name x --wait 5x true",
             "--wait: \"5x\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds",
@@ -132,9 +123,12 @@ fn every_usage_error_is_one_clear_line() {
         ("run --name x --ttl 500ms true", "--ttl: a ttl of 500ms is too short; the least is 1s"),
         ("run --name= true", "--name: a lock name cannot be empty"),
         ("run --name a\nb true", "--name: a lock name cannot contain the control character \\n"),
-        ("run --name x --label a\tb true", "--label: a label cannot contain the control character \\t"),
-        ("run --name x -q -v true", "--quiet and --verbose are opposites; choose one of them"),
-        ("run --name x --report= true", "--report: the file's name is empty"),
+        (
+            "run --name x --label a\tb true",
+            "--label: a text for others cannot contain the control character \\t",
+        ),
+        ("run --name x -q -v true", "the argument '--quiet' cannot be used with '--verbose'"),
+        ("run --name x --report= true", "--report needs a value"),
         ("run --nmae x true", "unknown option --nmae"),
         ("run --name", "--name needs a value"),
         ("run --name x --log-format xml true", "--log-format: \"xml\" is not one of human, json"),
@@ -146,6 +140,11 @@ fn every_usage_error_is_one_clear_line() {
         ("run --name x --config /nonexistent/c true", "--config: there is no file /nonexistent/c"),
         ("run --name x --profile ci true", "--profile: no configuration file has a profile ci"),
         ("run --name x --profile= true", "--profile: no configuration file has a profile without a name"),
+        ("break x --all --claim abcdef01", "the argument '--all' cannot be used with '--claim <ID>'"),
+        (
+            "break x --claim abc",
+            "--claim: \"abc\" is not a claim id; write the 8 or more digits that dlock status NAME shows",
+        ),
         ("list a b", "unexpected argument b"),
         ("completions tcsh", "SHELL: \"tcsh\" is not one of bash, zsh, fish"),
         ("runn --name x true", "unknown command runn"),
@@ -153,7 +152,7 @@ fn every_usage_error_is_one_clear_line() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let result = parse::parse(os(&words)).and_then(|invocation| match invocation {
-            Invocation::Run(args) => RunSettings::resolve(&args, &around(&[])).map(drop),
+            Invocation::Run(args) => RunSettings::resolve(*args, &around(&[]), Moment::default()).map(drop),
             _ => Ok(()),
         });
         let failure = Failure::from(&result.expect_err(line));
@@ -162,7 +161,7 @@ fn every_usage_error_is_one_clear_line() {
     let long = format!("run --name x --label {} true", "é".repeat(101));
     assert_eq!(
         run(&long).expect_err("too long").to_string(),
-        "--label: a label has at most 200 bytes, this one has 202"
+        "--label: a text for others has at most 200 bytes, this one has 202"
     );
     let folder = Folder::new("profiles");
     let file = folder.0.join("c.toml").display().to_string();
@@ -180,23 +179,24 @@ fn every_usage_error_is_one_clear_line() {
 #[test]
 fn non_unicode_text_is_an_error_or_passes_unchanged() {
     let bad = || OsStr::from_bytes(b"a\xff").to_owned();
-    let mut words = os(&["run", "--name", "x"]);
-    words.push(bad());
-    let Invocation::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
-    let settings = RunSettings::resolve(&args, &around(&[])).expect("valid");
+    let resolved = |words: Vec<OsString>, around: &Environment| {
+        parse::parse(words).and_then(|invocation| match invocation {
+            Invocation::Run(args) => RunSettings::resolve(*args, around, Moment::default()),
+            other => panic!("{other:?}"),
+        })
+    };
+    let words = [os(&["run", "--name", "x"]), vec![bad()]].concat();
+    let settings = resolved(words, &around(&[])).expect("valid");
     assert_eq!(settings.command, CommandLine::Argv(vec![bad()]));
     assert_eq!(settings.command.first_word(), "a\\xff");
     for (option, said) in [
-        ("--name", "--name: the name a\\xff is not valid UTF-8"),
+        ("--name", "an argument is not valid UTF-8"),
         ("--label", "--label is not valid UTF-8"),
         ("--wait", "--wait is not valid UTF-8"),
         ("--endpoint", "--endpoint is not valid UTF-8"),
     ] {
-        let mut words = os(&["run", option]);
-        words.push(bad());
-        words.extend(os(&["--name", "y", "true"]));
-        let Invocation::Run(args) = parse::parse(words).expect("parses") else { panic!("run") };
-        let error = RunSettings::resolve(&args, &around(&[])).expect_err("refused");
+        let words = [os(&["run", option]), vec![bad()], os(&["--name", "y", "true"])].concat();
+        let error = resolved(words, &around(&[])).expect_err("refused");
         assert_eq!(Failure::from(&error).to_string(), said);
     }
     let odd = Environment {
@@ -229,17 +229,24 @@ fn settings_rank_flag_environment_user_file_system_file() {
         Environment { system_file: system.clone(), ..around(&all) }
     };
     let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
-    let plain = run_in(&words("run --name x true"), &surroundings(&[])).expect("valid");
-    assert_eq!((plain.ttl.as_secs(), plain.grace.as_secs()), (12, 2));
-    assert_eq!((plain.wait, plain.label.as_deref()), (Wait::AtMost(Duration::from_secs(7)), Some("system")));
-    assert_eq!((plain.verbosity, plain.connection.options.prefix), (Verbosity::Quiet, None));
+    let unset = surroundings(&[]);
+    let plain = run_in(&words("run --name x true"), &unset).expect("valid");
+    assert_eq!((plain.plan.ttl.as_secs(), plain.plan.grace.as_secs()), (12, 2));
+    assert_eq!(
+        (plain.plan.wait, plain.label.as_deref()),
+        (Wait::AtMost(Duration::from_secs(7)), Some("system"))
+    );
+    assert_eq!((unset.printer.get().verbosity, plain.connection.options.prefix), (Verbosity::Quiet, None));
     assert_eq!(plain.connection.options.endpoints, ["a", "b"]);
 
     let profile = surroundings(&[("DLOCK_PROFILE", "ci"), ("DLOCK_GRACE", "3s"), ("DLOCK_NAME", "other")]);
     let chosen = run_in(&words("run --name x --try -v true"), &profile).expect("valid");
-    assert_eq!((chosen.ttl.as_secs(), chosen.grace.as_secs(), chosen.wait), (13, 3, Wait::Once));
     assert_eq!(
-        (chosen.verbosity, chosen.connection.options.prefix.as_deref()),
+        (chosen.plan.ttl.as_secs(), chosen.plan.grace.as_secs(), chosen.plan.wait),
+        (13, 3, Wait::Once)
+    );
+    assert_eq!(
+        (profile.printer.get().verbosity, chosen.connection.options.prefix.as_deref()),
         (Verbosity::Verbose, Some("sys"))
     );
     assert_eq!(chosen.connection.sources.of("grace"), &Source::Environment("DLOCK_GRACE".into()));
@@ -250,7 +257,7 @@ fn settings_rank_flag_environment_user_file_system_file() {
     assert_eq!(chosen.connection.sources.of("backend"), &Source::Default);
 
     let flags = run_in(&words("run --name x --ttl 14 --grace 4 --endpoint c true"), &profile).expect("valid");
-    assert_eq!((flags.ttl.as_secs(), flags.grace.as_secs()), (14, 4));
+    assert_eq!((flags.plan.ttl.as_secs(), flags.plan.grace.as_secs()), (14, 4));
     assert_eq!(flags.connection.options.endpoints, ["c"]);
 
     let failure = run_in(&words("run --name x --profile cii true"), &surroundings(&[])).expect_err("unknown");
@@ -262,13 +269,13 @@ fn settings_rank_flag_environment_user_file_system_file() {
     write(empty.as_ref(), "");
     let other = surroundings(&[("DLOCK_CONFIG", &empty)]);
     let other = run_in(&words("run --name x true"), &other).expect("valid");
-    assert_eq!(other.ttl.as_secs(), 11, "--config stands for the user's file alone");
+    assert_eq!(other.plan.ttl.as_secs(), 11, "--config stands for the user's file alone");
     write(&system, "what is in it does not matter");
     for variables in [&[][..], &[("DLOCK_CONFIG", "/dev/null\n")]] {
         let line =
             if variables.is_empty() { "run --name x --config /dev/null true" } else { "run --name x true" };
         let none = run_in(&words(line), &surroundings(variables)).expect("valid");
-        assert_eq!(none.ttl.as_secs(), 30, "/dev/null leaves every file out");
+        assert_eq!(none.plan.ttl.as_secs(), 30, "/dev/null leaves every file out");
     }
 }
 
@@ -349,8 +356,8 @@ fn quiet_or_verbose_follows_the_stronger_file() {
         let mut words = vec!["run", &config, "--name", "x"];
         words.extend(of_user.contains("profile").then_some("--profile=p"));
         words.push("true");
-        let settings = run_in(&words, &around).expect("valid");
-        assert_eq!(settings.verbosity, verbosity, "{of_user} over {of_system}");
+        run_in(&words, &around).expect("valid");
+        assert_eq!(around.printer.get().verbosity, verbosity, "{of_user} over {of_system}");
     }
 }
 
@@ -379,30 +386,5 @@ fn an_empty_prefix_is_a_prefix() {
     assert_eq!(
         run_in(&words, &around(&[("DLOCK_BACKEND", "")])).expect("valid").connection.options.backend,
         None
-    );
-}
-
-#[test]
-fn claims_to_break_are_named_unmistakably() {
-    let target = |line: &str| {
-        let Invocation::Break(args) = parse::parse(os(&line.split(' ').collect::<Vec<_>>())).expect("parses")
-        else {
-            panic!("break")
-        };
-        BreakSettings::resolve(&args, &around(&[]))
-            .map(|s| s.target)
-            .map_err(|error| Failure::from(&error).to_string())
-    };
-    assert_eq!(target("break x --claim ABCDEF01"), Ok(Target::Claim("abcdef01".into())));
-    assert_eq!(target("break --all x --yes"), Ok(Target::All));
-    assert_eq!(target("break x"), Ok(Target::Only));
-    assert_eq!(
-        target("break x --all --claim abcdef01"),
-        Err("--claim and --all are both given; choose one of them".into())
-    );
-    assert_eq!(
-        target("break x --claim abc"),
-        Err("--claim: \"abc\" is not a claim id; write its 32 hexadecimal digits, or the first 8 or more of them"
-            .into())
     );
 }
