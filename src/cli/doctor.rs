@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::args::DoctorArgs;
 use super::config_file;
 use super::connect;
-use super::exit_code::ExitCode;
+use super::exit_code::{ExitCode, Failure};
 use super::holder;
 use super::layers::{Environment, Layers};
 use super::out::Out;
@@ -28,7 +28,7 @@ const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
 
 /// Prints the findings. If the service could not be asked, returns that error after it.
 pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow::Result<()> {
-    let mut layers = Layers::load(&args.common.connection, around)?;
+    let (mut layers, unread) = Layers::load_readable(&args.common.connection, around)?;
     settings::set_printer(&mut layers, &args.common.messages, around)?;
     let connection = settings::connection(&mut layers, &args.common.connection)?;
     let address = connect::locate(&connection)?;
@@ -37,12 +37,18 @@ pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow
         let none = || ExitCode::Usage.error(format!("the backend {backend} has no tables"));
         return out.write(&address.schema().ok_or_else(none)?);
     }
-    let findings = Findings {
+    let mut findings = Findings {
         backend,
         files: layers.files().map(|path| sanitise::os(path.as_os_str())).collect(),
         settings: all_settings(&mut layers, &*address)?,
         examination: Err(String::new()),
     };
+    if let Some(error) = unread {
+        // The file that this user may not read may name another service.
+        findings.examination = Err(Failure::from(&error).to_string());
+        show(&findings, args.json, out)?;
+        return Err(error);
+    }
     connect::block_on(async {
         let backend = address.backend();
         let tries = async || [try_out(&*address, &*backend).await, layers.doubts].concat();
@@ -149,9 +155,13 @@ async fn examine(
         found.risks.extend(tries().await);
     }
     findings.examination = found.clone().map_err(|error| error.to_string());
-    out.write(&if json { findings.json() } else { findings.text(&out.layout()) })?;
+    show(&findings, json, out)?;
     found?;
     Ok(())
+}
+
+fn show(findings: &Findings, json: bool, out: &mut dyn Out) -> anyhow::Result<()> {
+    out.write(&if json { findings.json() } else { findings.text(&out.layout()) })
 }
 
 /// Adds the risks of this host.

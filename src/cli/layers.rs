@@ -92,34 +92,61 @@ fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>> {
     })
 }
 
+/// Returns whether this user may not read the file, or not enter a directory above it.
+fn is_closed(path: &Path) -> bool {
+    std::fs::File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
 impl Layers {
     /// Reads the configuration files.
     ///
     /// Errors: also for a file that this user may not read, because without it another lock could be meant.
     pub fn load(args: &ConnectionArgs, around: &Environment) -> Result<Self> {
+        let (layers, unread) = Self::load_readable(args, around)?;
+        unread.map_or(Ok(layers), Err)
+    }
+
+    /// Reads the configuration files that this user may read, and returns the error of another one beside them.
+    pub fn load_readable(
+        args: &ConnectionArgs,
+        around: &Environment,
+    ) -> Result<(Self, Option<anyhow::Error>)> {
         let mut upper = Self::default();
         upper.add_variables(around);
         let explicit = upper.text("config", args.config.as_deref())?;
         let profile = upper.text("profile", args.profile.as_deref())?;
-        let mut files = Vec::new();
+        let (mut files, mut unread) = (Vec::new(), None);
+        let mut readable = |path: &Path, found: Result<Option<ConfigFile>>| match found {
+            Err(failure) if is_closed(path) => {
+                unread = Some(failure);
+                Ok(None)
+            }
+            found => found,
+        };
         if let Some(SourcedText { text, source }) = &explicit {
             let none = || anyhow!("{source}: there is no file {}", sanitise::text(text));
-            files.push(ConfigFile::read(Path::new(text), around.uid)?.ok_or_else(none)?);
+            let path = Path::new(text);
+            let found = ConfigFile::read(path, around.uid).and_then(|file| file.ok_or_else(none).map(Some));
+            files.extend(readable(path, found)?);
         } else if let Some(path) = around.user_file() {
-            files.extend(user_config(&path, around.uid)?);
+            files.extend(readable(&path, user_config(&path, around.uid))?);
         }
         if explicit.is_none_or(|found| found.text != NO_FILE) {
-            files.extend(ConfigFile::read(&around.system_file, around.uid)?);
+            let path = &around.system_file;
+            files.extend(readable(path, ConfigFile::read(path, around.uid))?);
         }
         let doubts = files.iter().filter_map(ConfigFile::doubt).collect();
         let mut layers = Self { files, sources: Sources::default(), doubts };
-        profile.as_ref().map_or(Ok(()), |profile| layers.check_profile(profile))?;
+        // The profile may be in the file that this user may not read.
+        if let (Some(profile), None) = (&profile, &unread) {
+            layers.check_profile(profile)?;
+        }
         let name = profile.as_ref().map(|profile| profile.text.as_str());
         for (option, texts, source) in layers.files.iter().rev().flat_map(|file| file.values(name)) {
             layers.sources.set(option, texts.into_iter().map(OsString::from).collect(), source);
         }
         layers.sources.cover(upper.sources);
-        Ok(layers)
+        Ok((layers, unread))
     }
 
     fn add_variables(&mut self, around: &Environment) {

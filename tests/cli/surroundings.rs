@@ -66,7 +66,7 @@ fn unreadable_system_file_is_an_error_and_can_be_replaced() {
         user run --config /dev/null --name x -- echo in; user doctor; echo $?";
     let Some(ended) = among_mounts(&env, &format!("{SYSTEM_FILE}\n{script}")) else { return };
     let text = ended.text();
-    assert_eq!(text, "64\nin\n64\n");
+    assert!(text.starts_with("64\nin\n") && text.contains("endpoint") && text.ends_with("64\n"), "{text}");
     let words = "/etc/dlock/config.toml may be read only by uid 0";
     assert_eq!(ended.err.matches(words).count(), 2, "{}", ended.err);
 }
