@@ -7,8 +7,9 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, Deserializer, ValueDeserializer};
 
 use super::exit_code::Hinted as _;
 use super::exposure;
@@ -18,75 +19,126 @@ use crate::backend::Risk;
 use crate::net::passwords::has_password;
 use crate::output::sanitise;
 
-/// The kind of value that a key takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Text,
-    Texts,
-    Length,
-    Switch,
+// The types of values. Their errors name the expected type and never the value, which may be a secret.
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a text in quotes")]
+enum Text {
+    One(String),
 }
 
-impl Kind {
-    fn expected(self) -> &'static str {
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a text in quotes, or a list of them")]
+enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a duration in quotes, such as \"30s\", or a number of seconds")]
+enum Length {
+    Text(String),
+    Whole(i64),
+    Part(f64),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "true or false")]
+enum Switch {
+    Is(bool),
+}
+
+/// A value as texts, the form in which flags and variables have it.
+trait Value {
+    fn texts(&self) -> Vec<String>;
+}
+
+impl Value for Text {
+    fn texts(&self) -> Vec<String> {
+        let Self::One(text) = self;
+        vec![text.clone()]
+    }
+}
+
+impl Value for Texts {
+    fn texts(&self) -> Vec<String> {
         match self {
-            Self::Text => "a text in quotes",
-            Self::Texts => "a text in quotes, or a list of them",
-            Self::Length => "a duration in quotes, such as \"30s\", or a number of seconds",
-            Self::Switch => "true or false",
+            Self::One(text) => vec![text.clone()],
+            Self::Many(texts) => texts.clone(),
         }
     }
+}
 
-    /// Returns `value` as the texts of an option, if it is of this kind.
-    fn texts(self, value: &DeValue<'_>) -> Option<Vec<String>> {
-        match (self, value) {
-            (Self::Text | Self::Texts | Self::Length, DeValue::String(text)) => Some(vec![text.to_string()]),
-            (Self::Texts, DeValue::Array(texts)) => {
-                texts.iter().map(|text| text.get_ref().as_str().map(str::to_owned)).collect()
+impl Value for Length {
+    fn texts(&self) -> Vec<String> {
+        vec![match self {
+            Self::Text(text) => text.clone(),
+            Self::Whole(seconds) => seconds.to_string(),
+            Self::Part(seconds) => seconds.to_string(),
+        }]
+    }
+}
+
+impl Value for Switch {
+    fn texts(&self) -> Vec<String> {
+        let Self::Is(on) = self;
+        vec![on.to_string()]
+    }
+}
+
+/// Makes the table of keys, for a file and for each of its profiles.
+macro_rules! keys {
+    ($($key:literal $field:ident: $type:ty,)*) => {
+        /// The keys, in the order of the manual. Keys of services that this program was built without are valid, so that one
+        /// file serves a whole fleet.
+        pub const KEYS: &[&str] = &[$($key),*];
+
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default, expecting = "a table of options")]
+        struct Table {
+            $(#[serde(rename = $key)] $field: Option<Spanned<$type>>,)*
+        }
+
+        impl Table {
+            /// Returns the value of `key`, and its position in the file.
+            fn get(&self, key: &str) -> Option<(Vec<String>, usize)> {
+                match key {
+                    $($key => self.$field.as_ref().map(|found| (found.get_ref().texts(), found.span().start)),)*
+                    _ => None,
+                }
             }
-            (Self::Length, DeValue::Integer(seconds)) => Some(vec![seconds.to_string()]),
-            (Self::Length, DeValue::Float(seconds)) => Some(vec![seconds.to_string()]),
-            (Self::Switch, DeValue::Boolean(on)) => Some(vec![on.to_string()]),
-            _ => None,
         }
-    }
+    };
 }
 
-const KEYS: [(&str, Kind); 20] = [
-    ("backend", Kind::Text),
-    ("endpoint", Kind::Texts),
-    ("prefix", Kind::Text),
-    ("allow-network-fs", Kind::Switch),
-    ("user", Kind::Text),
-    ("password", Kind::Text),
-    ("password-file", Kind::Text),
-    ("cacert", Kind::Text),
-    ("cert", Kind::Text),
-    ("key", Kind::Text),
-    ("tls-server-name", Kind::Text),
-    ("max-ttl", Kind::Length),
-    ("zk-layout", Kind::Text),
-    ("ttl", Kind::Length),
-    ("grace", Kind::Length),
-    ("wait", Kind::Length),
-    ("label", Kind::Text),
-    ("log-format", Kind::Text),
-    ("quiet", Kind::Switch),
-    ("verbose", Kind::Switch),
-];
-
-/// Returns the keys, in the order of the manual.
-pub fn keys() -> impl DoubleEndedIterator<Item = &'static str> {
-    KEYS.iter().map(|(key, _)| *key)
+keys! {
+    "backend" backend: Text,
+    "endpoint" endpoint: Texts,
+    "prefix" prefix: Text,
+    "allow-network-fs" allow_network_fs: Switch,
+    "user" user: Text,
+    "password" password: Text,
+    "password-file" password_file: Text,
+    "cacert" cacert: Text,
+    "cert" cert: Text,
+    "key" key: Text,
+    "tls-server-name" tls_server_name: Text,
+    "max-ttl" max_ttl: Length,
+    "zk-layout" zk_layout: Text,
+    "ttl" ttl: Length,
+    "grace" grace: Length,
+    "wait" wait: Length,
+    "label" label: Text,
+    "log-format" log_format: Text,
+    "quiet" quiet: Switch,
+    "verbose" verbose: Switch,
 }
-
-/// The texts of each key, and its line.
-type Table = BTreeMap<&'static str, (Vec<String>, usize)>;
 
 /// A configuration file that was read and checked.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
+    text: String,
     top: Table,
     profiles: BTreeMap<String, Table>,
 }
@@ -114,7 +166,7 @@ impl ConfigFile {
         ensure!(bytes.len() as u64 <= MOST_BYTES, "the configuration file {shown} is longer than a mebibyte");
         let text = String::from_utf8(bytes)
             .map_err(|_| anyhow!("the configuration file {shown} is not valid UTF-8"))?;
-        Self::parse(path, &text).map(Some)
+        Self::parse(path, text).map(Some)
     }
 
     /// Returns the risk that other users can read a password in the file.
@@ -123,28 +175,19 @@ impl ConfigFile {
         self.has_secret().then(|| exposure::doubt(what, &self.path))?
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self> {
-        let place = Place { path: &sanitise::os(path.as_os_str()), text };
-        let root = DeTable::parse(text).map_err(|error| {
-            // Only the first line of the message is needed.
-            let reason = error.message().lines().next().unwrap_or_default();
-            place.error(error.span().unwrap_or_default().start, reason)
-        })?;
-        let mut root = root.into_inner();
-        let profiles = root.remove("profile").map(|found| place.table("profile", found)).transpose()?;
-        let profiles = profiles.unwrap_or_default().into_iter().map(|(name, found)| {
-            let name = name.into_inner().into_owned();
-            let table = place.values(place.table(&name, found)?)?;
-            Ok((name, table))
-        });
-        let profiles = profiles.collect::<Result<_>>()?;
-        Ok(Self { path: path.to_owned(), top: place.values(root)?, profiles })
+    fn parse(path: &Path, text: String) -> Result<Self> {
+        let wrong = |error| fault(path, &text, &error);
+        let mut root = DeTable::parse(&text).map_err(wrong)?;
+        let profiles = root.get_mut().remove("profile").map(ValueDeserializer::from);
+        let top = Table::deserialize(Deserializer::from(root)).map_err(wrong)?;
+        let profiles = profiles.map(BTreeMap::deserialize).transpose().map_err(wrong)?.unwrap_or_default();
+        Ok(Self { path: path.to_owned(), text, top, profiles })
     }
 
     fn has_secret(&self) -> bool {
         self.profiles.values().chain([&self.top]).any(|table| {
-            let endpoints = table.get("endpoint").map(|(urls, _)| urls.as_slice()).unwrap_or_default();
-            table.contains_key("password") || endpoints.iter().any(|url| has_password(url))
+            let endpoints = table.get("endpoint").map(|(urls, _)| urls).unwrap_or_default();
+            table.password.is_some() || endpoints.iter().any(|url| has_password(url))
         })
     }
 
@@ -163,56 +206,39 @@ impl ConfigFile {
         let profile = profile.and_then(|name| Some((self.profiles.get(name)?, Some(name.to_owned()))));
         let mut values = Vec::new();
         for (table, profile) in std::iter::once((&self.top, None)).chain(profile) {
-            for key in keys().rev() {
-                let Some((texts, line)) = table.get(key) else { continue };
-                let (line, path) = (*line, self.path.clone());
-                values.push((key, texts.clone(), Source::File { key, path, line, profile: profile.clone() }));
+            for key in KEYS.iter().rev() {
+                let Some((texts, start)) = table.get(key) else { continue };
+                let (line, path) = (line_of(&self.text, start), self.path.clone());
+                values.push((*key, texts, Source::File { key, path, line, profile: profile.clone() }));
             }
         }
         values
     }
 }
 
-/// A file that is being checked, for errors.
-struct Place<'a> {
-    path: &'a str,
-    text: &'a str,
+fn line_of(text: &str, start: usize) -> usize {
+    text.as_bytes().iter().take(start).filter(|b| **b == b'\n').count() + 1
 }
 
-impl Place<'_> {
-    fn line(&self, start: usize) -> usize {
-        self.text.as_bytes().iter().take(start).filter(|b| **b == b'\n').count() + 1
+/// Returns the error of the file `path`, which has `text`.
+fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let span = error.span().unwrap_or_default();
+    let place = format!("{}:{}", sanitise::os(path.as_os_str()), line_of(text, span.start));
+    // Only the first line of the message is needed.
+    let reason = error.message().lines().next().unwrap_or_default();
+    if reason.starts_with("unknown field ") {
+        let word = text.get(span).unwrap_or_default().trim_matches(['"', '\'']);
+        let near = nearest(word, KEYS.iter().copied().chain(["profile"]));
+        let hint = near.map(|near| format!("did you mean {near}?"));
+        return anyhow!("{place}: unknown key {}", sanitise::text(word))
+            .hint(hint.unwrap_or_else(|| "the keys are listed under FILES in dlock man run".to_owned()));
     }
-
-    fn error(&self, start: usize, reason: &str) -> anyhow::Error {
-        anyhow!("{}:{}: {reason}", self.path, self.line(start))
-    }
-
-    fn table<'i>(&self, key: &str, found: Spanned<DeValue<'i>>) -> Result<DeTable<'i>> {
-        let start = found.span().start;
-        let reason = || format!("{} must be a table of options", sanitise::text(key));
-        match found.into_inner() {
-            DeValue::Table(table) => Ok(table),
-            _ => Err(self.error(start, &reason())),
-        }
-    }
-
-    fn values(&self, table: DeTable<'_>) -> Result<Table> {
-        let value = |(key, value): (Spanned<_>, Spanned<DeValue<'_>>)| {
-            let (start, word): (usize, std::borrow::Cow<'_, str>) = (key.span().start, key.into_inner());
-            let Some((known, kind)) = KEYS.iter().find(|(known, _)| *known == word) else {
-                let near = nearest(&word, keys().chain(["profile"]));
-                let hint = near.map(|near| format!("did you mean {near}?"));
-                return Err(self.error(start, &format!("unknown key {}", sanitise::text(&word))).hint(
-                    hint.unwrap_or_else(|| "the keys are listed under FILES in dlock man run".to_owned()),
-                ));
-            };
-            // The value may be a secret.
-            let reason = || format!("{known} must be {}", kind.expected());
-            let texts = kind.texts(value.get_ref()).ok_or_else(|| self.error(start, &reason()))?;
-            Ok((*known, (texts, self.line(start))))
-        };
-        table.into_iter().map(value).collect()
+    // The message may repeat the value, which may be a secret.
+    let wanted = reason.rsplit_once(", expected ").map(|(_, wanted)| wanted);
+    let key = text.get(..span.start).and_then(|before| before.trim_end().strip_suffix('='));
+    match (key.and_then(|before| before.split_whitespace().last()), wanted.unwrap_or(reason)) {
+        (Some(key), wanted) => anyhow!("{place}: {} must be {wanted}", sanitise::text(key)),
+        (None, reason) => anyhow!("{place}: {reason}"),
     }
 }
 

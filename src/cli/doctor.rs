@@ -21,7 +21,7 @@ use crate::net::passwords::without_passwords;
 use crate::output::doctor::{Findings, Setting};
 use crate::output::sanitise;
 use crate::supervise::process_table::ProcessTable;
-use crate::supervise::sys;
+use crate::supervise::{limits, sys};
 
 /// The defaults.
 const DEFAULTS: [(&str, &str); 2] = [("ttl", "30s"), ("grace", "5s")];
@@ -59,7 +59,7 @@ pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow
 /// Returns every option that has a value, and where the locks are.
 fn all_settings(layers: &mut Layers, address: &dyn Address) -> anyhow::Result<Vec<Setting>> {
     let mut settings = Vec::new();
-    for option in config_file::keys().chain(["profile"]) {
+    for option in config_file::KEYS.iter().copied().chain(["profile"]) {
         settings.extend(setting(option, layers.texts(option, None)?));
     }
     for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())] {
@@ -173,6 +173,10 @@ fn with_this_host(mut found: Examination) -> Examination {
              dlock holds a lock until it is known that nothing is left"
         );
         found.risks.push(Risk::warning(what, "mount the /proc of this PID namespace"));
+    }
+    if let Some(lacks) = limits::emulation() {
+        let what = format!("{lacks}: every run ends with 71");
+        found.risks.push(Risk::warning(what, "use a dlock that was built for the architecture of this host"));
     }
     found
 }

@@ -3,12 +3,24 @@
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, geteuid, getpid, set_child_subreaper, test_kill_process};
+use rustix::process::{Pid, child_subreaper, geteuid, getpid, set_child_subreaper, test_kill_process};
 
-/// Makes this process adopt the orphans of its descendants. User-mode emulation (qemu-user) cannot do that.
+/// The message about user-mode emulation.
+const EMULATED: &str = "user-mode emulation (qemu-user) does not report orphaned processes to dlock";
+
+/// Makes this process adopt the orphans of its descendants.
+///
+/// Errors: this is user-mode emulation, which lacks that feature of Linux; or others of the system.
 pub fn become_subreaper() -> io::Result<()> {
-    let unable = |errno| io::Error::other(format!("cannot adopt orphans: {}", io::Error::from(errno)));
-    set_child_subreaper(Some(getpid())).map_err(unable)
+    match set_child_subreaper(Some(getpid())) {
+        Err(Errno::INVAL) => Err(io::Error::other(EMULATED)),
+        set => Ok(set?),
+    }
+}
+
+/// Returns what user-mode emulation lacks, if this process runs in one.
+pub fn emulation() -> Option<&'static str> {
+    (child_subreaper() == Err(Errno::INVAL)).then_some(EMULATED)
 }
 
 /// Returns whether this process is root's and yet may not signal `pid`: in a container without `CAP_KILL`.

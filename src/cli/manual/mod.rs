@@ -227,7 +227,7 @@ mod tests {
             assert!(page.contains(&format!(".TP\n\\fB{code}\\fR")), "{code}");
         }
         let page = Page::named("config").expect("a page").roff();
-        for key in crate::cli::config_file::keys() {
+        for key in crate::cli::config_file::KEYS {
             assert!(page.contains(&roff::escape(key)), "{key}");
         }
     }
