@@ -79,20 +79,19 @@ impl Queue<'_> {
     }
 
     /// Expects exactly those claims in the queue, with rising tokens, and the first one in the lock's key.
-    fn check(&self, after: &str, tokens: &mut Vec<(String, f64)>) {
+    fn check(&self, after: &str, tokens: &mut Vec<(String, u64)>) {
         let shown = redis::raw(self.server.port(), &["ZRANGE", &self.side("queue"), "0", "-1", "WITHSCORES"]);
         let words: Vec<&str> = shown.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
         let ids: Vec<&str> = words.iter().step_by(2).copied().collect();
         let expected: Vec<&str> = self.members.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(ids, expected, "after {after}");
         for pair in words.chunks(2) {
-            let token: f64 = pair[1].parse().expect("a number");
-            match tokens.iter().find(|(id, _)| id == pair[0]) {
-                Some((_, known)) => assert!(token == *known, "{pair:?} after {after}"),
-                None => {
-                    assert!(tokens.iter().all(|(_, known)| *known < token), "{pair:?} after {after}");
-                    tokens.push((pair[0].to_owned(), token));
-                }
+            let token: u64 = pair[1].parse().expect("a number");
+            if let Some((_, known)) = tokens.iter().find(|(id, _)| id == pair[0]) {
+                assert_eq!(token, *known, "{pair:?} after {after}");
+            } else {
+                assert!(tokens.iter().all(|(_, known)| *known < token), "{pair:?} after {after}");
+                tokens.push((pair[0].to_owned(), token));
             }
         }
         let value = redis::raw(self.server.port(), &["GET", &self.lock]);

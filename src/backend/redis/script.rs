@@ -92,7 +92,7 @@ impl Call {
 }
 
 /// Returns `command` of `queue.lua` on the queues of `names`, for the claim `id`.
-pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, mode: Mode, more: &[String]) -> Call {
+pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, mode: Mode, rest: &[String]) -> Call {
     let mut arguments = vec![command.to_owned(), id.to_string(), mode.to_string()];
     let mut keys = Vec::with_capacity(names.len() * 6);
     for name in names {
@@ -100,7 +100,7 @@ pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, mode: Mo
         keys.extend([name.lock.clone(), name.queue(), name.writers(), name.leases(), name.counters(), own]);
         arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
     }
-    arguments.extend_from_slice(more);
+    arguments.extend_from_slice(rest);
     Call::Script { script: &QUEUE, keys, arguments }
 }
 

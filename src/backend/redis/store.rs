@@ -154,12 +154,13 @@ impl RedisStore {
         let when = when.iter().map(|(name, key)| (name, key)).chain(owned.into_iter().flatten());
         let when = when.map(|(name, key)| json!([at(name), key.text, key.order.to_string()]));
         let list = steps.iter().map(|step| written(step, own.is_some(), &at));
-        let more = [json!(when.collect::<Vec<_>>()).to_string(), json!(list.collect::<Vec<_>>()).to_string()];
+        let lists =
+            [json!(when.collect::<Vec<_>>()).to_string(), json!(list.collect::<Vec<_>>()).to_string()];
         if let (Some(own), [Step::Hold { .. }]) = (own, steps) {
-            return self.step(own, "commit", &more, deadline).await;
+            return self.step(own, "commit", &lists, deadline).await;
         }
         let (id, mode) = own.map_or((NO_CLAIM, Mode::Exclusive), |own| (own.id, own.mode));
-        let step = on_queues("commit", &keys, id, mode, &more);
+        let step = on_queues("commit", &keys, id, mode, &lists);
         let to = || To::Slot(slot(&keys));
         let is_alone = is_leaving && keys.len() == 1 && mode == Mode::Exclusive;
         let half = if is_alone { now + deadline.since(now) / 2 } else { deadline };
@@ -308,8 +309,8 @@ impl Store for RedisStore {
             }
             Watched::Queue(name) => {
                 let new = || Arc::new(Watcher::new(&self.service));
-                let watcher = Arc::clone(lock(&self.watchers).entry(name.clone()).or_insert_with(new));
-                watcher.changed(self.naming.of(name)?.slot, until).await
+                let observer = Arc::clone(lock(&self.watchers).entry(name.clone()).or_insert_with(new));
+                observer.changed(self.naming.of(name)?.slot, until).await
             }
         }
     }
