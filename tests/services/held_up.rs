@@ -40,7 +40,9 @@ fn commits_without_standby_take_two_connections_each() {
     for waiter in &waiters {
         waiter.signal(Signal::TERM);
     }
-    waiters.into_iter().for_each(|waiter| drop(waiter.finish()));
+    for waiter in waiters {
+        waiter.finish();
+    }
     // Earlier requests were cancelled. Only the last one of each process waits for the standby.
     let left = count("wait_event = 'SyncRep'");
     assert!(left <= 3, "{left} requests of ended processes");
