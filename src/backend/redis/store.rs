@@ -245,6 +245,7 @@ impl Store for RedisStore {
             own.map_or_else(|| Key { order: 0, text: id.to_string() }, |item| item.key.clone())
         };
         own.keys = answer.queues.iter().map(key).collect();
+        self.local(*id).renewed(said.sent);
         Ok((own, answer))
     }
 
@@ -296,6 +297,9 @@ impl Store for RedisStore {
             (alive, answer(rows, begun))
         };
         if let Some(local) = known {
+            if alive {
+                local.renewed(begun);
+            }
             local.rearm(if said.detour { &[] } else { armed }, &said.connection, said.told);
         }
         Ok(alive.then_some((begun, answer)))

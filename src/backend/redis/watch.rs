@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::keys::LockKeys;
 use super::rows::Known;
 use super::script::Call;
-use crate::backend::claim_state::{POLL, SHORT_HOLD, patience};
+use crate::backend::claim_state::{POLL, SHORT_HOLD, due, patience};
 use crate::backend::observe::LOOK;
 use crate::backend::queue::store::{Own, Target};
 use crate::lock::{Mode, Moment};
@@ -73,10 +73,17 @@ struct Armed {
 #[derive(Debug, Default)]
 pub(super) struct Local {
     known: Mutex<Vec<Known>>,
+    /// From when its ttl counts: the server may report an expired key late.
+    renewed: Mutex<Option<Moment>>,
     armed: watch::Sender<Option<Armed>>,
 }
 
 impl Local {
+    /// Remembers from when the ttl counts.
+    pub(super) fn renewed(&self, at: Moment) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
     /// Remembers the state that was read last. Later changes are news again.
     pub(super) fn learn(&self, known: Vec<Known>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
@@ -166,6 +173,10 @@ impl Local {
                 self.armed.send_replace(Some(Armed { watches: watches.clone(), connection, told }));
                 continue;
             };
+            let now = service.clock.now();
+            let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+            let ends = renewed.map(|at| due(at, Some(own.ttl))).filter(|ends| *ends > now);
+            let until = until.min(ends.unwrap_or(Moment::NEVER));
             tokio::select! {
                 () = connection.notified_after(told) => return Ok(()),
                 _ = news.changed() => {}
