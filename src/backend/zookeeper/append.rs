@@ -9,13 +9,14 @@ use super::fault::LOST;
 use super::life::Life;
 use super::node::{Part, stem};
 use super::note::Note;
+use super::queue::{ClaimNodes, QueueNodes};
 use super::view;
 use super::wire::{children, connected, make_folders};
 use crate::backend::options::ZkLayout;
 use crate::backend::queue::store::{Answer, Key, Own};
 use crate::backend::record::Record;
 use crate::lock::validity::LeaseTimes;
-use crate::lock::{ErrorKind, Mode, Request};
+use crate::lock::{ClaimId, ErrorKind, Mode, Request};
 use crate::net::fault::{Fault, FaultResult};
 
 /// How often a directory may vanish while a claim enters it.
@@ -107,8 +108,11 @@ async fn enter(life: &Life, client: Client, entries: &[NewEntry]) -> FaultResult
     let note = Note::new(Record::of(request, granted)).to_bytes();
     let mut joined = join(ensemble, &client, entries, &note).await;
     while joined.as_ref().is_err_and(|fault| fault.code == LOST) && connected(&client).await {
-        // Nodes of a step with a lost answer are found and removed when the queues are read.
-        joined = join(ensemble, &client, entries, &note).await;
+        joined = match find(&client, entries, request.id).await {
+            Ok(None) => join(ensemble, &client, entries, &note).await,
+            Ok(Some(found)) => Ok(found),
+            Err(fault) => Err(fault),
+        };
     }
     let (keys, listed) = joined?;
     let Request { id, names, mode, .. } = request;
@@ -174,6 +178,32 @@ async fn join(
         return Err(ZkError::NoAuth.into());
     }
     Err(Fault::new(ErrorKind::Unavailable, "its directory is removed again and again"))
+}
+
+/// Finds the nodes of a step with a lost answer: entries with this id that belong to this very session. Nodes of an
+/// earlier session are not taken for this claim's own (CURATOR-498).
+async fn find(client: &Client, entries: &[NewEntry], id: ClaimId) -> FaultResult<Option<Joined>> {
+    let (mut keys, mut listed) = (Vec::new(), Vec::new());
+    for entry in entries {
+        // This server may lag behind the one that executed the step.
+        match client.sync(&entry.queue).await {
+            Ok(()) | Err(ZkError::NoNode) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let names = children(client, &entry.queue).await?;
+        let of_claim = |found: &ClaimNodes| found.guid() == Some(id);
+        let Some(found) = QueueNodes::of(&names).entries.into_iter().rfind(of_claim) else {
+            return Ok(None);
+        };
+        let stat = client.check_stat(&format!("{}/{}", entry.queue, found.record().name)).await?;
+        let is_own = |stat: &Stat| stat.ephemeral_owner == client.session_id().0;
+        let Some(stat) = stat.filter(is_own).filter(|_| found.nodes.len() == entry.stems.len()) else {
+            return Ok(None);
+        };
+        keys.push(Key { order: stat.czxid.cast_unsigned(), text: found.text() });
+        listed.push(names);
+    }
+    Ok(Some((keys, listed)))
 }
 
 /// Returns the keys of the entries that the step created.

@@ -61,6 +61,11 @@ fn formats() -> impl clap::builder::TypedValueParser<Value = Format> {
     PossibleValuesParser::new(["sh", "env", "json"]).map(|name| Format::named(&name).unwrap_or_default())
 }
 
+/// Returns the variable with the names of a claim. `acquire --format env` prints no text of several lines.
+fn variable_of_names() -> &'static str {
+    if std::env::var_os("DLOCK_NAMES").is_some() { "DLOCK_NAMES" } else { "DLOCK_NAME" }
+}
+
 #[derive(Args, Debug)]
 pub struct ClaimArgs {
     /// The claim that acquire printed; the first digits are enough, at least eight [default: DLOCK_CLAIM]
@@ -71,7 +76,7 @@ pub struct ClaimArgs {
         long,
         value_name = "NAME",
         required = true,
-        env = "DLOCK_NAMES",
+        env = variable_of_names(),
         hide_env = true,
         value_delimiter = '\n'
     )]
