@@ -23,7 +23,14 @@ pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
         ErrorKind::UnknownArgument => {
             ExitCode::Usage.error(format!("unexpected argument {argument}")).hint(see)
         }
-        ErrorKind::MissingRequiredArgument => ExitCode::Usage.error(format!("{option} is missing")).hint(see),
+        ErrorKind::MissingRequiredArgument => {
+            // `<--for-pid <PID>|--detach>`: one of them is enough.
+            let first = argument.split(", ").next().unwrap_or_default();
+            let options: Vec<_> =
+                first.split(['<', '>', '|', ' ']).filter(|word| word.starts_with("--")).collect();
+            let missing = if options.is_empty() { option.to_owned() } else { options.join(" or ") };
+            ExitCode::Usage.error(format!("{missing} is missing")).hint(see)
+        }
         ErrorKind::InvalidValue if value.is_empty() => {
             let hint = format!("write {option}=VALUE if the value starts with a dash; {see}");
             ExitCode::Usage.error(format!("{option} needs a value")).hint(hint)
@@ -33,7 +40,10 @@ pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
             ExitCode::Usage.error(format!("{option}: {value:?} is not one of {known}")).hint(see)
         }
         ErrorKind::ValueValidation => {
-            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            let mut why = error.source().map(ToString::to_string).unwrap_or_default();
+            if why.contains("..=") {
+                why = why.replace(" is not in ", " is not between ").replace("..=", " and ");
+            }
             ExitCode::Usage.error(format!("{option}: {why}")).hint(see)
         }
         ErrorKind::TooManyValues => {

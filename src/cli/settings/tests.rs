@@ -100,7 +100,8 @@ fn every_usage_error_is_one_clear_line() {
         ("run --name x --slots 2 -s true", "the argument '--slots <N>' cannot be used with '--shared'"),
         ("run --name x --slots 0 true", "--slots: \"0\" is not a number of slots; write 1 or more"),
         ("run --name x --name x true", "--name x is given twice"),
-        ("run --name x -E 300 true", "--busy-exit-code: 300 is not in 0..=255"),
+        ("run --name x -E 300 true", "--busy-exit-code: 300 is not between 0 and 255"),
+        ("acquire --name x", "--for-pid or --detach is missing"),
         (
             "run --name x --wait 5x true",
             "--wait: \"5x\" is not a duration; write 500ms, 1.5s, 30s, 5m, 1h30m, 2d, 1w or a number of seconds",
