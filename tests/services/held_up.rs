@@ -23,8 +23,8 @@ fn commits_without_standby_take_two_connections_each() {
         |words: &[&str]| env.start(&mut env.run([&["--name", "x", "--ttl", "6s", "--"], words].concat()));
     let holder = run(&["sh", "-c", "touch held; sleep 60"]);
     until_true("the lock is held", || env.exists("held"));
-    let waiters = [run(&["true"]), run(&["true"])];
-    env.await_waiters("x", 2);
+    let waiters: Vec<_> = (0..5).map(|_| run(&["true"])).collect();
+    env.await_waiters("x", waiters.len());
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'ghost'");
     assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
     let why = "commits wait for a synchronous standby (synchronous_standby_names)";
@@ -36,16 +36,17 @@ fn commits_without_standby_take_two_connections_each() {
         count.parse().expect("a number")
     };
     let connections = count("application_name = 'dlock'");
-    assert!(connections <= 6, "{connections} connections");
+    // One of each waiter, with some room: a request that is given up is cancelled, and its connection is used again.
+    assert!(connections <= 7, "{connections} connections");
     for waiter in &waiters {
         waiter.signal(Signal::TERM);
     }
     for waiter in waiters {
         waiter.finish();
     }
-    // Earlier requests were cancelled. Only the last one of each process waits for the standby.
+    // The last one of each. All others were cancelled when they were given up.
     let left = count("wait_event = 'SyncRep'");
-    assert!(left <= 3, "{left} requests of ended processes");
+    assert!(left <= 5, "{left} requests of ended processes");
 }
 
 /// Expects that `dlock run` fails with `words` while `other` keeps the tables locked. `has_begun` returns whether they
