@@ -6,6 +6,7 @@
 //! | [`clock`] | instants that count suspend |
 //! | [`fd`] | waiting for descriptors |
 //! | [`backend`] | the services behind one pair of traits, and the contract that all of them keep |
+//! | [`queue`] | the engine of every service with a queue: enters, waits, holds, leaves, shows; what a service stores for it |
 //! | [`net`] | connections to services: addresses, encryption, credentials, causes |
 //! | [`lease`] | renews one claim on schedule and says how long it may be relied on |
 //! | [`hold`] | enter, wait, run, stop, leave: one explicit state machine |
@@ -15,7 +16,8 @@
 //! | [`cli`] | arguments, settings, exit codes, one file per subcommand |
 //! | [`docs`] | reasons: decision records, traps, the change log |
 //!
-//! Imports run one way: `main → cli → {election, hold, output} → {lease, supervise, backend} → net → lock`.
+//! Imports run one way: `main → cli → {election, hold, output} → {lease, supervise, backend} → net → lock`, and
+//! `backend/<service> → queue → backend`, which is the traits there.
 //!
 //! # Words
 //!
@@ -48,4 +50,5 @@ pub mod lease;
 pub mod lock;
 pub mod net;
 pub mod output;
+pub mod queue;
 pub mod supervise;

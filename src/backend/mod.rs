@@ -35,7 +35,6 @@ pub mod capability;
 pub mod claim_state;
 pub mod context;
 pub mod deadlock;
-pub mod document;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod facts;
@@ -47,7 +46,6 @@ pub mod memcached;
 pub mod mixing;
 pub mod observe;
 pub mod options;
-pub mod queue;
 pub mod record;
 #[cfg(feature = "redis")]
 pub mod redis;

@@ -12,11 +12,11 @@ use super::ops::{MOST_NAMES, put, stands};
 use super::stored::Stored;
 use super::view::Claimed;
 use super::wire::Wire;
-use crate::backend::queue::store::{Answer, Key, Own};
 use crate::clock;
 use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::store::{Answer, Key, Own};
 
 /// One attempt to join.
 struct Attempt<'a> {
@@ -29,7 +29,7 @@ struct Attempt<'a> {
     deadline: Moment,
 }
 
-/// Implements [`crate::backend::queue::store::Store::append`].
+/// Implements [`crate::queue::store::Store::append`].
 pub(super) async fn append(
     wire: &Wire,
     layout: &Layout,

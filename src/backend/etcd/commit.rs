@@ -8,11 +8,11 @@ use super::ops::{act, put, stands, unchanged};
 use super::stored::{Hold, Stored, note_text, wall_clock};
 use super::view::{Claimed, bytes, present};
 use super::wire::{Wire, revoke};
-use crate::backend::queue::store::{Answer, Change, Item, Key, Note, Step};
 use crate::backend::success;
 use crate::clock;
 use crate::lock::{FencingToken, LockName, Mode, Moment, Verb};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Answer, Change, Item, Key, Note, Step};
 
 /// The parts of a step.
 pub(super) struct Committer<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Implements [`crate::backend::queue::store::Store::commit`]. `slots` are those of the own claim.
+    /// Implements [`crate::queue::store::Store::commit`]. `slots` are those of the own claim.
     pub(super) async fn commit(&self, slots: &[Option<u32>], steps: &[Step]) -> FaultResult<(bool, Answer)> {
         let done = match steps {
             [Step::Hold { slots, seen }] => return self.hold(slots, *seen).await,

@@ -33,9 +33,9 @@ pub use keys::Prefix;
 use store::EtcdStore;
 
 use super::Backend;
-use super::queue::Queues;
 use super::service::{Address, Service};
 use crate::clock::Clock;
+use crate::queue::Queues;
 
 /// A cluster of etcd.
 pub static SERVICE: Service = Service {

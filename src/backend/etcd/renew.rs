@@ -18,15 +18,15 @@ use super::keep_alive::{Checked, Kept, keep_and_check, term};
 use super::ops::{act, revision};
 use super::view::Claimed;
 use super::wire::Wire;
-use crate::backend::queue::store::Answer;
 use crate::clock::{self, Clock};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+use crate::queue::store::Answer;
 
 /// The pause between two attempts if the leader changed in between.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Implements [`crate::backend::queue::store::Store::renew`], over the stream in `kept` if there is one.
+/// Implements [`crate::queue::store::Store::renew`], over the stream in `kept` if there is one.
 pub(super) async fn renew(
     wire: &Wire,
     claimed: &Claimed,

@@ -23,12 +23,12 @@ use super::view::Claimed;
 use super::watch::{self, Stream};
 use super::whole;
 use super::wire::{Wire, by};
-use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::clock;
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::rank::Rank;
+use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 /// The queues in one etcd cluster. It connects with the first request, and needs the tokio runtime of that request for
 /// its whole life.

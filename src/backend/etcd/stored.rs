@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::queue::store::Note;
 use crate::backend::record::Record;
 use crate::lock::{Holder, Request};
+use crate::queue::store::Note;
 
 /// A note's word: a client asks the claim to leave.
 const ASKED: &str = "ask";

@@ -8,9 +8,9 @@ use super::keys::{Layout, QueueKeys, last_part};
 use super::ops::{self, Answers, created_first, range};
 use super::stored::{Hold, Stored, instant, note};
 use crate::backend::foreign;
-use crate::backend::queue::store::{About, Answer, Item, Key, Own, Queue};
 use crate::lock::{ClaimId, FencingToken, LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{About, Answer, Item, Key, Own, Queue};
 
 /// Returns the key of an entry: its bytes as characters, because other programs' keys need not be text.
 fn key(entry: &KeyValue) -> Key {

@@ -9,8 +9,8 @@ use super::dial::Connection;
 use super::keys::Layout;
 use super::view::{Claimed, bytes};
 use super::wire::{Wire, by};
-use crate::backend::queue::store::{Seen, Watched};
 use crate::clock::{self, Clock};
+use crate::queue::store::{Seen, Watched};
 
 /// The time limit for opening a stream.
 const OPEN: Duration = Duration::from_secs(5);

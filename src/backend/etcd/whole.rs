@@ -10,10 +10,10 @@ use super::keys::{Layout, QueueKeys, Span, last_part};
 use super::ops::{self, Answers, MOST_OPERATIONS, range};
 use super::view::item;
 use super::wire::Wire;
-use crate::backend::queue::store::{Answer, Queue};
 use crate::clock;
 use crate::lock::{LockName, Moment};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Answer, Queue};
 
 /// The number of entries with a displayed ttl; each costs a request.
 const TIMED: usize = 32;

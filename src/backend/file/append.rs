@@ -11,9 +11,9 @@ use super::reservation::reserve;
 use super::seat::{Place, Seat};
 use super::storage::{QueueFile, guards};
 use super::token;
-use crate::backend::queue::store::{Key, Own, Queue};
 use crate::lock::{ErrorKind, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::store::{Key, Own, Queue};
 
 /// Joins all queues at their ends, and takes the lock files if they are free. A failure leaves at most entries without a
 /// FIFO, which are dead.

@@ -11,10 +11,10 @@ use super::locker::{self, lockers};
 use super::seat::Seat;
 use super::storage::{QueueFile, guards};
 use super::token;
-use crate::backend::queue::store::{Change, Item, Key, Note};
 use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::store::{Change, Item, Key, Note};
 
 /// Queues that are read and changed under their guards.
 pub(super) struct Section {

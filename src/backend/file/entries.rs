@@ -10,9 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::header::Header;
-use crate::backend::queue::store::{About, Item, Key};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, FencingToken, Holder, LockName, Mode, Request, queue};
+use crate::queue::store::{About, Item, Key};
 
 /// The state of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

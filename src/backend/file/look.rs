@@ -3,10 +3,10 @@
 use super::entries::{Document, State, Stored};
 use super::seat::{Place, Seat};
 use super::view;
-use crate::backend::queue::store::{Note, Queue};
 use crate::clock;
 use crate::lock::Mode;
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Note, Queue};
 
 /// Looks at the queues of a claim, under their guards, and takes its lock files if it is its turn.
 pub(super) fn look_under(seat: &mut Seat) -> FaultResult<(Vec<Queue>, Option<Note>)> {

@@ -54,10 +54,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Backend;
-use super::queue::Queues;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use crate::clock::Clock;
 use crate::lock::LockName;
+use crate::queue::Queues;
 use fault::BACKEND;
 use store::FileStore;
 

@@ -22,11 +22,11 @@ use super::surroundings;
 use super::view;
 use super::watch::{Events, first};
 use crate::backend::claim_state::{POLL, patience};
-use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 /// Queues in one directory of this host.
 #[derive(Debug)]

@@ -13,10 +13,10 @@ use super::FileConfig;
 use super::directory::Directory;
 use super::storage::Call;
 use super::store::FileStore;
-use crate::backend::queue::Queues;
 use crate::backend::{Backend, Claim};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, ClaimState, Grant, Holder, LockName, Mode, Moment, Request};
+use crate::queue::Queues;
 
 /// A directory that is removed at the end.
 pub(super) struct TempDir(PathBuf);

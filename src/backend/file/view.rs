@@ -10,9 +10,9 @@ use super::inspect;
 use super::locker::Locks;
 use super::seat::{Place, Seat};
 use super::storage::QueueFile;
-use crate::backend::queue::store::{About, Item, Key, Queue};
 use crate::lock::{ClaimId, Entry, LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{About, Item, Key, Queue};
 
 /// Returns the entries that a decision on the entry `token` needs, which come first, and those of claims that were
 /// removed: a process that left them may have died.

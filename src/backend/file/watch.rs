@@ -18,10 +18,10 @@ use super::fifo::{self, Life, Listener, Watch};
 use super::names::FileNames;
 use super::presence::{self, Presence};
 use super::seat::Seat;
-use crate::backend::queue::store::Target;
 use crate::clock::{self, Clock};
 use crate::lock::{ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::store::Target;
 
 /// From when on the files of a hold are watched. Closing an inotify instance takes 15 ms, which every short run would
 /// pay.

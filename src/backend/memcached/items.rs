@@ -4,9 +4,9 @@ use super::client::{Client, Commands};
 use super::connection::Connection;
 use super::fault::nonsense;
 use super::keys::Key;
-use crate::backend::document::{Item, Replaced, Version};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+use crate::queue::document::{Item, Replaced, Version};
 
 /// The most bytes of keys in one line.
 const LINE: usize = 1500;

@@ -1,4 +1,4 @@
-//! Locks in memcached: the queue of a lock as one item, changed by compare-and-set ([`crate::backend::document`]).
+//! Locks in memcached: the queue of a lock as one item, changed by compare-and-set ([`crate::queue::document`]).
 //!
 //! The item has the plain key of the lock. So clients that `add` a key to lock and `delete` it to unlock are excluded
 //! while there are claims, and dlock waits for such clients. The item is removed with the last claim.
@@ -21,10 +21,10 @@ mod wire;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::document::DocumentStore;
-use crate::backend::queue::Queues;
 use crate::backend::service::{self as descriptor, Address};
 use crate::clock::Clock;
+use crate::queue::Queues;
+use crate::queue::document::DocumentStore;
 use client::Client;
 pub use config::MemcachedConfig;
 use fault::NAME;

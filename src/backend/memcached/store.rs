@@ -10,11 +10,11 @@ use super::fault::{NAME, nonsense};
 use super::keys::Naming;
 use super::wire::Reply;
 use super::{counter, examine, list};
-use crate::backend::document::{Arrival, Item, Items, Replaced, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
+use crate::queue::document::{Arrival, Item, Items, Replaced, Version};
 
 /// The largest value. By default, an item with its key and its header has at most a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;

@@ -5,9 +5,9 @@
 use bytes::{Buf, BytesMut};
 
 use super::fault::nonsense;
-use crate::backend::document::{Item, Version};
 use crate::backend::facts::Properties;
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::document::{Item, Version};
 
 /// The longest line of a reply.
 const LONGEST_LINE: usize = 16 * 1024;

@@ -26,10 +26,10 @@ mod watch;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::queue::Queues;
 use crate::backend::service::{self as descriptor, Address, ServiceOption};
 use crate::clock::Clock;
 use crate::net::address::HostPort;
+use crate::queue::Queues;
 use client::Client;
 pub use config::{RedisConfig, Topology};
 use fault::NAME;

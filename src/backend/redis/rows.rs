@@ -9,11 +9,11 @@ use super::fault;
 use super::keys::LockKeys;
 use crate::backend::claim_state::FLUSHED;
 use crate::backend::foreign;
-use crate::backend::queue::store::{About, Item, Key, Note, Own, Queue};
 use crate::backend::record::{Record, instant};
 use crate::backend::success;
 use crate::lock::{ClaimId, Entry, FencingToken, Holder, LossReason, Mode};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{About, Item, Key, Note, Own, Queue};
 
 /// The state that a client compares when it begins to watch keys.
 #[derive(Clone, PartialEq, Debug)]

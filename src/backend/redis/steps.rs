@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::backend::queue::store::{Change, Note, Step};
 use crate::lock::LockName;
 use crate::net::tcp;
+use crate::queue::store::{Change, Note, Step};
 
 fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)

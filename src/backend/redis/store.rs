@@ -18,13 +18,13 @@ use super::rows::{Row, integer};
 use super::script::{Call, millis, on_hold, on_queues};
 use super::steps::written;
 use super::watch::{Local, Watcher};
-use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
+use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 /// How to place several names in one slot.
 const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";

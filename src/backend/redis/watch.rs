@@ -12,10 +12,10 @@ use super::rows::Known;
 use super::script::Call;
 use crate::backend::claim_state::{POLL, SHORT_HOLD, due, patience};
 use crate::backend::observe::LOOK;
-use crate::backend::queue::store::{Own, Target};
 use crate::lock::{Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
+use crate::queue::store::{Own, Target};
 
 /// The fields of a claim that another client may change.
 const WATCHED: [&str; 4] = ["mode", "gone", "asked", "slot"];
@@ -128,7 +128,7 @@ impl Local {
         });
     }
 
-    /// Implements [`crate::backend::queue::store::Store::changed`] for this claim.
+    /// Implements [`crate::queue::store::Store::changed`] for this claim.
     pub(super) async fn changed(
         &self,
         service: &Client,

@@ -15,11 +15,11 @@ use super::rows;
 use super::sessions::Sessions;
 use super::statements::{Statements, UNCHANGED};
 use crate::backend::claim_state::POLL;
-use crate::backend::queue::store::{Answer, Key, Own, Seen, Target};
 use crate::lock::{ClaimId, Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::rank::NEXT;
 use crate::net::request::Patience;
+use crate::queue::store::{Answer, Key, Own, Seen, Target};
 
 /// The number of renewals in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;
@@ -100,7 +100,7 @@ impl Local {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Implements [`crate::backend::queue::store::Store::changed`] for this claim.
+    /// Implements [`crate::queue::store::Store::changed`] for this claim.
     pub(super) async fn changed(
         &self,
         waiting: Waiting<'_>,

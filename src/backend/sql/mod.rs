@@ -28,9 +28,9 @@ mod watch;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::queue::Queues;
 use crate::backend::service::{self as descriptor, Address};
 use crate::clock::Clock;
+use crate::queue::Queues;
 pub use config::SqlConfig;
 #[cfg(feature = "mysql")]
 pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};

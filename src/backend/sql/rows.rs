@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::dialect::{Row, Sets, stored, unstored};
 use crate::backend::foreign;
-use crate::backend::queue::store::{About, Item, Key, Note, Queue};
 use crate::backend::record::{Record, instant};
 use crate::lock::{Entry, FencingToken, Holder, LockName};
+use crate::queue::store::{About, Item, Key, Note, Queue};
 
 /// The number of columns of an entry.
 const COLUMNS: usize = 12;

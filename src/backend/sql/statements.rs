@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use super::dialect::{Dialect, NOTE, ascii, micros, stored};
 use super::tables::Tables;
-use crate::backend::queue::store::{Change, Key, Note, Target};
 use crate::backend::record::Record;
 use crate::backend::success;
 use crate::lock::{ClaimId, LockName, Mode, Request};
 use crate::net::tcp;
+use crate::queue::store::{Change, Key, Note, Target};
 
 /// How long a claim that is absent, but may be in flight, is barred from entering: a session that is given up is
 /// closed. A client that does not learn why its claim is gone reads at its next renewal.

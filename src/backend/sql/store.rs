@@ -13,13 +13,13 @@ use super::rows::{self, Shown, length};
 use super::sessions::{Reply, Sessions};
 use super::statements::{self, DONE, EVICTED, SUPERSEDED, Statements};
 use super::watch::Watcher;
-use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
+use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 /// The queues in one database.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use super::dialect::Session;
 use super::sessions::Sessions;
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::LOOK;
-use crate::backend::queue::store::Seen;
 use crate::lock::{LockName, Moment};
 use crate::net::fault::{FaultResult, Retry};
+use crate::queue::store::Seen;
 
 /// The time between two reads if no change is reported or foreseen, which limits the effect of a lost message.
 const AT_LEAST: Duration = Duration::from_secs(10);

@@ -13,11 +13,11 @@ use super::queue::{ClaimNodes, QueueNodes};
 use super::view;
 use super::wire::{children, connected, make_folders};
 use crate::backend::options::ZkLayout;
-use crate::backend::queue::store::{Answer, Key, Own};
 use crate::backend::record::Record;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimId, ErrorKind, Mode, Request};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::store::{Answer, Key, Own};
 
 /// How often a directory may vanish while a claim enters it.
 const VANISHING: usize = 20;
@@ -66,7 +66,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Implements [`crate::backend::queue::store::Store::append`] in a new session. `remember` is called with its life.
+/// Implements [`crate::queue::store::Store::append`] in a new session. `remember` is called with its life.
 pub(super) async fn append(
     ensemble: &Arc<Ensemble>,
     request: &Request,

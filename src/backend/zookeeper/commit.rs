@@ -10,9 +10,9 @@ use super::life::Life;
 use super::note::Note;
 use super::paths::slot;
 use super::{success, view, whole};
-use crate::backend::queue::store::{Answer, Change, Item, Key, Own, Step};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::store::{Answer, Change, Item, Key, Own, Step};
 
 /// How often other clients may change the same node first.
 const RACES: usize = 50;

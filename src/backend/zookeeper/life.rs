@@ -14,10 +14,10 @@ use super::fault::{LOST, OVER, is_ambiguous};
 use super::note::Note as Record;
 use super::proofs::Proofs;
 use super::wire::{connected, ended};
-use crate::backend::queue::store::{Answer, Note, Own, Queue, Seen};
 use crate::lock::{Holder, LossReason, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::link::Link;
+use crate::queue::store::{Answer, Note, Own, Queue, Seen};
 
 /// The pause before a request is repeated after its connection broke.
 pub(super) const RETRY: Duration = Duration::from_millis(20);

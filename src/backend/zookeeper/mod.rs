@@ -28,9 +28,9 @@ mod wire;
 use std::sync::Arc;
 
 use super::Backend;
-use super::queue::Queues;
 use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
 use crate::clock::Clock;
+use crate::queue::Queues;
 pub use config::ZkConfig;
 use fault::NAME;
 use store::ZkStore;

@@ -15,12 +15,12 @@ use super::fault::{LOST, NAME};
 use super::life::{Life, RENEWALS, RETRY};
 use super::wire::LOOKING;
 use super::{commit, examine, success, view, watch, whole};
-use crate::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Entry, Holder, LockName, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::rank::Rank;
+use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 /// How long an abandoned attempt may take to leave nothing behind. A service that was silent then may still be so.
 /// Entries left behind are then found and removed.

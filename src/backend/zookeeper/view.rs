@@ -11,10 +11,10 @@ use super::note::{Note, called, time, token};
 use super::queue::{ClaimNodes, QueueNodes};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
-use crate::backend::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
 use crate::backend::record::Record;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
 
 /// Returns an entry without its description, which may be another program's.
 fn bare(at: usize, nodes: &ClaimNodes) -> Item {

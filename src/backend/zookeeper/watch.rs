@@ -11,10 +11,10 @@ use super::fault::{LOST, OVER};
 use super::life::Life;
 use super::note::Note;
 use super::queue::QueueNodes;
-use crate::backend::queue::store::{Own, Seen, Target};
 use crate::clock::Clock;
 use crate::lock::LockName;
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Own, Seen, Target};
 
 /// How long a session may be without a connection before another one is started. A server that has lost its data
 /// refuses clients that have seen more than it has.

@@ -7,9 +7,9 @@ use super::paths::is_aside;
 use super::queue::QueueNodes;
 use super::view::item;
 use super::wire::{children, data_of};
-use crate::backend::queue::store::{Answer, Queue, Seen};
 use crate::lock::LockName;
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Answer, Queue, Seen};
 
 /// Returns the queue of `name` at `path` from the names of its nodes, and the latest change of a record. Entries that
 /// have gone meanwhile are left out.

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use dlock::backend::queue::Queues as Engine;
-use dlock::backend::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use dlock::backend::{Backend, Capabilities, Examination, TokenStrength};
 use dlock::clock::Clock;
 use dlock::lock::{Error, ErrorKind, LockName, Moment, Request, Result};
+use dlock::queue::Queues as Engine;
+use dlock::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 pub(crate) use mutation::Mutation;
 use queues::Queues;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use dlock::backend::queue::store::{Change, Key, Note, Own, Step};
 use dlock::lock::{
     ClaimId, Error, ErrorKind, FencingToken, Holder, LockName, Mode, Moment, Request, Result, queue,
 };
+use dlock::queue::store::{Change, Key, Note, Own, Step};
 
 use super::Mutation;
 

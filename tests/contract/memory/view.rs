@@ -1,8 +1,8 @@
 //! The queues as clients see them.
 
-use dlock::backend::queue::store::{About, Answer, Item, Key, Note, Own, Queue};
 use dlock::backend::record::Record;
 use dlock::lock::{LockName, Mode, Moment};
+use dlock::queue::store::{About, Answer, Item, Key, Note, Own, Queue};
 
 use super::Mutation;
 use super::queues::{Entry, Queues};

@@ -9,15 +9,13 @@ use super::change::{DocumentStore, Found, Known, Lease, contended, locked};
 use super::queue::{Document, EMPTY_LIFE};
 use super::view::{Gone, is_at, seen};
 use super::watch::MARGIN;
-use crate::backend::queue::store::{
-    Answer, Change, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched,
-};
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, ErrorKind, LockName, LossReason, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
+use crate::queue::store::{Answer, Change, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 
 /// How long the note on the end of a claim is kept.
 const NOTED: Duration = Duration::from_secs(120);

@@ -1,8 +1,8 @@
 //! The contents of a list.
 
 use crate::backend::Backend as _;
-use crate::backend::document::Items as _;
-use crate::backend::document::tests::{Scene, id, name};
+use crate::queue::document::Items as _;
+use crate::queue::document::tests::{Scene, id, name};
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_the_same_name_under_another_prefix_is_not_listed() {

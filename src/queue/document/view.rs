@@ -10,8 +10,8 @@ use super::change::{DocumentStore, Found, locked};
 use super::items::Item as Stored;
 use super::queue::QueueEntry;
 use crate::backend::foreign;
-use crate::backend::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
 use crate::lock::{ClaimId, FencingToken, Holder, LockName, Moment};
+use crate::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
 
 /// Why a claim is gone, noted by the client that removed it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -12,12 +12,12 @@ use super::DocumentStore;
 use super::testing::{Fake, Mishap};
 use super::view::Gone;
 use super::watch::MARGIN;
-use crate::backend::queue::Queues;
 use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Moment, Request, Result,
 };
+use crate::queue::Queues;
 
 const TTL: Duration = Duration::from_secs(30);
 

@@ -7,10 +7,10 @@ use super::store::only;
 use super::view::seen;
 use crate::backend::claim_state::patience;
 use crate::backend::observe::LOOK;
-use crate::backend::queue::store::{Seen, Watched};
 use crate::clock::{Alarm, jittered};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+use crate::queue::store::{Seen, Watched};
 
 /// The shortest interval.
 const LEAST: Duration = Duration::from_millis(50);
