@@ -3,8 +3,9 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
@@ -48,21 +49,35 @@ pub(super) struct Session {
     pub(super) service: Arc<Service>,
 }
 
-/// The client library's task for a session, which can be aborted: by itself the library would replace a broken
-/// connection.
+/// The client library's task for a session. By itself the library would replace a broken connection, and close the
+/// session over the new one as soon as all handles of its client are dropped.
 #[derive(Default, Debug)]
-pub(super) struct Service(OnceLock<AbortHandle>);
+pub(super) struct Service {
+    is_stopped: Arc<AtomicBool>,
+    task: OnceLock<AbortHandle>,
+}
 
 impl Spawn for Service {
     fn spawn(&self, task: Task) {
-        let _ = self.0.set(tokio::spawn(Box::into_pin(task.future)).abort_handle());
+        let (is_stopped, mut library) = (Arc::clone(&self.is_stopped), Box::into_pin(task.future));
+        let until_stopped = poll_fn(move |context| {
+            if is_stopped.load(Ordering::Relaxed) { Poll::Pending } else { library.as_mut().poll(context) }
+        });
+        let _ = self.task.set(tokio::spawn(until_stopped).abort_handle());
     }
 }
 
 impl Service {
-    /// Closes the connection, if there is one, but not the session.
+    /// Stops the library: it sends nothing more, so that handles can be dropped without closing the session. To be
+    /// followed by [`Service::end`].
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes the connection, if there is one, but not the session. Watchers of the client panic from then on.
     pub(super) fn end(&self) {
-        self.0.get().inspect(|task| task.abort());
+        self.stop();
+        self.task.get().inspect(|task| task.abort());
     }
 }
 

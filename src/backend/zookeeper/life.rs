@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, Error as ZkError, StateWatcher};
 
-use super::dial::{Dialer, Session, silence};
+use super::dial::{Dialer, Service, Session, silence};
 use super::ensemble::Ensemble;
 use super::fault::{LOST, OVER, is_ambiguous};
 use super::note::Note as Record;
@@ -167,14 +167,18 @@ impl Life {
         Ok(None)
     }
 
-    /// Ends all tasks of a broken connection. Returns whether another connection is wanted.
-    async fn go_down(&self) -> bool {
-        if !self.change(Line::Down) {
+    /// Ends all tasks of a broken connection, and the client library's. Returns whether another connection is wanted.
+    async fn go_down(&self, service: &Service) -> bool {
+        if self.is_closed() {
             return false;
         }
+        // The library may have resumed the session already, and would close it with the last handle.
+        service.stop();
+        let is_wanted = self.change(Line::Down);
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         tasks.shutdown().await;
-        true
+        service.end();
+        is_wanted
     }
 
     fn change(&self, new: Line) -> bool {
@@ -244,10 +248,9 @@ impl Life {
             if watcher.changed().await.is_terminated() {
                 return self.lose(LossReason::SessionEnded);
             }
-            if !self.go_down().await {
+            if !self.go_down(&service).await {
                 return;
             }
-            service.end();
             let (session, asked) = loop {
                 link.connects_as(self.ensemble.rank());
                 match self.ensemble.session(link).await {
@@ -349,3 +352,7 @@ impl Life {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "life_tests.rs"]
+mod tests;
