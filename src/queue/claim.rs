@@ -104,18 +104,19 @@ impl QueueClaim {
 
 /// Reads the claim whenever it may have changed, until it is over.
 async fn follow(core: Arc<Core>, mut place: Place) {
-    if core.publisher.holds() {
-        core.clock.sleep_until(core.clock.now() + SHORT_HOLD).await;
-    }
     let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
-        // The command starts first.
-        tokio::task::yield_now().await;
         let own = core.own();
-        let watched = Watched::Claim { own: &own, on };
+        let changes = async {
+            // Most commands end before.
+            if let Some(at) = core.publisher.held_at() {
+                core.clock.sleep_until(at + SHORT_HOLD).await;
+            }
+            core.store.changed(Watched::Claim { own: &own, on }, *seen, *until).await
+        };
         let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
         let changed = tokio::select! {
-            changed = core.store.changed(watched, *seen, *until) => changed,
+            changed = changes => changed,
             () = core.look.notified() => Ok(()),
             () = core.clock.sleep_until(mark_at) => {
                 marked = true;

@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::super::Queues;
 use super::super::testing::{Fate, Memory};
+use crate::backend::claim_state::SHORT_HOLD;
 use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
@@ -244,6 +245,27 @@ async fn abandoned_holder_is_followed_at_the_end_of_its_lease() {
     }
     held(&two).await;
     assert!(world.clock.now().since(begun) < TTL + Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn young_hold_is_followed_after_one_pause_with_and_without_a_wait() {
+    let world = World::new(false);
+    let (name, by): (LockName, _) = ("x".parse().expect("a name"), Holder::default());
+    let one = world.enter(&request(1, Mode::Exclusive)).await;
+    let two = world.enter(&request(2, Mode::Exclusive)).await;
+    let mut grants = Vec::new();
+    for (id, claim) in [(1, &one), (2, &two)] {
+        grants.push((claim, held(claim).await, world.clock.now()));
+        tokio::time::sleep(SHORT_HOLD / 2).await;
+        let gone = world.queues.evict(&name, ClaimId::from_number(id), Evict::Force, &by, world.soon());
+        assert!(gone.await.expect("answers"));
+    }
+    for (claim, grant, begun) in grants {
+        let seen = claim.changed(Some(&ClaimState::Held(grant))).await.expect("a state");
+        assert!(matches!(seen, ClaimState::Lost(_)), "{seen:?}");
+        let found = world.clock.now().since(begun);
+        assert!(found >= SHORT_HOLD && found < SHORT_HOLD + SHORT_HOLD / 10, "{found:?}");
+    }
 }
 
 /// The acts of one claim in a random schedule.

@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::keys::LockKeys;
 use super::rows::Known;
 use super::script::Call;
-use crate::backend::claim_state::{POLL, SHORT_HOLD, due, patience};
+use crate::backend::claim_state::{POLL, due, patience};
 use crate::backend::observe::LOOK;
 use crate::lock::{Mode, Moment};
 use crate::net::fault::FaultResult;
@@ -143,10 +143,6 @@ impl Local {
             let armed = news.borrow_and_update().clone();
             let covers = |armed: &Armed| watches.iter().all(|watch| armed.watches.contains(watch));
             let Some(Armed { connection, told, .. }) = armed.filter(|armed| covers(armed)) else {
-                if on.is_empty() {
-                    // Most commands end before.
-                    service.clock.sleep_until(service.clock.now() + SHORT_HOLD).await;
-                }
                 let steps = |connection: &Connection| {
                     let mut steps = service.listening(connection, OPTIN);
                     if connection.can_notify.get() != Some(&false) {
