@@ -50,6 +50,18 @@ pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
     }
 }
 
+/// Returns a prefix. Some programs keep the quotes of an environment file, and others remove them, which would be
+/// another lock.
+pub fn prefix(found: SourcedText) -> Result<String> {
+    let is_doubtful = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
+    if found.text.starts_with(is_doubtful) || found.text.ends_with(is_doubtful) {
+        let SourcedText { text, source } = found;
+        return Err(anyhow!("{source}: {text:?} has a quotation mark or white space at an end")
+            .hint("leave it out, or it is another lock than without it"));
+    }
+    Ok(found.text)
+}
+
 /// Returns the layout of ZooKeeper nodes.
 pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
     match found.text.as_str() {
@@ -107,4 +119,21 @@ pub fn file(path: PathBuf) -> Result<PathBuf, &'static str> {
         );
     }
     Ok(path::absolute(&path).unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_and_spaces_around_a_prefix_are_refused() {
+        let read = |text: &str| prefix(SourcedText { text: text.into(), source: Source::Default });
+        for text in ["\"p:\"", "'p:'", "\"p:", "p:'", " p:", "p:\t", " "] {
+            let refused = read(text).expect_err("refused").root_cause().to_string();
+            assert!(refused.ends_with("has a quotation mark or white space at an end"), "{refused}");
+        }
+        for text in ["", "p:", "a \"b\" c/", "\u{e4}/"] {
+            assert_eq!(read(text).expect("valid"), text);
+        }
+    }
 }

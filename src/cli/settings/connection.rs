@@ -77,7 +77,7 @@ pub(in crate::cli) fn connection(layers: &mut Layers, args: &ConnectionArgs) -> 
         backend: text("backend", &args.backend)?.map(|found| found.text),
         endpoints: endpoints.map_or_else(Vec::new, |(urls, _)| urls),
         endpoints_in,
-        prefix: text("prefix", &args.prefix)?.map(|found| found.text),
+        prefix: text("prefix", &args.prefix)?.map(values::prefix).transpose()?,
         user: text("user", &args.user)?.map(|found| found.text),
         zk_layout: text("zk-layout", &args.zk_layout)?.as_ref().map(values::zk_layout).transpose()?,
         max_ttl: text("max-ttl", &args.max_ttl)?.as_ref().map(values::ttl).transpose()?,
