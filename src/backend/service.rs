@@ -23,9 +23,7 @@ pub struct Service {
     pub options: &'static [ServiceOption],
     /// Parses the connection options without connecting. An error is one line without secrets.
     pub parse: fn(&Options) -> Result<Box<dyn Address>, String>,
-    /// Its manual page `dlock-NAME(7)` in Markdown: `# WHAT IT OFFERS`, then the sections Endpoint, Data layout,
-    /// Interoperability, Guarantees, Limitations, Permissions and Server settings. Each is `## TITLE` with paragraphs,
-    /// terms (`**TERM**` on its own line, and the meaning on the next lines) and fenced lines to type.
+    /// Its manual page `dlock-NAME(7)`, made from the `manual.md` of its directory.
     pub manual: &'static str,
 }
 

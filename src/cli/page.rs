@@ -9,35 +9,45 @@ pub struct Page {
     pub name: &'static str,
     /// The section of the manual; that of commands is 1.
     pub section: &'static str,
-    /// The text, in Markdown.
-    pub text: &'static str,
+    /// The text, as `tests/cli_generated` makes it.
+    pub roff: &'static str,
 }
 
-const fn page(name: &'static str, section: &'static str, text: &'static str) -> Page {
-    Page { name, section, text }
+/// A page with its file in `man/`.
+macro_rules! page {
+    ($name:literal $section:literal) => {
+        page!($name $section concat!("dlock-", $name))
+    };
+    ($name:literal $section:literal $title:expr) => {
+        Page {
+            name: $name,
+            section: $section,
+            roff: include_str!(concat!("../../man/", $title, ".", $section)),
+        }
+    };
 }
 
 /// The pages of dlock, its subcommands and topics, in the order of the help.
 pub const PAGES: [Page; 19] = [
-    page("dlock", "1", include_str!("manual/text/dlock.md")),
-    page("run", "1", include_str!("manual/text/run.md")),
-    page("elect", "1", include_str!("manual/text/elect.md")),
-    page("proclaim", "1", include_str!("manual/text/proclaim.md")),
-    page("leader", "1", include_str!("manual/text/leader.md")),
-    page("acquire", "1", include_str!("manual/text/acquire.md")),
-    page("release", "1", include_str!("manual/text/release.md")),
-    page("renew", "1", include_str!("manual/text/renew.md")),
-    page("status", "1", include_str!("manual/text/status.md")),
-    page("list", "1", include_str!("manual/text/list.md")),
-    page("watch", "1", include_str!("manual/text/watch.md")),
-    page("break", "1", include_str!("manual/text/break.md")),
-    page("doctor", "1", include_str!("manual/text/doctor.md")),
-    page("completions", "1", include_str!("manual/text/completions.md")),
-    page("man", "1", include_str!("manual/text/man.md")),
-    page("config", "5", include_str!("manual/text/config.md")),
-    page("formats", "5", include_str!("manual/text/formats.md")),
-    page("signals", "7", include_str!("manual/text/signals.md")),
-    page("recipes", "7", include_str!("manual/text/recipes.md")),
+    page!("dlock" "1" "dlock"),
+    page!("run" "1"),
+    page!("elect" "1"),
+    page!("proclaim" "1"),
+    page!("leader" "1"),
+    page!("acquire" "1"),
+    page!("release" "1"),
+    page!("renew" "1"),
+    page!("status" "1"),
+    page!("list" "1"),
+    page!("watch" "1"),
+    page!("break" "1"),
+    page!("doctor" "1"),
+    page!("completions" "1"),
+    page!("man" "1"),
+    page!("config" "5"),
+    page!("formats" "5"),
+    page!("signals" "7"),
+    page!("recipes" "7"),
 ];
 
 /// Returns the names of the subcommands.
@@ -48,7 +58,11 @@ pub fn subcommands() -> impl Iterator<Item = &'static str> {
 impl Page {
     /// Returns all pages, those of the services last.
     pub fn all() -> impl Iterator<Item = Self> {
-        PAGES.into_iter().chain(SERVICES.iter().map(|service| page(service.name, "7", service.manual)))
+        PAGES.into_iter().chain(SERVICES.iter().map(|service| Self {
+            name: service.name,
+            section: "7",
+            roff: service.manual,
+        }))
     }
 
     /// Returns the page of this name.

@@ -107,7 +107,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
     let mut marked = false;
     while let Place::Follows { on, until, seen } = &place {
         let own = core.own();
-        let changes = async {
+        let next = async {
             // Most commands end before.
             if let Some(at) = core.publisher.held_at() {
                 core.clock.sleep_until(at + SHORT_HOLD).await;
@@ -116,7 +116,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
         };
         let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);
         let changed = tokio::select! {
-            changed = changes => changed,
+            changed = next => changed,
             () = core.look.notified() => Ok(()),
             () = core.clock.sleep_until(mark_at) => {
                 marked = true;

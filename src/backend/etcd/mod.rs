@@ -44,7 +44,7 @@ pub static SERVICE: Service = Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(EtcdConfig::parse(options)?)),
-    manual: include_str!("manual.md"),
+    manual: include_str!("../../../man/dlock-etcd.7"),
 };
 
 impl Address for EtcdConfig {

@@ -70,7 +70,7 @@ pub static SERVICE: Service = Service {
     has_login: false,
     options: &[ServiceOption { name: "allow-network-fs", remedy: NAME_THE_SERVICE }],
     parse: |options| Ok(Box::new(FileConfig::parse(options)?)),
-    manual: include_str!("manual.md"),
+    manual: include_str!("../../../man/dlock-file.7"),
 };
 
 impl Address for FileConfig {

@@ -38,7 +38,7 @@ pub static SERVICE: descriptor::Service = descriptor::Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(MemcachedConfig::parse(options)?)),
-    manual: include_str!("manual.md"),
+    manual: include_str!("../../../man/dlock-memcached.7"),
 };
 
 impl Address for MemcachedConfig {

@@ -49,7 +49,7 @@ pub static SERVICE: descriptor::Service = descriptor::Service {
         Some(several) => Ok(Box::new(several)),
         None => Ok(Box::new(RedisConfig::parse(options)?)),
     },
-    manual: include_str!("manual.md"),
+    manual: include_str!("../../../man/dlock-redis.7"),
 };
 
 impl Address for RedisConfig {

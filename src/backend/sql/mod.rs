@@ -46,7 +46,7 @@ pub static MYSQL: descriptor::Service = descriptor::Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(SqlConfig::mysql(options)?)),
-    manual: include_str!("mysql/manual.md"),
+    manual: include_str!("../../../man/dlock-mysql.7"),
 };
 
 /// A PostgreSQL.
@@ -57,7 +57,7 @@ pub static POSTGRES: descriptor::Service = descriptor::Service {
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(SqlConfig::postgres(options)?)),
-    manual: include_str!("postgres/manual.md"),
+    manual: include_str!("../../../man/dlock-postgres.7"),
 };
 
 impl Address for SqlConfig {

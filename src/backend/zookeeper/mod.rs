@@ -42,7 +42,7 @@ pub static SERVICE: Service = Service {
     has_login: true,
     options: &[ServiceOption { name: "zk-layout", remedy: NAME_THE_SERVICE }],
     parse: |options| Ok(Box::new(ZkConfig::parse(options)?)),
-    manual: include_str!("manual.md"),
+    manual: include_str!("../../../man/dlock-zk.7"),
 };
 
 impl Address for ZkConfig {

@@ -2,11 +2,15 @@
 //!
 //! `DLOCK_REGENERATE=1 cargo test --test cli_generated committed` writes them anew.
 
+mod pages;
+mod roff;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const REFRESH: &str = "run: DLOCK_REGENERATE=1 cargo test --test cli_generated committed";
 
+/// Returns a path in the checkout.
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
@@ -34,7 +38,7 @@ fn committed_completions_are_current() {
 
 #[test]
 fn committed_manual_pages_are_current() {
-    compare("man", &dlock::cli::manual::files());
+    compare("man", &pages::files());
 }
 
 #[expect(clippy::print_stderr, reason = "a skipped check is to be seen")]
