@@ -25,6 +25,8 @@ const RESUME_AGAIN: Duration = Duration::from_secs(1);
 
 /// The time between two searches for the rest of the tree, if one found no answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The time between two searches while a process is left that may not belong to the tree.
+const JUDGE_AGAIN: Duration = Duration::from_secs(1);
 
 /// The command or the adopted process, and the rest of its tree.
 pub(super) struct Process {
@@ -161,7 +163,7 @@ impl Process {
             context.happened(Event::CommandEnded(ExitStatus::Signaled(Signal::KILL)));
         }
         let Some(adopting) = &mut self.adopting else { return };
-        if adopting.rest.is_some() {
+        if adopting.rest.is_some() && context.now() < adopting.look_again_at {
             return;
         }
         adopting.look_again_at = Moment::NEVER;
@@ -169,9 +171,8 @@ impl Process {
             Left::Nobody => self.tree_gone(context, marks),
             Left::Somebody(handle) => {
                 adopting.rest = AwaitedEnd::of(handle).ok();
-                if adopting.rest.is_none() {
-                    adopting.look_again_at = context.now() + LOOK_AGAIN;
-                }
+                let pause = if adopting.rest.is_some() { JUDGE_AGAIN } else { LOOK_AGAIN };
+                adopting.look_again_at = context.now() + pause;
             }
             Left::Unknown => adopting.look_again_at = context.now() + LOOK_AGAIN,
         }

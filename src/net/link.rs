@@ -241,6 +241,11 @@ impl<D: Dial> Link<D> {
         dialled
     }
 
+    /// Returns the refusal of the server for `node`, if this waiter got no other answer since.
+    pub(super) fn refusal(&self, node: &D::Node) -> Option<Fault> {
+        locked(&self.rests).get(&(node.clone(), self.server(node))).map(|rest| rest.fault.clone())
+    }
+
     /// Returns the connection for `node`, opened if necessary. It takes as long as the server takes.
     pub async fn connection(&self, node: &D::Node) -> FaultResult<Arc<D::Connection>> {
         if let Some(connection) = self.usable(node).await {

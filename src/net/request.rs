@@ -110,6 +110,7 @@ impl<D: Dial> Link<D> {
     where
         R: Future<Output = FaultResult<T>>,
     {
+        let begun = self.clock.now();
         let mut progress = Progress { current: None, last: None, place: String::new(), sent: self.begun };
         let work = self.attempts(deadline, patience, &node, request, &mut progress);
         let gives_up = patience != Patience::Deadline;
@@ -120,6 +121,8 @@ impl<D: Dial> Link<D> {
             };
         // An answer after a look refutes what that guessed.
         let found = found.filter(|found| !self.answered() || !cause::is_guess(&found.reason));
+        let is_brief = progress.current.is_none() && self.clock.now().since(begun) < TELLING;
+        let found = found.or_else(|| is_brief.then(|| self.refusal(&node())).flatten());
         let silent = match progress.current {
             Some(connection) => {
                 // The cause of the delay may not affect another connection.

@@ -113,3 +113,18 @@ async fn a_hold_asks_for_room_until_there_is_some_and_a_waiter_once() {
         assert!(length <= Duration::from_millis(100 * 20), "{length:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn refusal_is_named_when_the_next_attempt_has_no_time() {
+    for (length, said) in [(200, "h:0: full"), (400, "h:0 does not answer in time")] {
+        let one = link::<false>(1, &[Next::Fills, Next::Freezes], None);
+        one.connects_as(Rank::Waits { ahead: 0, ttl: Duration::from_secs(1) });
+        let full = call(&one, 5, Patience::Once, &[Next::Works]).await.0;
+        assert_eq!(full, Err("h:0: full".to_owned()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let deadline = one.clock.now() + Duration::from_millis(length);
+        let request = |connection: Arc<usize>| async move { Ok(*connection) };
+        let answer = one.call(deadline, Patience::Deadline, || 0, request).await;
+        assert_eq!(answer.map_err(|fault| fault.to_string()), Err(said.to_owned()), "{length} ms");
+    }
+}

@@ -25,7 +25,7 @@ const STOPS: u32 = 8;
 pub enum Left {
     /// No process is left.
     Nobody,
-    /// A process is left; its pidfd becomes readable when it ends.
+    /// A process is left; its pidfd becomes readable when it ends. It may be known earlier to be none of the tree.
     Somebody(OwnedFd),
     /// Unknown at present.
     Unknown,
@@ -158,9 +158,10 @@ impl Ender {
             let handle = table.with_handle(first, |handle| handle.and_then(|handle| handle.try_clone().ok()));
             return handle.ok().flatten().flatten().map_or(Left::Unknown, Left::Somebody);
         }
+        let reaper = self.reaper();
         if let (Ok(table), Some(Adopted { unlisted: Some(unlisted), .. })) = (&self.table, &mut self.adopted)
         {
-            unlisted.find(table);
+            unlisted.find(table, reaper);
         }
         match self.suspects().named().first() {
             Some(suspect) => unlisted::handle(*suspect).map_or(Left::Unknown, Left::Somebody),

@@ -148,12 +148,13 @@ impl ProcessTable {
     /// is incomplete.
     ///
     /// A process that may not be inspected, such as one that has executed a set-uid program, is not a member, since
-    /// unrelated processes would be killed. If it may be an orphan of `root` it is a suspect. Processes that /proc
-    /// hides altogether are not found here.
+    /// unrelated processes would be killed. If it may be an orphan of `root` it is a suspect, also once it may be
+    /// inspected again: `sudo` executes programs without the claim. Processes that /proc hides altogether are not found
+    /// here.
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
         let since = self.look(sys::own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
-        let suspects = Cell::new(Pids::default());
+        let (former, suspects) = (self.suspects, Cell::new(Pids::default()));
         let complete = self.find(except, |directory, process, before| {
             if root == Some(process.pid) || is_among(before, process) {
                 return Ok(true);
@@ -161,18 +162,22 @@ impl ProcessTable {
             if process.born < since? {
                 return Ok(false);
             }
-            loop {
+            let carries = loop {
                 match directory.carries(process, &descent.claim) {
-                    Ok(Some(carries)) => return Ok(carries),
                     Ok(None) => directory.await_end(process, &patience)?,
-                    Err(Errno::ACCESS | Errno::PERM) => {
-                        if may_be_orphan(process, descent) {
-                            suspects.set(suspects.get().with(process.pid));
-                        }
-                        return Ok(false);
-                    }
-                    Err(errno) => return Err(errno),
+                    carries => break carries,
                 }
+            };
+            let is_suspect = match carries {
+                Ok(carries) => carries != Some(true) && former.named().contains(&process.pid),
+                Err(errno) => matches!(errno, Errno::ACCESS | Errno::PERM),
+            };
+            if is_suspect && may_be_orphan(process, descent) {
+                suspects.set(suspects.get().with(process.pid));
+            }
+            match carries {
+                Err(Errno::ACCESS | Errno::PERM) => Ok(false),
+                carries => carries.map(|carries| carries == Some(true)),
             }
         });
         let is_member = |pid: i32| self.members().any(|member| member.pid == pid);

@@ -319,6 +319,18 @@ pub fn session_of(pid: i32) -> Option<i32> {
     Some(unsafe { libc::getsid(pid) }).filter(|session| *session != -1)
 }
 
+/// Returns the parent of the process behind `handle`, a pidfd, even if /proc hides both. Returns `None` before Linux 6.13,
+/// if the process has ended, or if its parent is outside of this PID namespace.
+pub(super) fn parent_of(handle: BorrowedFd<'_>) -> Option<i32> {
+    // SAFETY: the structure has only numbers, and the kernel writes no more than its size, which is part of the request.
+    let (answer, info) = unsafe {
+        let mut info: libc::pidfd_info = std::mem::zeroed();
+        info.mask = libc::PIDFD_INFO_PID.into();
+        (libc::ioctl(handle.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info), info)
+    };
+    i32::try_from(info.ppid).ok().filter(|parent| answer == 0 && *parent > 0)
+}
+
 /// Returns a copy of the standard stream that is the controlling terminal of this process, if one is.
 pub fn terminal_among_streams() -> Option<OwnedFd> {
     // SAFETY: plain system calls. They refuse descriptors that are not a terminal, or another session's.

@@ -1,11 +1,13 @@
 //! Processes that a /proc mounted with `hidepid` does not show.
 //!
 //! The kernel returns the session of every process, even of a hidden one. A hidden process in the session of the
-//! adopted one may belong to its tree, unless it is older than the claim. Such a process is not known to be gone.
+//! adopted one may belong to its tree, unless it is older than the claim. Such a process is not known to be gone. It is
+//! known to be none of the tree once its line of parents is known to come from elsewhere: since Linux 6.13 the kernel
+//! returns the parent of a hidden process, and /proc that of one that is no longer hidden.
 
 use std::{fs, io};
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -16,6 +18,8 @@ use super::wait::has_ended;
 
 /// The largest number that a process can have on Linux.
 const LARGEST: i32 = 1 << 22;
+/// The longest line of parents to follow.
+const LONGEST: u32 = 1000;
 
 /// The hidden processes of one session.
 #[derive(Clone, Debug)]
@@ -38,15 +42,39 @@ impl Unlisted {
         Ok(hides.then(of_session))
     }
 
-    /// Searches for hidden processes that are younger than the claim.
-    pub(super) fn find(&mut self, table: &ProcessTable) {
-        self.found = hidden(self.session, table).filter(|pid| !self.before.contains(pid)).collect();
+    /// Searches for hidden processes that may descend from the adopted one, which has ended: those younger than the
+    /// claim. A process that an earlier search found stays until it ends or is known to come from elsewhere. `reaper` is
+    /// the process that adopts orphans of the adopted one.
+    pub(super) fn find(&mut self, table: &ProcessTable, reaper: Option<i32>) {
+        let may_descend = |pid: &i32| self.may_descend(*pid, table, reaper);
+        let mut found: Pids = self.found().named().iter().copied().filter(may_descend).collect();
+        if found.is_empty() {
+            let young = hidden(self.session, table).filter(|pid| !self.before.contains(pid));
+            found = young.filter(may_descend).collect();
+        }
+        self.found = found;
     }
 
     /// Returns those of the last search that are still there.
     pub(super) fn found(&self) -> Pids {
-        let is_there = |pid: &i32| sys::session_of(*pid) == Some(self.session);
-        self.found.named().iter().copied().filter(is_there).collect()
+        self.found.named().iter().copied().filter(|pid| may_live(*pid)).collect()
+    }
+
+    /// Returns whether `pid` may descend from an orphan of the adopted process. Its line of parents would lead to the
+    /// `reaper` then. It comes from elsewhere if the line first leads to a process from before the claim, such as the
+    /// leader of the session.
+    fn may_descend(&self, pid: i32, table: &ProcessTable, reaper: Option<i32>) -> bool {
+        let mut pid = pid;
+        for _ in 0..LONGEST {
+            let shown = table.look(pid).ok().flatten().map(|process| process.parent);
+            let parent = shown.or_else(|| sys::parent_of(handle(pid)?.as_fd()));
+            match parent.filter(|parent| *parent > 0 && reaper.is_some_and(|reaper| reaper != *parent)) {
+                None => return true,
+                Some(parent) if parent == self.session || self.before.contains(&parent) => return false,
+                Some(parent) => pid = parent,
+            }
+        }
+        true
     }
 }
 

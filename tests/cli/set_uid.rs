@@ -14,8 +14,18 @@ use crate::support::{Running, TestEnv};
 const SCRIPT: &str = r#"claim=$(./dlock acquire --endpoint "$locks" --name x --grace 0 --for-pid $$) || exit
     eval "$claim"; ./set-uid 1000 & echo $! >shared/child; wait"#;
 
-/// Starts the script with a /proc that is mounted with `hidepid`. Returns `None` if the test cannot mount one.
-fn start(env: &TestEnv, hidepid: u32) -> Option<Running> {
+/// Starts the script in a session of its own.
+const ALONE: &str = "exec $as_user sh script";
+
+/// Starts the script in a session of root. Another process of root in that session is not of the script's tree, and
+/// becomes the script's user when the gate is opened.
+const BESIDE: &str = r"mkfifo shared/gate; $as_user sh script & script=$!
+    until [ -s shared/child ]; do sleep 0.05; done
+    (read word <shared/gate; exec $as_user sleep 1000) & echo $! >shared/other; echo $script >shared/script; wait";
+
+/// Starts `session` as root, leading a session, with a /proc that is mounted with `hidepid`. Returns `None` if the
+/// test cannot mount one.
+fn start(env: &TestEnv, hidepid: u32, session: &str) -> Option<Running> {
     as_nobody(env, &[])?;
     fs::create_dir_all(env.path("shared")).expect("a directory");
     for folder in [env.path("shared"), env.locks()] {
@@ -28,12 +38,15 @@ fn start(env: &TestEnv, hidepid: u32) -> Option<Running> {
     env.write("script", SCRIPT);
     let mount =
         format!("mount -t proc -o hidepid={hidepid} none /proc || exit 99; cd {}", env.root().display());
-    let user = format!("exec setsid setpriv --reuid {UID} --regid {UID} --clear-groups sh script");
+    let session = format!("as_user='setpriv --reuid {UID} --regid {UID} --clear-groups'; {session}");
     let mut command = env.command("unshare");
-    let mut running = env.start(command.args(["--mount", "sh", "-c", &format!("{mount}; {user}")]));
+    command.args(["--mount", "sh", "-c", &format!("{mount}; exec sh -c \"$0\""), &session]);
+    let mut running = env.start(&mut command);
     until_true("a child, or a refusal", || env.exists("shared/child") || running.has_ended());
     if !env.exists("shared/child") {
-        eprintln!("skipped: no /proc may be mounted here: {}", running.finish().err);
+        let refused = running.finish();
+        assert_ne!(refused.code(), Some(0), "{}", refused.err);
+        eprintln!("skipped: no /proc may be mounted here: {}", refused.err);
         return None;
     }
     Some(running)
@@ -43,7 +56,7 @@ fn start(env: &TestEnv, hidepid: u32) -> Option<Running> {
 fn a_set_uid_child_of_a_killed_script_keeps_the_lock() {
     for hidepid in [0, 1, 2] {
         let env = TestEnv::new();
-        let Some(running) = start(&env, hidepid) else { return };
+        let Some(running) = start(&env, hidepid, ALONE) else { return };
         let child = env.await_line("shared/child").parse().expect("a pid");
         running.signal(Signal::KILL);
         assert_eq!(running.finish().signal(), Some(9));
@@ -60,11 +73,43 @@ fn a_set_uid_child_of_a_killed_script_keeps_the_lock() {
 fn where_proc_hides_others_a_lock_is_released_at_once() {
     for hidepid in [1, 2] {
         let env = TestEnv::new();
-        let Some(running) = start(&env, hidepid) else { return };
+        let Some(running) = start(&env, hidepid, ALONE) else { return };
         let child = env.await_line("shared/child").parse().expect("a pid");
         process::signal(child, Signal::KILL);
         assert_eq!(running.finish().code(), Some(0));
         until_true("a free lock", || env.holders("x") == 0);
         env.await_no_process();
     }
+}
+
+#[test]
+fn a_hidden_process_keeps_the_lock_until_its_origin_is_known() {
+    for (hidepid, opens) in [(2, true), (1, true), (2, false)] {
+        if !opens && !has_parents_of_hidden() {
+            continue;
+        }
+        let env = TestEnv::new();
+        let Some(running) = start(&env, hidepid, BESIDE) else { return };
+        let [script, other, child] = ["script", "other", "child"]
+            .map(|name| env.await_line(&format!("shared/{name}")).parse::<i32>().expect("a pid"));
+        for killed in [script, child] {
+            process::signal(killed, Signal::KILL);
+        }
+        if opens {
+            crate::support::wait::let_pass(std::time::Duration::from_millis(500));
+            fs::write(env.path("shared/gate"), "go\n").expect("a gate");
+        }
+        until_true("a free lock", || env.holders("x") == 0);
+        assert!(is_alive(other), "it belongs to no tree");
+        process::signal(other, Signal::KILL);
+        running.finish().silently(0);
+        env.await_no_process();
+    }
+}
+
+/// Returns whether this kernel tells the parent of a process that /proc hides: Linux 6.13.
+fn has_parents_of_hidden() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(13))
 }
