@@ -34,8 +34,7 @@ fn overridden_build_script_has_the_version_of_the_lock_file() {
 /// Returns the directory of the sources of `etcd-client`, and its version.
 fn etcd_client() -> (PathBuf, String) {
     let mut cargo = Command::new(env!("CARGO"));
-    let output =
-        cargo.args(["metadata", "--format-version=1", "--locked", "--offline"]).output().expect("metadata");
+    let output = cargo.args(["metadata", "--format-version=1", "--locked"]).output().expect("metadata");
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     let package = packages.iter().find(|package| package["name"] == "etcd-client").expect("a dependency");
