@@ -135,6 +135,8 @@ impl<P: Protocol> Traffic<P> {
     async fn run(&mut self, stream: Box<dyn Stream>) -> P::Fault {
         let (mut from, mut to) = tokio::io::split(stream);
         let mut buffer = BytesMut::with_capacity(4096);
+        // A server that closes at once may have said why before the request failed.
+        let mut unsent = None;
         loop {
             tokio::select! {
                 biased;
@@ -142,18 +144,16 @@ impl<P: Protocol> Traffic<P> {
                     Some(order) => self.take(order),
                     None => return P::closed("the connection was closed"),
                 },
-                sent = to.write_buf(&mut self.out), if !self.out.is_empty() => {
+                sent = to.write_buf(&mut self.out), if !self.out.is_empty() && unsent.is_none() => {
                     // TLS holds back data until it is flushed.
                     let flushed = match sent {
                         Ok(_) if self.out.is_empty() => to.flush().await,
                         other => other.map(drop),
                     };
-                    if let Err(error) = flushed {
-                        return P::broken(&error);
-                    }
+                    unsent = flushed.err().map(|error| P::broken(&error));
                 }
                 read = from.read_buf(&mut buffer) => match read {
-                    Ok(0) => return P::closed("the server closed the connection"),
+                    Ok(0) => return unsent.unwrap_or_else(|| P::closed("the server closed the connection")),
                     Ok(_) => loop {
                         match self.protocol.next(&mut buffer) {
                             Ok(Some(reply)) => if let Some(fault) = self.give(reply) {
@@ -163,7 +163,7 @@ impl<P: Protocol> Traffic<P> {
                             Err(fault) => return fault,
                         }
                     },
-                    Err(error) => return P::broken(&error),
+                    Err(error) => return unsent.unwrap_or_else(|| P::broken(&error)),
                 },
             }
         }

@@ -65,3 +65,30 @@ impl Protocol for Text {
         breach(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// The request then finds a connection that was reset.
+    #[tokio::test]
+    async fn last_words_of_a_server_that_has_closed_are_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let stream = TcpStream::connect(address).await.expect("connects");
+        let (mut accepted, _) = listener.accept().expect("a connection");
+        accepted.write_all(b"ERROR Too many open connections\r\n").expect("written");
+        rustix::net::sockopt::set_socket_linger(&accepted, Some(Duration::ZERO)).expect("set");
+        drop(accepted);
+        let connection = Connection::over(Text::of, Box::new(stream), address.to_string());
+        let replies = connection.exchange(b"version\r\n".to_vec(), 1).await.expect("an answer");
+        let [Reply::Line(line)] = replies.as_slice() else { panic!("{replies:?}") };
+        assert_eq!(line, "ERROR Too many open connections");
+    }
+}
