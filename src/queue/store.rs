@@ -185,7 +185,8 @@ pub enum Step {
         /// The token of the own entry as it was read last.
         seen: Option<FencingToken>,
     },
-    /// Removes the entries of a claim, whether they hold or not. A request of that claim that is still in flight is refused.
+    /// Removes all entries of a claim in the queues of `names`, whether they hold or not, and also those that `found`
+    /// lacks. A request of that claim that is still in flight is refused.
     Remove {
         /// The claim.
         id: ClaimId,
@@ -235,7 +236,7 @@ pub enum Watched<'a> {
 /// A service that keeps ordered entries.
 ///
 /// Each call returns by its deadline. After an `Unavailable` fault a step may or may not have been made, and may still
-/// be made later.
+/// be made later. Leases end, and times are recorded, by the clock of the service alone; a [`Moment`] is this client's.
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// Implements [`crate::backend::Backend::capabilities`].
@@ -281,7 +282,9 @@ pub trait Store: Debug + Send + Sync {
     /// Returns whether it did, and after a [`Step::Hold`] what [`Extent::Needed`] shows. The answer to other steps may
     /// lack the queues.
     ///
-    /// A removal of the own claim works without an entry.
+    /// The engine sends one [`Step::Hold`], one [`Step::Change`], one [`Step::RemoveForeign`], one [`Step::Remove`] with a
+    /// note, or one without a note of the own claim, alone or with a [`Step::Success`]. A removal of the own claim works
+    /// without an entry.
     async fn commit(
         &self,
         own: Option<&Own>,
@@ -295,8 +298,8 @@ pub trait Store: Debug + Send + Sync {
     /// holds, or if [`Store::changed`] reports each change of them.
     async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>>;
 
-    /// Completes when what is watched may have changed after `seen`, at `until`, or if the store cannot tell.
-    /// Cancel-safe.
+    /// Completes when what is watched may have changed after `seen`, at `until`, or if the store cannot tell. The end of
+    /// an entry's lease is a change, also of the own one, although few services report it. Cancel-safe.
     async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()>;
 
     /// Returns why the entries of the claim are gone, if that is known. A claim that `held` was never superseded: a newer
