@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::process;
-use super::test_env::TestEnv;
+use super::test_env::{ENV, TestEnv};
 use super::wait::{until, until_or_else, until_true};
 
 /// The prompt of bash. No command under test prints it.
@@ -32,7 +32,7 @@ impl Terminal {
     pub(crate) fn start(env: &TestEnv, program: &str, arguments: &[&str]) -> Self {
         let (ours, theirs) = sides();
         resize(&ours, 24, 80);
-        let mut command = Command::new("env");
+        let mut command = Command::new(ENV);
         command.args(["--default-signal", "setsid", "--ctty", program]).args(arguments);
         env.dress(&mut command);
         command.env("TERM", "vt100").env("LESS", "").env("PAGER", "less");

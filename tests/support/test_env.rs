@@ -18,6 +18,10 @@ use super::running::{Finished, Running};
 use super::service::Service;
 use super::wait::{LIMIT, let_pass, until, until_true};
 
+/// env(1), by its whole path: for a word that has to be looked up in a changed PATH, the standard library forks this process with
+/// its hundreds of threads, which costs more than the program that is tested.
+pub(crate) const ENV: &str = "/usr/bin/env";
+
 /// The variable that marks every process of an environment.
 const MARK: &str = "TEST_ENV";
 
@@ -102,7 +106,7 @@ impl TestEnv {
     /// Returns `program` in a session of its own without a terminal. Of this process's environment it has only PATH.
     /// `$dlock` and `$locks` are for scripts.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("env");
+        let mut command = Command::new(ENV);
         // The caller of the tests may ignore signals: a shell does so for programs in the background.
         command.args(["--default-signal", "setsid"]).arg(program);
         self.dress(&mut command);
