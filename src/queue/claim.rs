@@ -109,9 +109,8 @@ async fn follow(core: Arc<Core>, mut place: Place) {
         let own = core.own();
         let next = async {
             // Most commands end before.
-            if let Some(at) = core.publisher.held_at() {
-                core.clock.sleep_until(at + SHORT_HOLD).await;
-            }
+            let young = core.publisher.held_at().map(|at| core.clock.sleep_until(at + SHORT_HOLD));
+            futures_util::future::OptionFuture::from(young).await;
             core.store.changed(Watched::Claim { own: &own, on }, *seen, *until).await
         };
         let mark_at = core.mark_at().filter(|_| !marked).unwrap_or(Moment::NEVER);

@@ -248,7 +248,7 @@ async fn abandoned_holder_is_followed_at_the_end_of_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn young_hold_is_followed_after_one_pause_with_and_without_a_wait() {
+async fn young_hold_is_followed_after_one_pause() {
     let world = World::new(false);
     let (name, by): (LockName, _) = ("x".parse().expect("a name"), Holder::default());
     let one = world.enter(&request(1, Mode::Exclusive)).await;

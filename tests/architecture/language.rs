@@ -104,13 +104,22 @@ fn is_message(literal: &str) -> bool {
     literal.starts_with('"') && !first.chars().all(|c| c.is_ascii_uppercase()) && !literal.contains("SELECT ")
 }
 
-/// Returns the texts of the manual pages, except those of the services, which come from the program.
+/// Returns the sources of the manual pages.
 fn pages() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/manual/text");
-    let files = fs::read_dir(folder).expect("read").map(|file| file.expect("readable").path());
-    let texts = files.map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("read")));
-    let services = SERVICES.iter().map(|service| (service.name.to_owned(), service.manual.to_owned()));
-    texts.chain(services).collect()
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut texts = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for file in fs::read_dir(&folder).expect("read").map(|file| file.expect("readable").path()) {
+            let is_page = folder.ends_with("manual/text") || file.ends_with("manual.md");
+            if file.is_dir() {
+                folders.push(file);
+            } else if is_page {
+                texts.push((file.display().to_string(), fs::read_to_string(&file).expect("read")));
+            }
+        }
+    }
+    assert!(texts.len() > SERVICES.len(), "{}", texts.len());
+    texts
 }
 
 /// Returns the help of each option.

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_stay_are_seen_while_others_come_and_go() {
+    fn lasting_locks_are_seen_while_others_come_and_go() {
         let temp = TempDir::new();
         let create = |name: String| File::create(temp.path().join(name)).expect("created");
         let all = |files: &[File], operation| {

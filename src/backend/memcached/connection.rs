@@ -78,7 +78,7 @@ mod tests {
 
     /// The request then finds a connection that was reset.
     #[tokio::test]
-    async fn last_words_of_a_server_that_has_closed_are_read() {
+    async fn reason_of_a_closed_connection_is_read_after_a_reset() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         let stream = TcpStream::connect(address).await.expect("connects");

@@ -1,3 +1,5 @@
+//! A life beside a server that breaks its connections.
+
 use std::task::Poll;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +17,7 @@ const TTL: Duration = Duration::from_secs(20);
 const GET_DATA: i32 = 4;
 const CLOSE: i32 = -11;
 
-/// What the server has seen of its only session.
+/// The numbers of connections and of requests to close, of the only session.
 #[derive(Default, Debug)]
 struct Scene {
     connections: watch::Sender<u32>,
