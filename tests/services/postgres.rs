@@ -340,18 +340,22 @@ fn a_step_does_not_read_the_entries_of_other_locks() {
     // VACUUM does not truncate a table in use.
     server.sql("VACUUM (ANALYZE, TRUNCATE off) dlock_claim");
     server.sql(others);
-    // The counts of a session appear when it has ended.
+    let sessions = "SELECT count(*) FROM pg_stat_activity \
+                    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let counts = "SELECT sum(idx_scan), sum(idx_blks_hit + idx_blks_read) \
                   FROM pg_stat_user_indexes JOIN pg_statio_user_indexes USING (indexrelid) \
                   WHERE pg_stat_user_indexes.relname = 'dlock_claim'";
     let count = || {
+        // A session reports its counts at its end, which is after that of its client.
+        until_true("the end of the other sessions", || server.sql(sessions) == "0");
         let text = server.sql(counts);
         let (scans, pages) = text.split_once('|').expect("two numbers");
         (scans.parse::<u64>().expect("a number"), pages.parse::<u64>().expect("a number"))
     };
     let before = count();
     env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
-    until_true("the counts of that run", || count().0 >= before.0 + 3);
-    let read = count().1 - before.1;
+    let after = count();
+    assert!(after.0 >= before.0 + 3, "{} scans", after.0 - before.0);
+    let read = after.1 - before.1;
     assert!(read < 100, "{read} pages of indexes were read for a run on a free lock");
 }
