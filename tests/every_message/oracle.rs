@@ -84,12 +84,14 @@ pub(crate) fn starts(log: &[String]) -> Vec<Start> {
 }
 
 /// Returns the complaints about commands that waited for the end of another and have no higher token. Commands in slots
-/// may run together, so their tokens only differ: a claim may take the slot of one that arrived after it.
+/// may run together, so those of one slot only differ: a claim may take the slot of one that arrived after it. On Redlock,
+/// two nodes can give the same highest token to two claims in different slots.
 pub(crate) fn tokens_that_fall(starts: &[Start]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, later) in starts.iter().enumerate() {
         for earlier in &starts[..at] {
-            let slots = earlier.slot > 0 && later.slot > 0 && earlier.token != later.token;
+            let differ = earlier.token != later.token || earlier.slot != later.slot;
+            let slots = earlier.slot > 0 && later.slot > 0 && differ;
             let together = slots || (earlier.is_shared && later.is_shared);
             if !together && earlier.token >= later.token {
                 found.push(format!(
