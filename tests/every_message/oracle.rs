@@ -240,6 +240,10 @@ impl Seen {
     fn next_ones(&self, claim: &Ended, found: &mut Vec<String>) {
         let certain = has_left(claim) && !self.is_outage() && !self.may_come_late();
         let mut within = SOON + if certain { Duration::ZERO } else { TTL + self.service.adds_to_ttl() };
+        // A waiter of MySQL is woken by the end of a session. If the claim's session broke, its next renewal counts.
+        if self.service.kind.name == "mysql" && self.fault() == Some(Fault::Lost) {
+            within += TTL_OF_OTHERS / 3;
+        }
         let mut free = claim.at.max(self.released);
         if self.shape.stands_again() {
             // The waiter behind runs between the two terms, after the first. A delay of it is a complaint of another
