@@ -18,8 +18,8 @@ use super::running::{Finished, Running};
 use super::service::Service;
 use super::wait::{LIMIT, let_pass, until, until_true};
 
-/// env(1), by its whole path: for a word that has to be looked up in a changed PATH, the standard library forks this process with
-/// its hundreds of threads, which costs more than the program that is tested.
+/// env(1), by its whole path. To look a program up in a changed PATH, the standard library forks this process with its
+/// hundreds of threads, which costs more than the tested program.
 pub(crate) const ENV: &str = "/usr/bin/env";
 
 /// The variable that marks every process of an environment.
