@@ -9,7 +9,7 @@ use crate::lock::{ErrorKind, Moment};
 /// The number of waiters at the head of the queue that replace a broken connection at once.
 pub const NEXT: u32 = 2;
 /// The additional delay of each waiter behind those before it replaces its connection.
-const STEP: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(100);
 
 /// The purpose of a client's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -89,7 +89,7 @@ async fn refused_waiter_retries_after_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_far_behind_replaces_its_connection_later() {
-    for (ahead, longest) in [(1, 0), (2, 0), (3, 50), (22, 1000), (u32::MAX, 3000)] {
+    for (ahead, longest) in [(1, 0), (2, 0), (3, 100), (22, 2000), (u32::MAX, 3000)] {
         let one = link::<false>(1, &[Next::Works], None);
         one.connects_as(Rank::Waits { ahead, ttl: Duration::from_secs(30) });
         assert_eq!(call(&one, 9, Patience::Once, &[Next::Works]).await.1, Duration::ZERO, "the first one");

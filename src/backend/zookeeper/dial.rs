@@ -32,6 +32,10 @@ const ATTEMPTS: usize = 8;
 /// and then ignore it.
 const BEGINNING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 
+/// The time limit for resuming a session, at first. A connection that such a server ignores is one of its few, and
+/// waiters must not take the others meanwhile.
+const RESUMING: Duration = Duration::from_millis(100);
+
 /// The time limit for starting a session that only reads.
 pub(super) const PROBE: Duration = Duration::from_secs(3);
 
@@ -87,7 +91,8 @@ pub(super) struct Dialer {
     ttl: Duration,
     /// Stores the cause that probing the servers finds.
     cause: Arc<Mutex<Option<Reason>>>,
-    failed: AtomicU32,
+    /// The number of attempts without an answer since the last session.
+    unanswered: AtomicU32,
     /// The session to resume.
     known: OnceLock<SessionInfo>,
     /// The user and the password of the session. Its nodes belong to them even after the password has changed.
@@ -119,16 +124,13 @@ impl Dial for Dialer {
     async fn dial(&self, (): &(), _: usize, _: &Stage) -> FaultResult<Arc<Session>> {
         if self.known.get().is_some() {
             let servers = [self.config.servers.clone(), self.further_addresses().await].concat();
-            return match self.connect_once(&servers).await {
+            return match self.in_time((RESUMING, BEGINNING.1), self.connect_once(&servers)).await {
                 // The session is over, which other servers and time do not change.
                 Err(fault) if fault.code == OVER => Err(Fault { kind: ErrorKind::Denied, ..fault }),
-                session => session.map(Arc::new),
+                session => session,
             };
         }
-        let doublings = self.failed.fetch_add(1, Ordering::Relaxed).min(8);
-        let length = (BEGINNING.0 * 2_u32.pow(doublings)).min(BEGINNING.1);
-        let begun = timeout(length, self.connect_to_any()).await;
-        begun.unwrap_or_else(|_| Err(ZkError::Timeout.into())).map(Arc::new)
+        self.in_time(BEGINNING, self.connect_to_any()).await
     }
 
     async fn is_usable(&self, session: &Session) -> bool {
@@ -161,13 +163,30 @@ impl Dial for Dialer {
 impl Dialer {
     pub(super) fn new(config: &ZkConfig, ttl: Duration, cause: &Arc<Mutex<Option<Reason>>>) -> Self {
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
-        let (cause, failed) = (Arc::clone(cause), AtomicU32::new(0));
-        Self { config: config.clone(), ttl, cause, failed, known: OnceLock::new(), login: OnceLock::new() }
+        let (cause, unanswered) = (Arc::clone(cause), AtomicU32::new(0));
+        Self { config: config.clone(), ttl, cause, unanswered, known: OnceLock::new(), login: OnceLock::new() }
     }
 
     /// Resumes `session` from now on.
     pub(super) fn go_on(&self, session: &SessionInfo) {
         self.known.get_or_init(|| session.clone());
+    }
+
+    /// Returns the session that `attempt` starts within a time limit: the first of the two, doubled for each attempt
+    /// before that had no answer, up to the second.
+    async fn in_time(
+        &self,
+        (first, longest): (Duration, Duration),
+        attempt: impl Future<Output = FaultResult<Session>>,
+    ) -> FaultResult<Arc<Session>> {
+        let doublings = self.unanswered.load(Ordering::Relaxed).min(8);
+        let answer = timeout((first * 2_u32.pow(doublings)).min(longest), attempt).await;
+        match &answer {
+            Ok(Ok(_)) => self.unanswered.store(0, Ordering::Relaxed),
+            Ok(Err(_)) => {}
+            Err(_) => self.unanswered.store(doublings + 1, Ordering::Relaxed),
+        }
+        answer.unwrap_or_else(|_| Err(ZkError::Timeout.into())).map(Arc::new)
     }
 
     /// Starts a session at the first server that answers. The client library tries the servers one after another in its
