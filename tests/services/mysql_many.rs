@@ -157,3 +157,32 @@ fn waiter_behind_a_killed_one_waits_for_no_lease() {
     second.release();
     env.assert_free("x");
 }
+
+/// With more than ten ahead a waiter sleeps on a claim further ahead.
+#[test]
+fn waiter_far_behind_sleeps_again_as_soon_as_it_woke() {
+    let server = mariadb::start();
+    let env = env_on(&server);
+    let long = ["--name", "x", "--ttl", "10m", "-q"];
+    let holder = env.held(&long);
+    let mut first = env.hold(&long);
+    env.await_waiters("x", 1);
+    let others: Vec<_> = (2..12).map(|_| env.hold(&long)).collect();
+    env.await_waiters("x", 11);
+    until_true("all sleep", || sleepers(&server).len() == 11);
+    mariadb::ask(&server, "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = 1");
+    assert_eq!(holder.release().code(), Some(0));
+    first.await_start();
+    until_true("the others sleep", || sleepers(&server).len() == 10);
+    // The sessions that slept again, and how often each of them had read the queue before.
+    let reads = "SET sql_big_selects = 1; SELECT SUM(argument LIKE '%SELECT m.seq%') FROM mysql.general_log l WHERE EXISTS \
+                 (SELECT 1 FROM mysql.general_log s WHERE s.thread_id = l.thread_id AND s.argument LIKE 'SET @dlock_ahead%') \
+                 GROUP BY thread_id";
+    assert_eq!(mariadb::ask(&server, reads), "1\n", "one waiter woke, and read once");
+    first.release();
+    for other in others {
+        other.running.signal(Signal::TERM);
+        other.running.finish();
+    }
+    env.assert_free("x");
+}

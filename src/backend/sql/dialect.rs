@@ -54,10 +54,10 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     /// Returns whether the server, once asked, reports everything that concerns the claims of this client.
     fn can_notify(&self) -> bool;
 
-    /// Returns whether this client can sleep in [`Session::notified_after`] until the claim `ahead` is gone, for
-    /// databases without other notifications. If neither is possible, claims poll every 500 ms.
-    fn can_sleep(&self, ahead: ClaimId) -> bool {
-        let _ = ahead;
+    /// Returns whether this client can sleep in [`Session::notified_after`] until the claim `ahead`, or another of the
+    /// `crowd` ahead, is gone, for databases without other notifications. If neither is possible, claims poll every 500 ms.
+    fn can_sleep(&self, ahead: ClaimId, crowd: u32) -> bool {
+        let _ = (ahead, crowd);
         false
     }
 

@@ -229,6 +229,6 @@ impl Local {
         // With several queues, the claim further ahead may be in another queue.
         let crowd = if own.names.len() == 1 { self.ahead.load(Ordering::Relaxed) } else { 0 };
         let crowd = u32::try_from(crowd).unwrap_or(u32::MAX);
-        (may && session.can_sleep(ahead)).then_some(Wait { own: own.id, ahead, crowd, length })
+        (may && session.can_sleep(ahead, crowd)).then_some(Wait { own: own.id, ahead, crowd, length })
     }
 }

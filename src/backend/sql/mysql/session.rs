@@ -56,8 +56,9 @@ struct Line {
     open: AtomicBool,
     /// Whether a proxy gives statements to different connections.
     pooled: AtomicBool,
-    /// The claim with the presence lock that was found free. If it is still ahead, its client has lost its connection.
-    free: Mutex<Option<ClaimId>>,
+    /// The claim ahead and the number of claims ahead, of a sleep that ended because a presence lock was free. If both are
+    /// unchanged, the client that had the lock has lost its connection.
+    free: Mutex<Option<(ClaimId, u32)>>,
     /// The number of notifications.
     notified: watch::Sender<u64>,
 }
@@ -93,7 +94,7 @@ impl Line {
         self.tell();
     }
 
-    fn free(&self) -> MutexGuard<'_, Option<ClaimId>> {
+    fn free(&self) -> MutexGuard<'_, Option<(ClaimId, u32)>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -197,7 +198,7 @@ async fn sleep_over(
     drop(place);
     match end {
         End::Free => {
-            *line.free() = Some(wait.ahead);
+            *line.free() = Some((wait.ahead, wait.crowd));
             line.tell();
         }
         End::Pooled => {
@@ -257,9 +258,9 @@ impl Session for MysqlSession {
         false
     }
 
-    fn can_sleep(&self, ahead: ClaimId) -> bool {
+    fn can_sleep(&self, ahead: ClaimId, crowd: u32) -> bool {
         // A claim that finds the lock free again polls instead.
-        !self.line.pooled.load(Ordering::Relaxed) && self.line.free().take() != Some(ahead)
+        !self.line.pooled.load(Ordering::Relaxed) && self.line.free().take() != Some((ahead, crowd))
     }
 
     fn notified_count(&self) -> u64 {
