@@ -164,7 +164,14 @@ impl Dialer {
     pub(super) fn new(config: &ZkConfig, ttl: Duration, cause: &Arc<Mutex<Option<Reason>>>) -> Self {
         let ttl = ttl.min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
         let (cause, unanswered) = (Arc::clone(cause), AtomicU32::new(0));
-        Self { config: config.clone(), ttl, cause, unanswered, known: OnceLock::new(), login: OnceLock::new() }
+        Self {
+            config: config.clone(),
+            ttl,
+            cause,
+            unanswered,
+            known: OnceLock::new(),
+            login: OnceLock::new(),
+        }
     }
 
     /// Resumes `session` from now on.
