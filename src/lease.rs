@@ -83,7 +83,7 @@ impl LeaseKeeper {
     /// Returns the times that follow from the granted ttl. If a service grants less than a second, the times are those
     /// of a second, but the claim expires after its own ttl: dlock then finds it lost.
     fn times(&self) -> LeaseTimes {
-        let times = LeaseTimes::at_least(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
+        let times = LeaseTimes::new(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
         if self.asked.searched { times.for_search() } else { times }
     }
 

@@ -37,25 +37,14 @@ impl fmt::Debug for ClaimId {
     }
 }
 
-/// A text that is not 32 lower-case hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotAClaimId;
-
-impl fmt::Display for NotAClaimId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a claim id is 32 hexadecimal digits, as `dlock status` shows it")
-    }
-}
-
-impl std::error::Error for NotAClaimId {}
-
 impl FromStr for ClaimId {
-    type Err = NotAClaimId;
-    fn from_str(text: &str) -> Result<Self, NotAClaimId> {
+    type Err = ();
+    /// Parses 32 lower-case hexadecimal digits.
+    fn from_str(text: &str) -> Result<Self, ()> {
         if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(NotAClaimId);
+            return Err(());
         }
-        u128::from_str_radix(text, 16).map(|n| Self(n.to_be_bytes())).map_err(|_| NotAClaimId)
+        u128::from_str_radix(text, 16).map(Self::from_number).map_err(|_| ())
     }
 }
 
@@ -75,7 +64,7 @@ mod tests {
     #[test]
     fn invalid_id_is_refused() {
         for text in ["", "12", "+0000000000000000000000000000000", "G0000000000000000000000000000000"] {
-            assert_eq!(text.parse::<ClaimId>(), Err(NotAClaimId), "{text}");
+            assert_eq!(text.parse::<ClaimId>(), Err(()), "{text}");
         }
     }
 }
