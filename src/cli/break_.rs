@@ -41,7 +41,7 @@ async fn act(
     let service = out::service(backend);
     let chosen = choose(&queue, args.claim.as_deref(), &service)?;
     let shown = |chosen: &[(ClaimId, &Entry)], layout| {
-        status::lock(&subset(&queue, chosen), &service, Detail::Usual, layout)
+        status::lock("", &subset(&queue, chosen), &service, Detail::Usual, layout)
     };
     if args.claim.is_none() && !args.all && chosen.len() > 1 {
         out.write(&shown(&chosen, &out.layout()))?;

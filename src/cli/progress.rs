@@ -56,9 +56,7 @@ impl ProgressPrinter<'_> {
                 let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
-            // A directory answers at once.
-            let silent = (!service.place.starts_with('/')).then(|| service.to_string());
-            Live::new(Box::new(foreground), lock.clone(), began, silent)
+            Live::new(Box::new(foreground), lock.clone(), began)
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
         Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
@@ -94,7 +92,7 @@ impl ProgressPrinter<'_> {
         self.erase();
         (self.live, self.heartbeat) = (None, None);
         let (lock, service) = (self.lock.clone(), self.service.clone());
-        self.say(&Message::Acquired { lock, service, waited_ms: waited.into(), token });
+        self.say(&Message::Acquired { lock, service, waited_ms: Ms(waited), token });
         // The command is about to write to the same stream.
         let _unread = writer::messages().finish(writer::BRIEF);
     }
@@ -127,7 +125,7 @@ impl Progress for ProgressPrinter<'_> {
             Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
-                let (asked_ms, granted_ms) = (asked.into(), granted.into());
+                let (asked_ms, granted_ms) = (Ms(asked), Ms(granted));
                 self.say(&Message::ShorterTtl { lock: lock(), asked_ms, granted_ms, backend });
             }
             Notice::Nested(claim) => {
@@ -141,7 +139,7 @@ impl Progress for ProgressPrinter<'_> {
                 let message = Message::Doubtful {
                     lock: lock(),
                     reason: text(error),
-                    left_ms: left.into(),
+                    left_ms: Ms(left),
                     command_ended,
                 };
                 self.say(&message);
@@ -157,11 +155,6 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::NotReached(error) => {
                 let (backend, address) = (self.service.backend, sanitise::text(&self.service.place));
-                if let Some(live) = &mut self.live {
-                    let reason = error.map(|error| error.reason.what().without_server().to_string());
-                    live.unanswered(reason.as_deref().map(sanitise::text));
-                    return;
-                }
                 let reason = error.map(text);
                 self.say(&Message::NotReached { lock: self.lock.clone(), backend, address, reason });
             }

@@ -97,7 +97,7 @@ fn shown(queue: &LockStatus, service: &ServicePlace, as_json: bool, out: &dyn Ou
     }
     let layout = out.layout();
     let stamp = format!("{}  ", json::time(layout.now));
-    status::stamped(&stamp, queue, service, Detail::Usual, &layout)
+    status::lock(&stamp, queue, service, Detail::Usual, &layout)
 }
 
 #[cfg(test)]

@@ -172,15 +172,6 @@ impl Reason {
         let remedy = self.remedy.as_ref().map(ToString::to_string);
         (Self { remedy: None, ..self }.to_string(), remedy)
     }
-
-    /// Returns the reason without the server, if it concerns one: for output that names the server elsewhere.
-    #[must_use]
-    pub fn without_server(mut self) -> Self {
-        if let [only] = self.complaints.as_mut_slice() {
-            only.server = None;
-        }
-        self
-    }
 }
 
 fn worst(reasons: &[Reason]) -> About {
@@ -246,14 +237,12 @@ mod tests {
         assert_eq!(reason.to_string(), "h:1: connection refused; is it running there?");
         assert_eq!((reason.server(), reason.question()), (Some("h:1"), Some("is it running there?")));
         assert_eq!(reason.what().to_string(), "h:1: connection refused");
-        assert_eq!(reason.what().without_server().to_string(), "connection refused");
         assert!(reason.is_about_the_service() && !reason.is_about_a_stranger());
 
         let advised = Reason::of(&"h:1", "is full").advising("make room").advising("or wait");
         assert_eq!(advised.to_string(), "h:1 is full; make room; or wait");
         assert_eq!((advised.server(), advised.question()), (None, None));
         assert_eq!(advised.what(), advised, "advice is no question");
-        assert_eq!(advised.without_server().to_string(), "is full; make room; or wait");
         // The server that passed an error on is named before the server that reported it.
         assert_eq!(refused("b:2").at(&"a:1").what().to_string(), "a:1: b:2: connection refused");
     }
@@ -278,7 +267,6 @@ mod tests {
         assert_eq!(all.to_string(), sentence);
         assert!(all.is_about_a_stranger());
         assert_eq!(all.server(), Some("a:1"));
-        assert_eq!(all.clone().without_server(), all, "it is not about one");
 
         let nodes = [refused("a:1"), refused("a:1"), Reason::from("x").advising("do y")];
         let nodes = Reason::within(&nodes, |why| format!("none of 3 ({why})"));

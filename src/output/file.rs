@@ -16,29 +16,21 @@ use super::writer;
 /// How long standard output may take nothing of a report: less than the front gives the keeper to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kind of file at a path.
-enum Target {
-    /// A regular file or none yet. It is replaced by rename, so that a reader sees the old file or the new one.
-    Regular,
-    /// An open descriptor, a pipe or a device. It is written to.
-    Stream,
-}
-
-fn target(path: &Path) -> io::Result<Target> {
+/// Returns whether `path` is an open descriptor, a pipe or a device, which is written to. A regular file, or one that does not exist
+/// yet, is replaced by rename, so that a reader sees the old file or the new one.
+fn is_stream(path: &Path) -> io::Result<bool> {
     if descriptor(path).is_some() {
         // Also a regular file: the redirection of a shell must not lose its file.
-        return Ok(Target::Stream);
+        return Ok(true);
     }
     match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() => Ok(Target::Regular),
+        Ok(meta) if meta.is_file() => Ok(false),
         Ok(meta) if meta.is_dir() => Err(ErrorKind::IsADirectory.into()),
         // Another user may have made the link, and would choose the file that dlock replaces.
         Ok(meta) if meta.is_symlink() => Err(io::Error::other("it is a symbolic link; name the file itself")),
         Ok(meta) if meta.file_type().is_socket() => Err(io::Error::other("it is a socket")),
-        Ok(_) => Ok(Target::Stream),
-        Err(error) if error.kind() == ErrorKind::NotFound && path.file_name().is_some() => {
-            Ok(Target::Regular)
-        }
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.file_name().is_some() => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -78,22 +70,19 @@ pub fn descriptor(path: &Path) -> Option<i32> {
 ///
 /// Errors: those of the system, for example `PermissionDenied` or `NotFound` of the directory.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    match target(path)? {
-        Target::Regular => {
-            let directory = parent(path);
-            let folder = fs::metadata(directory)?;
-            if !folder.is_dir() {
-                return Err(ErrorKind::NotADirectory.into());
-            }
-            rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
-            if is_kept(path, &folder) {
-                return Err(Errno::PERM.into());
-            }
+    if is_stream(path)? {
+        if path != Path::new("/dev/stdout") && path != Path::new("/dev/stderr") {
+            rustix::fs::access(path, Access::WRITE_OK)?;
         }
-        Target::Stream if path == Path::new("/dev/stdout") || path == Path::new("/dev/stderr") => {}
-        Target::Stream => rustix::fs::access(path, Access::WRITE_OK)?,
+        return Ok(());
     }
-    Ok(())
+    let directory = parent(path);
+    let folder = fs::metadata(directory)?;
+    if !folder.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+    if is_kept(path, &folder) { Err(Errno::PERM.into()) } else { Ok(()) }
 }
 
 /// Writes `text` to `path`. If `exact` is true the file has `mode`. Else a new file has `mode` less the umask, and an old file keeps
@@ -102,17 +91,19 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Never blocks for long. Errors: also `ENXIO` for a pipe without a reader, `EAGAIN` for a full one, and `TimedOut` for a standard
 /// output that takes nothing for `PATIENCE`. Standard error takes the text after the messages before it.
 pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
-    match target(path)? {
-        Target::Regular => replace(path, text, mode, exact),
-        Target::Stream if path == Path::new("/dev/stdout") => {
+    if !is_stream(path)? {
+        return replace(path, text, mode, exact);
+    }
+    match path.to_str() {
+        Some("/dev/stdout") => {
             writer::output().last(text.to_owned());
             writer::output().finish(PATIENCE)
         }
-        Target::Stream if path == Path::new("/dev/stderr") => {
+        Some("/dev/stderr") => {
             writer::messages().last(text.to_owned());
             Ok(())
         }
-        Target::Stream => {
+        _ => {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::APPEND;
             let flags = i32::try_from(flags.bits()).unwrap_or(0);
             let mut stream = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
