@@ -87,9 +87,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
         front.stays_behind = true;
-        if let Some(process) = process {
-            front.adopt(process);
-        }
+        front.ender.adopted = process;
         run.supervise(&mut front)
     });
     let outcome = led.unwrap_or_else(|error| {
@@ -131,7 +129,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         // Without an answer nothing is held.
         Answer::Ended(ExitStatus::Exited(0)) => return Err(given_up()),
         Answer::Ended(ExitStatus::Exited(status))
-            if caller.was_asked() && status == ExitCode::Lost.number() =>
+            if caller.was_asked && status == ExitCode::Lost.number() =>
         {
             return Err(given_up());
         }

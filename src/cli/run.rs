@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
     async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<HoldEnd> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
-            && let Some(hidden) = keeper.ender().hidden()
+            && let Some(hidden) = keeper.ender().table.as_ref().err()
         {
             self.printer.print(&Message::TreeHidden { reason: hidden.to_string() });
         }
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
             held_ms: ended.held.map(Ms),
             pause_ms: Ms(pause),
         });
-        ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) }
+        ToFront::Again(pause)
     }
 
     /// Prints how the run ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: after a

@@ -82,7 +82,7 @@ impl Driver<'_> {
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
         // The guard also ends a start that hangs where there is no lease.
-        keeper.shared().set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
+        keeper.shared.set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
         }
@@ -123,10 +123,10 @@ impl Driver<'_> {
     fn adopt(&mut self, adoption: &Adoption) {
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
-            keeper.shared().gate.set_command(pid, false);
+            keeper.shared.gate.set_command(pid, false);
         }
         self.process.started(adoption.process.unwrap_or(0));
-        keeper.shared().set_guard_until(self.guard_at());
+        keeper.shared.set_guard_until(self.guard_at());
         let anchors = std::mem::take(&mut self.anchors);
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
@@ -164,10 +164,10 @@ impl Driver<'_> {
     fn command_started(&mut self, spawned: Spawned) {
         let anchors = std::mem::take(&mut self.anchors);
         let keeper = self.context.keeper;
-        keeper.shared().set_guard_until(self.guard_at());
+        keeper.shared.set_guard_until(self.guard_at());
         let mut ender = keeper.ender();
-        ender.started(spawned.handle);
-        let handle = ender.handle().map(AsFd::as_fd);
+        ender.command = spawned.handle;
+        let handle = ender.command.as_ref().map(AsFd::as_fd);
         let descriptors = handle.into_iter().chain(anchors.iter().map(AsFd::as_fd));
         let descriptors: Vec<_> = descriptors.take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: handle.is_some() }, &descriptors);
@@ -184,7 +184,7 @@ impl Driver<'_> {
             without: &environment::NAMES,
             anchors: &self.anchors,
         };
-        command.spawn(keeper.start, keeper.shared().gate)
+        command.spawn(keeper.start, keeper.shared.gate)
     }
 
     async fn leave(&mut self, succeeded: bool) {
@@ -198,12 +198,12 @@ impl Driver<'_> {
         job.backend.connects_as(Rank::Free);
         if self.process.adopting.is_some() {
             // The adopted process runs on without the lock.
-            keeper.shared().gate.clear_command();
+            keeper.shared.gate.clear_command();
         }
         if !context.machine.may_give_back() {
             // A process may live that dlock could not kill: the claim's ttl still protects it. Dropping the claim would
             // close its session, or unlock the file.
-            keeper.shared().set_guard_until(context.now() + SLACK);
+            keeper.shared.set_guard_until(context.now() + SLACK);
             std::mem::forget(self.following.claim.take());
             context.events.clear();
             return context.happened(Event::Left);
@@ -217,7 +217,7 @@ impl Driver<'_> {
         };
         let deadline = context.now() + patience;
         // The front waits for the release, but not for ever.
-        keeper.shared().set_guard_until(deadline + SLACK);
+        keeper.shared.set_guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
             let stage = if held { Stage::Held } else { Stage::Waiting };

@@ -44,7 +44,8 @@ pub(super) enum AdoptingNews {
 impl Adopting {
     /// Builds the adopted side of `adoption`, in the keeper whose ender has adopted the process.
     pub(super) fn of(adoption: &Adoption, keeper: &Keeper<'_>) -> io::Result<Self> {
-        let process = keeper.ender().adopted().map(|adopted| adopted.handle().try_clone()).transpose()?;
+        let ender = keeper.ender();
+        let process = ender.adopted.as_ref().map(|adopted| adopted.handle.try_clone()).transpose()?;
         Ok(Self {
             caller: Some(KeepersEnd::new(adoption.caller.try_clone()?)?),
             answer: None,

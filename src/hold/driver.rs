@@ -47,7 +47,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Joining::new(job, keeper.shared().take_number()),
+        entry: Joining::new(job, keeper.shared.take_number()),
         following: Following::nothing(),
         renewal: Renewal::default(),
         replacing: Replacing::nothing(),
@@ -94,7 +94,7 @@ impl Driver<'_> {
             actions = if asked { machine.on(Event::MarksGone, now) } else { Vec::new() };
             actions.extend(machine.on(event, now));
             if self.context.machine.ends_the_command() {
-                self.context.keeper.shared().set_stopping();
+                self.context.keeper.shared.set_stopping();
             }
         }
     }

@@ -94,7 +94,7 @@ impl Joining {
     pub(super) fn enter_again(&mut self, context: &Context<'_>, lost: LossReason) {
         self.lost = Some(lost);
         self.looking = None;
-        self.request.id = ClaimId::from_number(context.keeper.shared().take_number());
+        self.request.id = ClaimId::from_number(context.keeper.shared.take_number());
         self.enter(context);
     }
 

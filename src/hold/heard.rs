@@ -13,7 +13,7 @@ use crate::lease::RenewalResult;
 use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Moment, Result, Verb};
 use crate::net::rank::Rank;
 use crate::supervise::ancestry;
-use crate::supervise::caller::{FromCaller, Heard};
+use crate::supervise::caller::Heard;
 
 /// The time between two attempts to read the claim's state.
 const RETRY: Duration = Duration::from_millis(250);
@@ -165,7 +165,7 @@ impl Driver<'_> {
             return Some(Event::LeftAlone);
         }
         if !waits {
-            self.context.keeper.shared().set_guard_until(lease.window().guard_at);
+            self.context.keeper.shared.set_guard_until(lease.window().guard_at);
         }
         let ends_at = lease.ends_at();
         match news {
@@ -221,7 +221,7 @@ impl Driver<'_> {
                 adopting.rest = None;
                 None
             }
-            AdoptingNews::Caller(Heard::Said(FromCaller::Take)) => {
+            AdoptingNews::Caller(Heard::Take) => {
                 if *self.context.machine.phase() == Phase::Asking {
                     self.enter_gate();
                 }

@@ -147,7 +147,7 @@ impl Process {
     fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
         let keeper = context.keeper;
         let mut ender = keeper.ender();
-        let Some(adopted) = ender.adopted() else {
+        let Some(adopted) = &ender.adopted else {
             // The hold is for no process.
             if matches!(context.machine.phase(), Phase::Stopping(_)) {
                 self.tree_gone(context, marks);
@@ -223,7 +223,7 @@ impl Process {
         }
         // A stop of the command may not have been reaped yet.
         self.reap(context, marks);
-        context.keeper.shared().stops() != stops
+        context.keeper.shared.stops() != stops
     }
 
     /// Handles a stop by the terminal after the command has ended, as a stop of the command. Returns whether that was
@@ -295,6 +295,6 @@ impl Process {
 fn publish(context: &Context<'_>, end: Option<ChildChange>) {
     let Some(outcome) = end.and_then(ChildChange::end) else { return };
     if !context.machine.ends_the_command() {
-        context.keeper.shared().set_outcome(outcome);
+        context.keeper.shared.set_outcome(outcome);
     }
 }

@@ -34,8 +34,8 @@ pub enum CommandFate {
 /// How a keeper failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhyFailed {
-    /// It ended without a last message: by this signal, if one is known.
-    Died(Option<Signal>),
+    /// It ended without a last message.
+    Died,
     /// It exited with this status, as after a panic.
     Exited(u8),
     /// It was stopped or hung, while it held the lock or waited.
@@ -48,9 +48,8 @@ impl WhyFailed {
     /// Returns the failure of a keeper that changed like this without a last message.
     pub(super) fn of(change: ChildChange) -> Self {
         match change {
-            ChildChange::Exited(0) | ChildChange::Stopped(_) | ChildChange::Continued => Self::Died(None),
-            ChildChange::Exited(status) => Self::Exited(status),
-            ChildChange::Killed(signal) => Self::Died(Some(signal)),
+            ChildChange::Exited(status) if status != 0 => Self::Exited(status),
+            _ => Self::Died,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The table takes everything beforehand: the directory, room for the processes, and spare descriptors. So a search
 //! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::descent::Descent;
 use super::proc_dir::Directory;
 pub use super::proc_files::Process;
 use super::proc_files::number;
@@ -26,6 +25,17 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// How many processes one search can hold. The kernel provides the memory only once it is written to.
 const ROOM: usize = 32_768;
 
+/// Properties that a descendant of an adopted process keeps after its parent has died.
+#[derive(Clone, Copy, Debug)]
+pub struct Descent {
+    /// The claim in the environment.
+    pub claim: u128,
+    /// The session of the adopted process.
+    pub session: Option<i32>,
+    /// The process that adopts orphans of the adopted one, if known.
+    pub reaper: Option<i32>,
+}
+
 /// A view of the processes of this PID namespace.
 #[derive(Debug)]
 pub struct ProcessTable {
@@ -37,11 +47,11 @@ pub struct ProcessTable {
     /// Which of `found` are members.
     is_member: Vec<bool>,
     /// Positions in `found` of the members, parents before their children.
-    members: Vec<u32>,
+    pub(super) members: Vec<u32>,
     /// The members of the search before, by pid.
     before: Vec<Process>,
-    /// Processes of the last search that may be members.
-    suspects: Pids,
+    /// Processes that the last [`ProcessTable::find_adopted`] found and that may be members.
+    pub(super) suspects: Pids,
     /// The last search met processes that this one may not inspect (`hidepid`).
     denied: bool,
 }
@@ -78,11 +88,6 @@ impl ProcessTable {
     /// Returns whether the last search found a member that the search before had not.
     pub fn has_found_more(&self) -> bool {
         self.members().any(|member| !is_among(&self.before, member))
-    }
-
-    /// Forgets the members of the last search.
-    pub fn forget_members(&mut self) {
-        self.members.clear();
     }
 
     /// Returns the state of `pid`, or `None` if there is no such process.
@@ -154,7 +159,7 @@ impl ProcessTable {
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
         let since = self.look(sys::own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
-        let (former, suspects) = (self.suspects, Cell::new(Pids::default()));
+        let (former, suspects) = (self.suspects, RefCell::new(Pids::default()));
         let complete = self.find(except, |directory, process, before| {
             if root == Some(process.pid) || is_among(before, process) {
                 return Ok(true);
@@ -163,7 +168,7 @@ impl ProcessTable {
                 return Ok(false);
             }
             let carries = loop {
-                match directory.carries(process, &descent.claim) {
+                match directory.carries(process, descent.claim) {
                     Ok(None) => directory.await_end(process, &patience)?,
                     carries => break carries,
                 }
@@ -173,7 +178,7 @@ impl ProcessTable {
                 Err(errno) => matches!(errno, Errno::ACCESS | Errno::PERM),
             };
             if is_suspect && may_be_orphan(process, descent) {
-                suspects.set(suspects.get().with(process.pid));
+                suspects.borrow_mut().add(process.pid);
             }
             match carries {
                 Err(Errno::ACCESS | Errno::PERM) => Ok(false),
@@ -181,13 +186,8 @@ impl ProcessTable {
             }
         });
         let is_member = |pid: i32| self.members().any(|member| member.pid == pid);
-        self.suspects = suspects.get().named().iter().copied().filter(|pid| !is_member(*pid)).collect();
+        self.suspects = suspects.borrow().named().iter().copied().filter(|pid| !is_member(*pid)).collect();
         complete
-    }
-
-    /// Returns the processes of the last [`ProcessTable::find_adopted`] that may be members.
-    pub fn suspects(&self) -> Pids {
-        self.suspects
     }
 
     /// Searches for the members of the last search and their living descendants, without `except` and their
@@ -325,14 +325,11 @@ fn room_for<T>() -> io::Result<Vec<T>> {
 }
 
 fn open_directory() -> io::Result<Result<Directory, Hidden>> {
-    match proved(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))? {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match proved(|| openat(CWD, c"/proc", flags, Mode::empty()))? {
         Ok(proc) => Directory::new(proc).map(Ok),
         Err(hidden) => Ok(Err(hidden)),
     }
-}
-
-fn directory_flags() -> OFlags {
-    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
 #[cfg(test)]

@@ -48,8 +48,12 @@ pub fn take_over() {
     SIGPIPE_IGNORED.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
     set_disposition(Signal::PIPE, libc::SIG_IGN);
     for fd in 0..3 {
-        // SAFETY: open returns the lowest free number, which is this one, since those below are open.
-        if !is_open(fd) && unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) } == fd {
+        // SAFETY: F_GETFD only reads the flags of `fd`, which need not be open. open returns the lowest free number, which
+        // is this one, since those below are open.
+        let is_opened = unsafe {
+            libc::fcntl(fd, libc::F_GETFD) == -1 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) == fd
+        };
+        if is_opened {
             CLOSED_STREAMS.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
@@ -176,20 +180,13 @@ pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends `signal` to the process group with the number of the process behind `handle`, which may have ended.
+/// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`, or with `to_group` to
+/// the process group with its number, even if the process has ended.
 ///
-/// Errors: the kernel is older than 6.9, or the group is empty.
-pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+/// Errors: also for a group that is empty, or on a kernel older than 6.9.
+pub fn signal_by_handle(handle: BorrowedFd<'_>, signal: Signal, to_group: bool) -> io::Result<()> {
     const TO_GROUP: libc::c_uint = 1 << 2;
-    send_by_handle(handle, signal, TO_GROUP)
-}
-
-/// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`.
-pub fn signal_process_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
-    send_by_handle(handle, signal, 0)
-}
-
-fn send_by_handle(handle: BorrowedFd<'_>, signal: Signal, flags: libc::c_uint) -> io::Result<()> {
+    let flags = if to_group { TO_GROUP } else { 0 };
     let info = ptr::null::<libc::siginfo_t>();
     // SAFETY: a plain system call. Without a siginfo the kernel builds one as for kill(2).
     let sent = unsafe {
@@ -278,12 +275,6 @@ pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
         let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; SHARED_WORDS]>(), access, flags, -1, 0);
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast()) }
     }
-}
-
-/// Returns whether `fd` is an open descriptor.
-fn is_open(fd: RawFd) -> bool {
-    // SAFETY: F_GETFD only reads the flags of `fd`, which need not be open.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
 /// Closes `fd` if it was inherited through the exec of this program. dlock opens all its descriptors close-on-exec, and
