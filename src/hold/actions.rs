@@ -60,7 +60,7 @@ impl Driver<'_> {
     fn ask(&mut self) {
         let context = &mut self.context;
         let job = context.job;
-        if let (Some(grant), Some(at)) = (context.machine.grant(), context.machine.held_at()) {
+        if let (Some(grant), Some(at)) = (context.machine.grant(), context.machine.held_at) {
             context.progress.notice(Notice::Held { waited: at.since(job.plan.started), grant });
         }
         let Some(period) = job.once_per else { return self.pass_gate() };
@@ -125,7 +125,7 @@ impl Driver<'_> {
         if let Some(pid) = adoption.process {
             keeper.shared.gate.set_command(pid, false);
         }
-        self.process.started(adoption.process.unwrap_or(0));
+        self.process.pid = Some(adoption.process.unwrap_or(0));
         keeper.shared.set_guard_until(self.guard_at());
         let anchors = std::mem::take(&mut self.anchors);
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
@@ -150,9 +150,9 @@ impl Driver<'_> {
         match self.try_spawn() {
             Ok(spawned) => {
                 let pid = spawned.pid;
-                self.process.started(pid);
+                self.process.pid = Some(pid);
                 self.command_started(spawned);
-                self.context.notice(Notice::Started(pid));
+                self.context.progress.notice(Notice::Started(pid));
                 self.health.examine_later(self.context.now());
             }
             Err(error) => self.context.happened(Event::NotExecuted(error)),
@@ -192,7 +192,7 @@ impl Driver<'_> {
         (self.renewal.under_way, self.health.examining) = (None, None);
         self.replacing.stop();
         let asked = self.entry.entering.is_some();
-        self.entry.give_up();
+        (self.entry.entering, self.entry.looking) = (None, None);
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);
         job.backend.connects_as(Rank::Free);
@@ -208,7 +208,7 @@ impl Driver<'_> {
             context.events.clear();
             return context.happened(Event::Left);
         }
-        let held = context.machine.held_at().is_some();
+        let held = context.machine.held_at.is_some();
         let patience = match &self.following.claim {
             _ if !held => WITHDRAWAL,
             // Only this process can end a claim that the kernel keeps, and other claims wait for it.
@@ -228,12 +228,12 @@ impl Driver<'_> {
         };
         // A refused request was not granted. A request to the kernel ends with this process.
         let machine = &context.machine;
-        let unknown = (asked || machine.is_unanswered()) && !machine.ends_for_the_service() && ttl.is_some();
+        let unknown = (asked || machine.unanswered) && !machine.ends_for_the_service() && ttl.is_some();
         // A claim whose ttl is over need not leave.
         let over = !held && self.renewal.lease.as_ref().is_some_and(|lease| lease.ends_at() <= context.now());
         if let Some(error) = left.err().filter(|_| (unknown || stage != Stage::Requested) && !over) {
             let ends_within = ttl.map(|ttl| ttl + capabilities.abandoned_bound);
-            context.notice(Notice::NotLeft { error: &error, stage, ends_within });
+            context.progress.notice(Notice::NotLeft { error: &error, stage, ends_within });
         }
         context.events.clear();
         context.happened(Event::Left);

@@ -9,7 +9,6 @@ use super::event::{Event, Phase};
 use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
-use crate::lease::RenewalResult;
 use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Moment, Result, Verb};
 use crate::net::rank::Rank;
 use crate::supervise::ancestry;
@@ -28,12 +27,12 @@ impl Driver<'_> {
             Ok(Attempted::Entered(Entered { claim, own, under })) => {
                 let context = &mut self.context;
                 if let Some(reason) = self.entry.lost.take() {
-                    context.notice(Notice::EnteredAgain(&reason));
+                    context.progress.notice(Notice::EnteredAgain(&reason));
                 }
                 if let Some(claim) = under {
-                    context.notice(Notice::Nested(claim));
+                    context.progress.notice(Notice::Nested(claim));
                 }
-                self.entry.entered(own, under);
+                (self.entry.own, self.entry.under) = (own, under);
                 // The kernel keeps a waiting claim without a ttl alive; no wake-ups for those.
                 if let Some(granted) = claim.ttl() {
                     tell_ttl(context, granted);
@@ -59,7 +58,7 @@ impl Driver<'_> {
             && by.verb == Verb::Release
             && self.context.machine.grant().is_some()
         {
-            return match self.context.machine.phase() {
+            return match self.context.machine.phase {
                 // If dlock is stopping the process, the machine decides whether the release still counts.
                 Phase::Running | Phase::Stopping(_) => self.released(),
                 Phase::Asking => WITHDRAWN,
@@ -79,7 +78,7 @@ impl Driver<'_> {
             _ => Rank::Holds,
         });
         match (&state, &self.following.claim) {
-            (ClaimState::Held(grant), Some(claim)) if *context.machine.phase() == Phase::Waiting => {
+            (ClaimState::Held(grant), Some(claim)) if context.machine.phase == Phase::Waiting => {
                 // The window goes to the machine first: it decides by it whether the lock may count as held.
                 self.renewal.keep(context, claim, grant.counts_from);
                 if let Some(lease) = &self.renewal.lease {
@@ -88,7 +87,7 @@ impl Driver<'_> {
                 }
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
-                context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
+                context.progress.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
                 self.replacing.waits(context);
             }
             _ => {}
@@ -149,7 +148,7 @@ impl Driver<'_> {
 
     /// Returns whether the claim has never held.
     fn waits(&self) -> bool {
-        self.context.machine.held_at().is_none()
+        self.context.machine.held_at.is_none()
     }
 
     fn is_leased(&self) -> bool {
@@ -169,7 +168,7 @@ impl Driver<'_> {
         }
         let ends_at = lease.ends_at();
         match news {
-            RenewalResult::Renewed(window) => {
+            Ok(window) => {
                 self.health.renewed();
                 if self.following.refused_since.is_some() {
                     self.following.retry_at = self.following.retry_at.min(self.context.now());
@@ -177,12 +176,12 @@ impl Driver<'_> {
                 Some(Event::Renewed(window))
             }
             // The place is lost, and this service does not let the claim queue for another.
-            RenewalResult::Doubtful(error)
+            Err(error)
                 if waits && !error.is_transient() && self.is_leased() && ends_at <= self.context.now() =>
             {
                 Some(Event::Refused(error))
             }
-            RenewalResult::Doubtful(error) => {
+            Err(error) => {
                 self.tell_doubt(&error);
                 Some(Event::Unseen(error))
             }
@@ -222,7 +221,7 @@ impl Driver<'_> {
                 None
             }
             AdoptingNews::Caller(Heard::Take) => {
-                if *self.context.machine.phase() == Phase::Asking {
+                if self.context.machine.phase == Phase::Asking {
                     self.enter_gate();
                 }
                 None

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::supervise::mark::MarkBoard;
 
 /// The time between two attempts to wait for nested runs, if the system refuses.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// The wait for the last mark.
 type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
@@ -56,17 +56,13 @@ impl Marks {
         if self.clearing.is_none() {
             self.await_last(context.clock, Duration::ZERO);
         }
-        if matches!(context.machine.phase(), Phase::Stopping(_)) && !std::mem::replace(&mut self.told, true) {
-            context.notice(Notice::KeptByNested);
+        if matches!(context.machine.phase, Phase::Stopping(_)) && !std::mem::replace(&mut self.told, true) {
+            context.progress.notice(Notice::KeptByNested);
         }
     }
 
-    /// Waits again after a pause, since the system refused: marks may still be there.
-    pub(super) fn await_later(&mut self, clock: Clock) {
-        self.await_last(clock, RETRY);
-    }
-
-    fn await_last(&mut self, clock: Clock, after: Duration) {
+    /// Waits for the last mark, beginning after a pause if the system has just refused that: marks may still be there.
+    pub(super) fn await_last(&mut self, clock: Clock, after: Duration) {
         if let Some(board) = &self.board {
             let (cleared, when) = (board.cleared(), clock.now() + after);
             self.clearing = Some(Box::pin(async move {

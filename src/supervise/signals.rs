@@ -116,6 +116,13 @@ impl Signal {
     }
 }
 
+impl Default for Signal {
+    /// Returns SIGTERM, as kill(1) sends it.
+    fn default() -> Self {
+        Self::TERM
+    }
+}
+
 impl fmt::Display for Signal {
     /// Writes `SIGTERM`, or `SIGRTMIN+n` for a real-time signal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
