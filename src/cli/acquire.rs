@@ -4,7 +4,6 @@ use super::exit_code::{ExitCode, Failure, Hinted as _};
 use super::out::Out;
 use super::run::Run;
 use super::settings::AcquireSettings;
-use crate::backend::Backend;
 use crate::hold::{Adoption, environment};
 use crate::output::Printer;
 use crate::output::writer::{self, BRIEF};
@@ -26,7 +25,9 @@ pub(super) fn run(
     if process.is_none() {
         let backend = run.backend();
         if !backend.is_detachable() {
-            return Err(not_detachable(&*backend));
+            let backend = backend.capabilities().backend;
+            let reason = format!("--detach: the backend {backend} keeps no lease without a process");
+            return Err(ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID"));
         }
     }
     // Read before the fork, because it is blanked after it.
@@ -43,13 +44,6 @@ pub(super) fn run(
             lead(&mut run, process)
         }
     }
-}
-
-/// Returns the error of a service where a hold ends with its process.
-fn not_detachable(backend: &dyn Backend) -> anyhow::Error {
-    let backend = backend.capabilities().backend;
-    let reason = format!("--detach: the backend {backend} keeps no lease without a process");
-    ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID")
 }
 
 /// Returns the error of a pair that ended before it knew that the claim was printed.

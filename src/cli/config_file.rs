@@ -60,7 +60,8 @@ type Table = BTreeMap<&'static str, (Vec<String>, usize)>;
 /// A configuration file that was read and checked.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
-    path: PathBuf,
+    /// The path.
+    pub path: PathBuf,
     top: Table,
     profiles: BTreeMap<String, Table>,
 }
@@ -121,11 +122,6 @@ impl ConfigFile {
             let mut endpoints = table.get("endpoint").into_iter().flat_map(|(urls, _)| urls);
             table.contains_key("password") || endpoints.any(|url| has_password(url))
         })
-    }
-
-    /// Returns the path.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Returns the names of the profiles.

@@ -78,11 +78,6 @@ pub struct Layers {
     pub doubts: Vec<Risk>,
 }
 
-/// Returns `DLOCK_LOG_FORMAT` for `log-format`.
-fn variable_name(option: &str) -> String {
-    format!("DLOCK_{}", option.to_ascii_uppercase().replace('-', "_"))
-}
-
 /// Reads the user's file. A file in a directory that the user may not enter counts as absent: HOME is another user's, as under
 /// `sudo -u` with the old environment.
 fn user_config(path: &Path, uid: u32) -> Result<Option<ConfigFile>> {
@@ -151,7 +146,7 @@ impl Layers {
 
     fn add_variables(&mut self, around: &Environment) {
         for option in variables() {
-            let name = variable_name(option);
+            let name = format!("DLOCK_{}", option.to_ascii_uppercase().replace('-', "_"));
             let Some(value) = (around.variable)(&name) else { continue };
             // An empty variable counts as unset. Only a prefix can be empty.
             let is_empty = value.as_bytes().iter().all(|byte| b"\r\n".contains(byte));
@@ -188,7 +183,7 @@ impl Layers {
 
     /// Returns the paths of the files that were read, the upper layer first.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(ConfigFile::path)
+        self.files.iter().map(|file| file.path.as_path())
     }
 
     /// Returns the value of `option`, if it has one.

@@ -39,7 +39,8 @@ fn started(lock: &str, ready: bool) -> String {
 pub(super) struct Heartbeat<'a> {
     keeper: &'a Keeper<'a>,
     ahead: i32,
-    next: Moment,
+    /// When [`Heartbeat::tick`] is due.
+    pub(super) next: Moment,
 }
 
 impl<'a> Heartbeat<'a> {
@@ -50,11 +51,6 @@ impl<'a> Heartbeat<'a> {
             beat.tell();
             beat
         })
-    }
-
-    /// Returns when [`Heartbeat::tick`] is due.
-    pub(super) fn wake_at(&self) -> Moment {
-        self.next
     }
 
     /// Notifies again, if it is time.

@@ -7,7 +7,7 @@ use rustix::termios::tcgetpgrp;
 
 use crate::clock;
 use crate::hold::{Notice, Progress, Stage};
-use crate::lock::{Entry, LossReason, Moment};
+use crate::lock::{Entry, Moment};
 use crate::output::live::Live;
 use crate::output::{Message, Ms, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
@@ -102,11 +102,6 @@ impl ProgressPrinter<'_> {
             released.set(false);
         }
     }
-
-    fn entered_again(&mut self, reason: &LossReason) {
-        let reason = sanitise::text(&reason.to_string());
-        self.say(&Message::Rejoined { lock: self.lock.clone(), reason });
-    }
 }
 
 impl Progress for ProgressPrinter<'_> {
@@ -130,23 +125,19 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::Nested(claim) => {
                 self.stays_held();
-                let message = Message::Nested { lock: lock(), claim: claim.to_string() };
-                self.say(&message);
+                self.say(&Message::Nested { lock: lock(), claim: claim.to_string() });
             }
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
-            Notice::EnteredAgain(reason) => self.entered_again(reason),
+            Notice::EnteredAgain(reason) => {
+                let reason = sanitise::text(&reason.to_string());
+                self.say(&Message::Rejoined { lock: lock(), reason });
+            }
             Notice::Doubtful { error, left: Some(left), command_ended } => {
-                let message = Message::Doubtful {
-                    lock: lock(),
-                    reason: text(error),
-                    left_ms: Ms(left),
-                    command_ended,
-                };
-                self.say(&message);
+                let (reason, left_ms) = (text(error), Ms(left));
+                self.say(&Message::Doubtful { lock: lock(), reason, left_ms, command_ended });
             }
             Notice::Doubtful { error, left: None, .. } => {
-                let message = Message::Warned { reason: sanitise::text(&error.to_string()) };
-                self.say(&message);
+                self.say(&Message::Warned { reason: sanitise::text(&error.to_string()) });
             }
             Notice::CannotEnd(tree) => {
                 if let Some(message) = cannot_end(&self.lock, tree, false) {
@@ -184,8 +175,8 @@ impl Progress for ProgressPrinter<'_> {
     }
 
     fn wake_at(&self) -> Moment {
-        let live = self.live.as_ref().map_or(Moment::NEVER, Live::next);
-        live.min(self.heartbeat.as_ref().map_or(Moment::NEVER, Heartbeat::wake_at))
+        let live = self.live.as_ref().map_or(Moment::NEVER, |live| live.next);
+        live.min(self.heartbeat.as_ref().map_or(Moment::NEVER, |beat| beat.next))
     }
 
     fn tick(&mut self) {

@@ -39,8 +39,7 @@ pub(super) async fn follow(
     out: &mut dyn Out,
     shown: &mut dyn FnMut(&LockStatus, &dyn Out) -> String,
 ) -> anyhow::Result<()> {
-    let (mut observer, first) = begin(backend, name).await?;
-    let mut last = first;
+    let (mut observer, mut last) = begin(backend, name).await?;
     let text = shown(&last, out);
     out.stream(text).await?;
     loop {

@@ -81,7 +81,8 @@ pub struct Live {
     is_foreground: Box<dyn Fn() -> bool>,
     lock: String,
     started: Moment,
-    next: Moment,
+    /// When to call [`Live::draw`] next.
+    pub next: Moment,
     shown: bool,
     ahead: Option<u32>,
     holder: Option<Entry>,
@@ -98,11 +99,6 @@ impl Live {
     pub fn update(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
         self.ahead = ahead;
         self.holder = holder.cloned();
-    }
-
-    /// Returns when to call [`Live::draw`] next.
-    pub fn next(&self) -> Moment {
-        self.next
     }
 
     /// Returns a drawing if it is due and dlock is in the foreground.
@@ -208,7 +204,7 @@ mod tests {
         assert_eq!(live.erase(), None);
         assert_eq!(live.draw(at(500), wall(), 80).as_deref(), Some("\rwaiting for x · 00:00\x1b[K"));
         assert_eq!(live.draw(at(1499), wall(), 80), None);
-        assert_eq!(live.next(), at(1500));
+        assert_eq!(live.next, at(1500));
         live.update(Some(0), None);
         let drawn = live.draw(at(1500), wall(), 80);
         assert_eq!(drawn.as_deref(), Some("\rwaiting for x · next in queue · 00:01\x1b[K"));

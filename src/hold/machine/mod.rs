@@ -24,7 +24,7 @@ use crate::lock::{ClaimState, Entry, Error, Grant, Moment};
 use crate::supervise::exit_status::ExitStatus;
 
 /// How long the machine tries to reach a service that has never answered, if the wait has no end.
-const FIRST_ANSWER: Duration = Duration::from_secs(60);
+pub const FIRST_ANSWER: Duration = Duration::from_secs(60);
 /// The time between two attempts to reach a service.
 const RETRY: Duration = Duration::from_millis(250);
 /// How much longer than its deadline an attempt may take. It ends by itself at the deadline and returns the reason; of
