@@ -42,12 +42,10 @@ pub struct ProcessTable {
     directory: Directory,
     /// The processes of the last search, by pid, with room for more.
     found: Vec<Process>,
-    /// Positions in `found`, by the pids of the parents.
-    by_parent: Vec<u32>,
     /// Which of `found` are members.
     is_member: Vec<bool>,
     /// Positions in `found` of the members, parents before their children.
-    pub(super) members: Vec<u32>,
+    pub(super) members: Vec<usize>,
     /// The members of the search before, by pid.
     before: Vec<Process>,
     /// Processes that the last [`ProcessTable::find_adopted`] found and that may be members.
@@ -68,7 +66,6 @@ impl ProcessTable {
         Ok(Ok(Self {
             directory,
             found: room_for()?,
-            by_parent: room_for()?,
             is_member: room_for()?,
             members: room_for()?,
             before: room_for()?,
@@ -214,13 +211,9 @@ impl ProcessTable {
         self.found.sort_unstable_by_key(|p| p.pid);
         self.is_member.clear();
         self.is_member.resize(self.found.len(), false);
-        self.by_parent.clear();
-        self.by_parent.extend((0..).zip(&self.found).map(|(at, _)| at));
-        let found = &self.found;
-        self.by_parent.sort_unstable_by_key(|at| found[index(*at)].parent);
         // A table that does not show this process shows nothing.
         let own = sys::own_pid();
-        let mut complete = read && found.binary_search_by_key(&own, |p| p.pid).is_ok();
+        let mut complete = read && self.position(own).is_some();
         for at in 0..self.found.len() {
             match is_first(&self.directory, self.found[at], &before) {
                 Ok(true) => self.add(at, except),
@@ -228,18 +221,16 @@ impl ProcessTable {
                 Err(_) => complete = false,
             }
         }
-        // The list of members grows meanwhile: the children of each come after it. There is room: every member is among
-        // the found ones, and is listed once.
-        let mut next = 0;
-        while let Some(at) = self.members.get(next) {
-            let pid = self.found[index(*at)].pid;
-            let parent_of = |at: &u32| self.found[index(*at)].parent;
-            let first = self.by_parent.partition_point(|at| parent_of(at) < pid);
-            let end = self.by_parent.partition_point(|at| parent_of(at) <= pid);
-            for child in first..end {
-                self.add(index(self.by_parent[child]), except);
+        // Each turn adds the children of members. The last one adds none.
+        let mut known = 0;
+        while known < self.members.len() {
+            known = self.members.len();
+            for at in 0..self.found.len() {
+                let parent = self.position(self.found[at].parent);
+                if parent.is_some_and(|parent| self.is_member[parent]) {
+                    self.add(at, except);
+                }
             }
-            next += 1;
         }
         if !complete {
             self.keep(&before, except);
@@ -248,11 +239,17 @@ impl ProcessTable {
         complete
     }
 
-    /// Makes the process at that position a member, unless it is one already or among `except`.
+    /// Returns the position of `pid` among the found ones.
+    fn position(&self, pid: i32) -> Option<usize> {
+        self.found.binary_search_by_key(&pid, |p| p.pid).ok()
+    }
+
+    /// Makes the process at that position a member, unless it is one already or among `except`. There is room: every member
+    /// is among the found ones, and is listed once.
     fn add(&mut self, at: usize, except: &[i32]) {
         if !self.is_member[at] && !except.contains(&self.found[at].pid) {
             self.is_member[at] = true;
-            self.members.extend(u32::try_from(at));
+            self.members.push(at);
         }
     }
 
@@ -264,7 +261,7 @@ impl ProcessTable {
             let is_other = at.is_ok_and(|at| !self.found[at].is(member));
             let is_member = at.is_ok_and(|at| self.is_member[at]);
             if !is_other && !is_member && self.found.len() < self.found.capacity() {
-                self.members.extend(u32::try_from(self.found.len()));
+                self.members.push(self.found.len());
                 self.found.push(*member);
             }
         }
@@ -272,7 +269,7 @@ impl ProcessTable {
 
     /// Returns the members of the last search, parents before their children.
     pub fn members(&self) -> impl DoubleEndedIterator<Item = Process> {
-        self.members.iter().filter_map(|at| self.found.get(index(*at))).copied()
+        self.members.iter().filter_map(|at| self.found.get(*at)).copied()
     }
 
     /// Reads every living process. Returns whether it could read all that this process may inspect.
@@ -298,11 +295,6 @@ impl ProcessTable {
         }
         complete
     }
-}
-
-/// A position in the table, which has fewer than 2^32.
-const fn index(at: u32) -> usize {
-    at as usize
 }
 
 /// Returns whether `process` is in `sorted`, which is ordered by pid.
