@@ -82,9 +82,13 @@ impl Process {
         if self.adopting.is_some() {
             return self.look_after_adopted(context, marks);
         }
-        // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended.
-        if !self.is_over {
-            publish(context, wait::ended(pid));
+        // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended. If
+        // dlock stopped it for a reason of its own, its status is not its result.
+        if !self.is_over
+            && !context.machine.ends_the_command()
+            && let Some(outcome) = wait::ended(pid)
+        {
+            context.keeper.shared.set_outcome(outcome);
         }
         loop {
             match next_change() {
@@ -147,10 +151,11 @@ impl Process {
     }
 
     fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
-        if let ChildChange::Stopped(signal) = change {
-            return self.command_stopped(signal, context);
-        }
-        let Some(outcome) = change.end() else { return self.let_front_go_on(context) };
+        let outcome = match change {
+            ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
+            ChildChange::Continued => return self.let_front_go_on(context),
+            ChildChange::Ended(outcome) => outcome,
+        };
         if self.is_over {
             return;
         }
@@ -249,13 +254,5 @@ impl Process {
             context.progress.notice(Notice::CannotEnd(remains));
         }
         context.happened(Event::TreeRemains(remains));
-    }
-}
-
-/// Publishes how the command ended, unless dlock stopped it for a reason of its own: then its status is not its result.
-fn publish(context: &Context<'_>, end: Option<ChildChange>) {
-    let Some(outcome) = end.and_then(ChildChange::end) else { return };
-    if !context.machine.ends_the_command() {
-        context.keeper.shared.set_outcome(outcome);
     }
 }

@@ -172,8 +172,8 @@ impl Caller {
                 Ok(info) if info.signal == Signal::CHLD => match self.front_change() {
                     // The front has left the queue, since it was stopped. It joins again when the job continues.
                     Some(ChildChange::Stopped(_)) => stopped = true,
+                    Some(ChildChange::Ended(end)) => return Some(Answer::Ended(end)),
                     Some(ChildChange::Continued) | None => {}
-                    Some(change) => return change.end().map(Answer::Ended),
                 },
                 // The front may be leaving the queue and not have stopped yet.
                 Ok(info) if info.signal == Signal::CONT => {

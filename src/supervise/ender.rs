@@ -16,6 +16,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::adopted::Adopted;
+use super::exit_status::ExitStatus;
 use super::process_table::{Process, ProcessTable};
 use super::proof::Hidden;
 use super::shared::Shared;
@@ -185,10 +186,10 @@ impl Ender {
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
-    /// Kills every member, and calls `each` for the changes of children meanwhile. Blocks until none is left, or the
+    /// Kills every member, and calls `each` for the children that end meanwhile. Blocks until none is left, or the
     /// rest cannot be killed: this process may not signal them, the kernel keeps them for more than [`UNKILLABLE`], or
     /// they cannot be seen.
-    pub fn end(&mut self, mut each: impl FnMut(i32, ChildChange)) -> TreeState {
+    pub fn end(&mut self, mut each: impl FnMut(i32, ExitStatus)) -> TreeState {
         let began = now();
         loop {
             let reached = self.kill_round();
@@ -209,15 +210,14 @@ impl Ender {
     }
 
     /// Takes all changes of children. Returns whether no child is left.
-    fn reap(&mut self, mut each: impl FnMut(i32, ChildChange)) -> bool {
+    fn reap(&mut self, mut each: impl FnMut(i32, ExitStatus)) -> bool {
         loop {
             match wait::next_change() {
-                Children::Changed(pid, change) => {
-                    if change.end().is_some() {
-                        self.forget(pid);
-                    }
-                    each(pid, change);
+                Children::Changed(pid, ChildChange::Ended(end)) => {
+                    self.forget(pid);
+                    each(pid, end);
                 }
+                Children::Changed(..) => {}
                 Children::None => return true,
                 Children::Quiet => return false,
             }

@@ -3,7 +3,6 @@
 use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::tree_state::TreeState;
-use super::wait::ChildChange;
 
 /// The failure of a keeper, and what it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,11 +44,11 @@ pub enum WhyFailed {
 }
 
 impl WhyFailed {
-    /// Returns the failure of a keeper that changed like this without a last message.
-    pub(super) fn of(change: ChildChange) -> Self {
-        match change {
-            ChildChange::Exited(status) if status != 0 => Self::Exited(status),
-            _ => Self::Died,
+    /// Returns the failure of a keeper that ended like this without a last message.
+    pub(super) fn of(end: ExitStatus) -> Self {
+        match end {
+            ExitStatus::Exited(0) | ExitStatus::Signaled(_) => Self::Died,
+            ExitStatus::Exited(status) => Self::Exited(status),
         }
     }
 }

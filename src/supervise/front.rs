@@ -294,16 +294,16 @@ impl Front {
     fn take_children(&mut self, watch: &mut Watch, patience: WaitLimits) {
         while let Children::Changed(pid, change) = wait::next_change() {
             if pid != watch.keeper {
-                if change.end().is_some() {
+                if let ChildChange::Ended(end) = change {
                     self.ender.forget(pid);
                     if self.shared.gate.command() == Some(pid) {
-                        watch.command_ended = Some(change);
+                        watch.command_ended = Some(end);
                     }
                 }
                 continue;
             }
             match change {
-                ChildChange::Killed(_) | ChildChange::Exited(_) => watch.died = Some(WhyFailed::of(change)),
+                ChildChange::Ended(end) => watch.died = Some(WhyFailed::of(end)),
                 ChildChange::Stopped(_) if !self.shared.gate.has_passed() => {
                     watch.act_by = watch.act_by.min(now() + patience.stopped);
                     watch.fault = WhyFailed::Stalled;

@@ -8,7 +8,7 @@ use super::failure::{CommandFate, KeeperFailure, WhyFailed};
 use super::front::Front;
 use super::signals::Signal;
 use super::sys;
-use super::wait::{self, ChildChange};
+use super::wait;
 use super::watch::{FrontEnd, REAPING, Step, Watch};
 use crate::clock::now;
 
@@ -96,11 +96,11 @@ impl Front {
         }
         let (keeper, command) = (watch.keeper, self.shared.gate.command());
         let Watch { died, command_ended, .. } = watch;
-        let tree = self.ender.end(|pid, change| {
-            if pid == keeper && change.end().is_some() {
-                died.get_or_insert(WhyFailed::of(change));
-            } else if Some(pid) == command && change.end().is_some() {
-                command_ended.get_or_insert(change);
+        let tree = self.ender.end(|pid, end| {
+            if pid == keeper {
+                died.get_or_insert(WhyFailed::of(end));
+            } else if Some(pid) == command {
+                command_ended.get_or_insert(end);
             }
         });
         if tree.is_gone() {
@@ -120,13 +120,9 @@ impl Front {
             let let_go = self.stays_behind && self.shared.gate.has_passed();
             return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
-        let by_itself = match watch.command_ended {
-            _ if self.shared.is_stopping() => None,
-            Some(ChildChange::Exited(status)) => Some(ExitStatus::Exited(status)),
-            // The kernel kills the command of a keeper that dies, and so does the front.
-            Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(ExitStatus::Signaled(signal)),
-            _ => None,
-        };
+        // The kernel kills the command of a keeper that dies, and so does the front.
+        let is_own = |end: &ExitStatus| *end != ExitStatus::Signaled(Signal::KILL);
+        let by_itself = watch.command_ended.filter(|end| is_own(end) && !self.shared.is_stopping());
         let was_ended = if watch.started { CommandFate::WasEnded } else { CommandFate::Starting };
         self.shared.outcome().or(by_itself).map_or(was_ended, CommandFate::Ended)
     }

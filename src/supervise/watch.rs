@@ -7,7 +7,6 @@ use super::channel::ToFront;
 use super::exit_status::ExitStatus;
 use super::failure::{KeeperFailure, WhyFailed};
 use super::signals::Signal;
-use super::wait::ChildChange;
 use crate::lock::Moment;
 
 /// How long a keeper may take to exit after its last message, and to die after SIGKILL.
@@ -49,7 +48,7 @@ pub(super) struct Watch {
     pub(super) closed: bool,
     pub(super) died: Option<WhyFailed>,
     /// How the command ended, if this process reaped it.
-    pub(super) command_ended: Option<ChildChange>,
+    pub(super) command_ended: Option<ExitStatus>,
 }
 
 /// How the watch of one keeper ends.
