@@ -23,14 +23,14 @@ type Examining = Pin<Box<dyn Future<Output = Result<Examination>>>>;
 #[derive(Default)]
 pub(super) struct Health {
     /// When to print that the service has not answered.
-    tell_silence_at: Moment,
+    pub(super) tell_silence_at: Moment,
     /// When to examine the service.
     examine_at: Moment,
     pub(super) examining: Option<Examining>,
     /// The service has not answered since the last such message.
-    doubtful: bool,
+    pub(super) doubtful: bool,
     /// The kind of error by which the claim could not be followed, as last printed; cleared by news of the claim.
-    trouble: Option<ErrorKind>,
+    pub(super) trouble: Option<ErrorKind>,
 }
 
 impl Health {
@@ -51,21 +51,6 @@ impl Health {
         if self.examine_at <= then {
             self.examine(then, context);
         }
-    }
-
-    /// The service has returned the claim's state.
-    pub(super) fn answered(&mut self) {
-        (self.doubtful, self.trouble) = (false, None);
-    }
-
-    /// The service has confirmed a renewal. That does not clear the reason why the claim cannot be followed.
-    pub(super) fn renewed(&mut self) {
-        self.doubtful = false;
-    }
-
-    /// The service has answered for the first time.
-    pub(super) fn was_reached(&mut self) {
-        self.tell_silence_at = Moment::NEVER;
     }
 
     /// The hold continues: examines the service later.

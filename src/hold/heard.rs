@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_millis(250);
 impl Driver<'_> {
     pub(super) fn entered(&mut self, result: Result<Attempted>) -> Event {
         if result.is_ok() {
-            self.health.was_reached();
+            self.health.tell_silence_at = Moment::NEVER;
         }
         match result {
             Ok(Attempted::Unneeded(ago)) => Event::Unneeded(ago),
@@ -52,7 +52,7 @@ impl Driver<'_> {
     }
 
     pub(super) fn state(&mut self, state: ClaimState) -> Event {
-        self.health.answered();
+        (self.health.doubtful, self.health.trouble) = (false, None);
         (self.following.seen, self.following.refused_since) = (Some(state.clone()), None);
         if let (ClaimState::AskedToLeave { by }, Some(_)) = (&state, &self.process.adopting)
             && by.verb == Verb::Release
@@ -169,7 +169,8 @@ impl Driver<'_> {
         let ends_at = lease.ends_at();
         match news {
             Ok(window) => {
-                self.health.renewed();
+                // That does not clear the reason why the claim cannot be followed.
+                self.health.doubtful = false;
                 if self.following.refused_since.is_some() {
                     self.following.retry_at = self.following.retry_at.min(self.context.now());
                 }

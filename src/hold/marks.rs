@@ -19,7 +19,7 @@ type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 /// The board of this hold, and the wait for its marks.
 pub(super) struct Marks {
     /// The file that nested runs set marks on. It stays open: under one nested run another may still begin.
-    board: Option<MarkBoard>,
+    pub(super) board: Option<MarkBoard>,
     /// The wait for the last one.
     pub(super) clearing: Option<Clearing>,
     /// People know that nested runs delay the end.
@@ -30,10 +30,6 @@ impl Marks {
     /// Creates a board if the system has one to give. Without it nested runs queue for themselves.
     pub(super) fn new() -> Self {
         Self { board: MarkBoard::new().ok(), clearing: None, told: false }
-    }
-
-    pub(super) fn board(&self) -> Option<&MarkBoard> {
-        self.board.as_ref()
     }
 
     /// Returns whether there are no marks. If so, the board takes none from now on.

@@ -347,15 +347,12 @@ pub fn stop_self() {
 /// Stops this process until it is continued or its parent, the process `parent`, ends: no other process would then
 /// continue it. Returns whether the parent is still there.
 pub fn stop_self_under(parent: i32) -> bool {
-    let on_death = |signal: libc::c_int| {
-        // SAFETY: a plain system call.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) };
-    };
+    let on_death = |signal| rustix::process::set_parent_process_death_signal(signal).is_ok();
     let is_there = || rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
-    on_death(libc::SIGCONT);
+    on_death(Some(rustix::process::Signal::CONT));
     if is_there() {
         stop_self();
     }
-    on_death(0);
+    on_death(None);
     is_there()
 }
