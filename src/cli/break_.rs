@@ -46,8 +46,9 @@ async fn act(
     if args.claim.is_none() && !args.all && chosen.len() > 1 {
         out.write(&shown(&chosen, &out.layout()))?;
         let claims = chosen.len();
-        return Err(ExitCode::Usage
-            .error(format!("{claims} claims hold or wait for {lock}; choose one with --claim ID, or --all")));
+        return Err(ExitCode::Usage.error(format!(
+            "{claims} claims hold or wait for {lock}; choose one with --claim ID, or --all"
+        )));
     }
     let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !args.force);
     if let Some((_, entry)) = foreign {
@@ -97,8 +98,9 @@ fn nameless(queue: &LockStatus, args: &BreakArgs, lock: &str) -> anyhow::Result<
     let found = queue.holders.iter().chain(&queue.waiters).find(|entry| entry.claim.is_none());
     let Some(entry) = found.filter(|_| args.claim.is_none()) else { return Ok(()) };
     let party = Party::of(entry, SystemTime::now());
-    Err(ExitCode::Usage
-        .error(format!("{lock} is also used by {party}, which dlock cannot tell from others; end it yourself")))
+    Err(ExitCode::Usage.error(format!(
+        "{lock} is also used by {party}, which dlock cannot tell from others; end it yourself"
+    )))
 }
 
 /// Returns the error about the client of another program, which dlock cannot ask to stop.
@@ -119,7 +121,9 @@ fn choose<'a>(
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
     let lock = sanitise::text(queue.name.as_str());
     if claims.is_empty() {
-        return Err(ExitCode::Lost.error(format!("{lock} is neither held nor waited for ({})", service.looked())));
+        return Err(
+            ExitCode::Lost.error(format!("{lock} is neither held nor waited for ({})", service.looked()))
+        );
     }
     let Some(digits) = claim else { return Ok(claims) };
     let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();

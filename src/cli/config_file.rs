@@ -150,10 +150,10 @@ fn table(path: &Path, text: &str, entries: &DeTable<'_>) -> Result<Table> {
     for (word, value) in entries {
         let Some((key, kind)) = KEYS.iter().find(|(key, _)| key == word.get_ref()) else {
             let near = nearest(word.get_ref(), keys().chain(["profile"]));
-            let hint = near.map(|near| format!("did you mean {near}?"));
+            let listed = || "the keys are listed under FILES in dlock man run".to_owned();
+            let hint = near.map_or_else(listed, |near| format!("did you mean {near}?"));
             let (place, word) = (place(path, text, word.span().start), sanitise::text(word.get_ref()));
-            return Err(anyhow!("{place}: unknown key {word}")
-                .hint(hint.unwrap_or_else(|| "the keys are listed under FILES in dlock man run".to_owned())));
+            return Err(anyhow!("{place}: unknown key {word}").hint(hint));
         };
         let texts = texts(kind, value.get_ref()).ok_or_else(|| wrong(path, text, value, key, kind))?;
         table.insert(*key, (texts, line_of(text, value.span().start)));

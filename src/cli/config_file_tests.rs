@@ -11,8 +11,7 @@ use crate::cli::exit_code::Failure;
 use crate::output::file::tests::Folder;
 
 fn parse(text: &str) -> Result<ConfigFile, Failure> {
-    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text)
-        .map_err(|error| Failure::from(&error))
+    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text).map_err(|error| Failure::from(&error))
 }
 
 #[test]

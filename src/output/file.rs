@@ -1,10 +1,10 @@
 //! Writes the report and the metrics: a regular or new file by rename, any other file in place.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Access, Mode, OFlags};
@@ -113,7 +113,10 @@ pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> 
 }
 
 fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
-    let (temporary, mut file) = create_beside(path, mode)?;
+    // A hidden file, so that a collector does not read it. The name is short, and other users cannot guess it.
+    let name = format!(".dlock-{:016x}.tmp", RandomState::new().build_hasher().finish());
+    let temporary = parent(path).join(name);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
     let written = (|| {
         if exact {
             file.set_permissions(Permissions::from_mode(mode))?;
@@ -130,19 +133,12 @@ fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
     written
 }
 
-/// Creates a hidden file in the directory of `path`, so that a collector does not read it. The name is short, and other users
-/// cannot guess it.
-fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
-    let temporary =
-        parent(path).join(format!(".dlock-{:016x}.tmp", RandomState::new().build_hasher().finish()));
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-    Ok((temporary, file))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Read as _;
+    use std::path::PathBuf;
 
     /// An empty directory that is removed with this value.
     pub(crate) struct Folder(pub(crate) PathBuf);

@@ -20,7 +20,7 @@ use super::channel::{frame, pair, receive, send};
 use super::exit_status::ExitStatus;
 use super::inherited;
 use super::signals::Signal;
-use super::sys::{self, Fork, SignalSet};
+use super::sys::{self, SignalSet};
 use super::wait::{self, ChildChange};
 use crate::fd;
 
@@ -82,10 +82,8 @@ impl Caller {
         let (channel, keepers) = pair()?;
         let before = sys::block(&taken);
         match sys::fork() {
-            Ok(Fork::Parent(front)) => {
-                Ok(Side::Caller(Self { channel, signals, front, was_asked: false, before }))
-            }
-            Ok(Fork::Child) => {
+            Ok(Some(front)) => Ok(Side::Caller(Self { channel, signals, front, was_asked: false, before })),
+            Ok(None) => {
                 // Signals are for the caller from here on, not for this process.
                 sys::set_mask(&before);
                 // A freshly forked process leads no group yet, so this succeeds.

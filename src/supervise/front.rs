@@ -21,7 +21,7 @@ use super::notify::Notifier;
 use super::shared::Shared;
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
-use super::sys::{self, Fork, SignalSet};
+use super::sys::{self, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{self, ChildChange, Children};
 use super::watch::{REAPING, Step, Watch};
@@ -131,18 +131,15 @@ impl Front {
         loop {
             self.shared.reset();
             let (channel, keepers_end) = channel::pair()?;
-            let keeper = match sys::fork()? {
-                Fork::Parent(pid) => pid,
-                Fork::Child => {
-                    drop(channel);
-                    duty(KeeperSetup {
-                        channel: keepers_end,
-                        shared: self.shared,
-                        ender: self.ender.hand_over(),
-                        start: &self.start,
-                    });
-                    sys::exit_now(0)
-                }
+            let Some(keeper) = sys::fork()? else {
+                drop(channel);
+                duty(KeeperSetup {
+                    channel: keepers_end,
+                    shared: self.shared,
+                    ender: self.ender.hand_over(),
+                    start: &self.start,
+                });
+                sys::exit_now(0)
             };
             drop(keepers_end);
             let mut watch = Watch::new(keeper, channel, patience.gone_by);
@@ -158,15 +155,15 @@ impl Front {
     pub fn clean_up(&self, within: Duration, duty: impl FnOnce(u128)) {
         let Some(number) = self.shared.number() else { return };
         match sys::fork() {
-            Ok(Fork::Child) => {
+            Ok(None) => {
                 duty(number);
                 sys::exit_now(0)
             }
-            Ok(Fork::Parent(pid)) if wait::end_within(pid, within).is_none() => {
+            Ok(Some(pid)) if wait::end_within(pid, within).is_none() => {
                 drop(sys::kill(pid, Signal::KILL));
                 wait::end_within(pid, REAPING[1]);
             }
-            Ok(Fork::Parent(_)) | Err(_) => {}
+            Ok(Some(_)) | Err(_) => {}
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Exec<'a> {
     pub gate: Gate,
     /// The stack of the child until it executes.
     pub stack: &'a LaunchStack,
-    /// Names of variables, each with `=`, that get the pid of the command as their value, in addition to `envp`.
+    /// Names of variables that get the pid of the command as their value, in addition to `envp`.
     pub pid_variables: &'a [&'a str],
 }
 
@@ -152,7 +152,7 @@ fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
 /// A variable whose value is a pid.
 #[derive(Debug)]
 struct PidVariable<'a> {
-    /// The name and a `=`, at most 20 bytes.
+    /// The name, at most 20 bytes.
     name: &'a str,
     /// Room for the variable, with a NUL after it.
     text: [u8; 32],
@@ -162,7 +162,7 @@ impl PidVariable<'_> {
     /// Writes the variable with the value `pid`. Does not allocate.
     fn set(&mut self, pid: i32) {
         // There is room for the ten digits of any pid.
-        let _ = write!(&mut self.text[..31], "{}{pid}", self.name);
+        let _ = write!(&mut self.text[..31], "{}={pid}", self.name);
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_pid_is_written_in_its_digits() {
         for pid in [1, 10, 4_194_303, 2_147_483_647] {
-            let mut variable = PidVariable { name: "WATCHDOG_PID=", text: [0; 32] };
+            let mut variable = PidVariable { name: "WATCHDOG_PID", text: [0; 32] };
             variable.set(pid);
             let text = CStr::from_bytes_until_nul(&variable.text).expect("an end");
             assert_eq!(text.to_bytes(), format!("WATCHDOG_PID={pid}").as_bytes());

@@ -239,23 +239,16 @@ pub fn blank_variable(name: &CStr) {
     }
 }
 
-/// Which process this is after a fork.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fork {
-    /// The parent, with the child's pid.
-    Parent(i32),
-    /// The child.
-    Child,
-}
-
-/// Forks; fails if no process is left. Must be called while the process has one thread, so that the child may run any
-/// code.
-pub fn fork() -> io::Result<Fork> {
+/// Forks, and returns the pid of the child; `None` in the child. Must be called while the process has one thread, so that
+/// the child may run any code.
+///
+/// Errors: the system has no process left.
+pub fn fork() -> io::Result<Option<i32>> {
     // SAFETY: the caller has no other thread, so no lock is left taken in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        pid => Ok(Fork::Parent(pid)),
+        0 => Ok(None),
+        pid => Ok(Some(pid)),
     }
 }
 

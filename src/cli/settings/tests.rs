@@ -153,7 +153,9 @@ fn every_usage_error_is_one_clear_line() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let result = parse::parse(os(&words)).and_then(|invocation| match invocation {
-            Invocation::Run(args) => RunSettings::resolve(*args, &around(&[]), Moment::from_nanos(0)).map(drop),
+            Invocation::Run(args) => {
+                RunSettings::resolve(*args, &around(&[]), Moment::from_nanos(0)).map(drop)
+            }
             _ => Ok(()),
         });
         let failure = Failure::from(&result.expect_err(line));
