@@ -6,28 +6,23 @@ use std::str::FromStr;
 /// The identity of one claim: 128 bits created by the client before the first request. So a step with a lost reply can
 /// be repeated or undone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimId([u8; 16]);
+pub struct ClaimId(u128);
 
 impl ClaimId {
     /// Wraps 16 random bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// Returns the id as one number.
-    pub const fn to_number(self) -> u128 {
-        u128::from_be_bytes(self.0)
+        Self(u128::from_be_bytes(bytes))
     }
 
     /// Returns the id with this number.
     pub const fn from_number(number: u128) -> Self {
-        Self(number.to_be_bytes())
+        Self(number)
     }
 }
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.to_number())
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -37,14 +32,17 @@ impl fmt::Debug for ClaimId {
     }
 }
 
+/// A text that is not 32 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAClaimId;
+
 impl FromStr for ClaimId {
-    type Err = ();
-    /// Parses 32 lower-case hexadecimal digits.
-    fn from_str(text: &str) -> Result<Self, ()> {
+    type Err = NotAClaimId;
+    fn from_str(text: &str) -> Result<Self, NotAClaimId> {
         if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(());
+            return Err(NotAClaimId);
         }
-        u128::from_str_radix(text, 16).map(Self::from_number).map_err(|_| ())
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| NotAClaimId)
     }
 }
 
@@ -64,7 +62,7 @@ mod tests {
     #[test]
     fn invalid_id_is_refused() {
         for text in ["", "12", "+0000000000000000000000000000000", "G0000000000000000000000000000000"] {
-            assert_eq!(text.parse::<ClaimId>(), Err(()), "{text}");
+            assert_eq!(text.parse::<ClaimId>(), Err(NotAClaimId), "{text}");
         }
     }
 }

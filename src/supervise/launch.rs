@@ -107,7 +107,7 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     envp.push(ptr::null());
     let mut launch = Launch {
         exec,
-        argv: null_terminated(exec.argv),
+        argv: exec.argv.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect(),
         envp,
         pids,
         parent: sys::own_pid(),
@@ -143,10 +143,6 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
             Err(io::Error::from_raw_os_error(errno))
         }
     }
-}
-
-fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// A variable whose value is a pid.
