@@ -60,7 +60,6 @@ impl Clock {
 #[derive(Debug, Default)]
 pub struct Alarm {
     timer: Option<AsyncFd<OwnedFd>>,
-    set_to: Option<Moment>,
 }
 
 impl Alarm {
@@ -93,14 +92,10 @@ impl Alarm {
         }
         let timer = self.timer.as_ref().ok_or(Errno::MFILE)?;
         while now() < when {
-            if self.set_to != Some(when) {
-                set_timer(timer, when)?;
-                self.set_to = Some(when);
-            }
+            set_timer(timer, when)?;
             // Readiness may be left from an earlier setting. The clock decides.
             let mut ready = timer.readable().await.map_err(|_| Errno::IO)?;
             ready.clear_ready();
-            self.set_to = None;
         }
         Ok(())
     }

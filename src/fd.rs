@@ -26,13 +26,8 @@ mod sealed {
 ///
 /// Errors: the kind of descriptor cannot be polled, or the runtime has no descriptor or memory left.
 pub fn watch<T: Owner>(descriptor: T) -> io::Result<AsyncFd<T>> {
-    watch_for(descriptor, Interest::READABLE)
-}
-
-/// Registers `descriptor` as [`watch`] does, for readiness of the kind `interest`.
-pub fn watch_for<T: Owner>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: an Owner always returns the same number. It closes the descriptor only when it is dropped, and AsyncFd
     // deregisters before that.
-    let watched = unsafe { AsyncFd::register_with_interest(descriptor, interest) };
+    let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     watched.map_err(io::Error::from)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backend::Claim;
 use crate::clock::{Clock, jittered};
 use crate::lock::validity::LeaseTimes;
-use crate::lock::{Error, Moment, Result};
+use crate::lock::{Moment, Result};
 
 /// The part of the ttl that may have passed since the last confirmed renewal when the command starts. With a service
 /// that confirms a renewal by the next one, half of the ttl has usually passed.
@@ -19,8 +19,8 @@ const FRESH: f64 = 0.6;
 /// the moments, counted from the last proof of the hold. The keeper's machine wakes by them
 /// ([`act_by`](crate::hold::machine::Machine::act_by)). The keeper also writes `guard_at` into the memory that it
 /// shares with the front ([`set_guard_until`](crate::supervise::shared::Shared::set_guard_until)): the front acts then
-/// if the keeper has not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// if the keeper has not. The default is the window of a claim without a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Window {
     /// When SIGTERM is due. Never without a lease.
     pub terminate_at: Moment,
@@ -31,15 +31,6 @@ pub struct Window {
     /// When the front acts in place of the keeper: later than the keeper, within the kill budget. Never without a
     /// lease.
     pub guard_at: Moment,
-}
-
-/// The result of an attempt to renew.
-#[derive(Debug)]
-pub enum RenewalResult {
-    /// The service confirmed the renewal.
-    Renewed(Window),
-    /// The renewal failed; the keeper will try again.
-    Doubtful(Error),
 }
 
 /// An attempt to renew. It returns when it was sent, and from when the ttl counts.
@@ -68,22 +59,23 @@ pub struct LeaseKeeper {
     asked: LeaseRequest,
     /// From when the last confirmed ttl counts.
     from: Moment,
-    next: Moment,
+    /// When the next renewal is due.
+    pub due: Moment,
 }
 
 impl LeaseKeeper {
     /// Creates a keeper for `claim`, whose ttl counts from `from`. A claim that the kernel keeps has no ttl; it is
     /// renewed as often as if it had the requested one.
     pub fn new(claim: Arc<dyn Claim>, clock: Clock, asked: LeaseRequest, from: Moment) -> Self {
-        let mut keeper = Self { claim, clock, asked, from, next: from };
-        keeper.next = from + keeper.renew_interval();
+        let mut keeper = Self { claim, clock, asked, from, due: from };
+        keeper.due = from + keeper.renew_interval();
         keeper
     }
 
     /// Returns the times that follow from the granted ttl. If a service grants less than a second, the times are those
     /// of a second, but the claim expires after its own ttl: dlock then finds it lost.
     fn times(&self) -> LeaseTimes {
-        let times = LeaseTimes::at_least(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
+        let times = LeaseTimes::new(self.claim.ttl().unwrap_or(self.asked.ttl), self.asked.grace);
         if self.asked.searched { times.for_search() } else { times }
     }
 
@@ -95,12 +87,7 @@ impl LeaseKeeper {
     pub fn window(&self) -> Window {
         let times = self.times();
         if !self.asked.leased {
-            return Window {
-                terminate_at: Moment::NEVER,
-                begin_until: Moment::NEVER,
-                kill_at: Moment::NEVER,
-                guard_at: Moment::NEVER,
-            };
+            return Window::default();
         }
         let kill_at = times.kill_at(self.from);
         let guard_at = kill_at + times.kill_budget / 2;
@@ -110,11 +97,6 @@ impl LeaseKeeper {
             kill_at,
             guard_at,
         }
-    }
-
-    /// Returns when the next renewal is due.
-    pub fn due(&self) -> Moment {
-        self.next
     }
 
     /// Sends a renewal. Pass its answer to [`LeaseKeeper::conclude`]. It takes at most a sixth of the ttl. Keep the
@@ -144,7 +126,9 @@ impl LeaseKeeper {
     /// Takes the answer to an attempt that was sent at `sent`, and schedules the next one. After a failure that is a
     /// thirtieth of the ttl later. A claim that `waits` and was refused pauses longer, up to a tenth, since each
     /// attempt may be a login that counts against its user.
-    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>), waits: bool) -> RenewalResult {
+    ///
+    /// Errors: that of the attempt.
+    pub fn conclude(&mut self, (sent, answer): (Moment, Result<Moment>), waits: bool) -> Result<Window> {
         let times = self.times();
         match answer {
             Ok(from) => {
@@ -153,19 +137,19 @@ impl LeaseKeeper {
                 // If the ttl counts from earlier than this renewal, less of it is left than usual: renew sooner.
                 let interval = self.renew_interval();
                 let usual = (self.from + interval * 2).max(sent + times.ttl / 30);
-                self.next = usual.min(sent + interval);
-                RenewalResult::Renewed(self.window())
+                self.due = usual.min(sent + interval);
+                Ok(self.window())
             }
             Err(error) => {
                 let now = self.clock.now();
-                self.next = if waits && !error.is_transient() {
+                self.due = if waits && !error.is_transient() {
                     let next = now + self.pause_after_refusal();
                     // An attempt at the very end shows whether the place is lost.
                     if now < self.ends_at() { next.min(self.ends_at()) } else { next }
                 } else {
                     now + times.ttl / 30
                 };
-                RenewalResult::Doubtful(error)
+                Err(error)
             }
         }
     }
@@ -180,7 +164,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::lock::{ClaimState, ErrorKind};
+    use crate::lock::{ClaimState, Error, ErrorKind};
 
     /// The service's reaction to one renewal, and how long it takes.
     #[derive(Clone, Copy, Debug)]
@@ -255,8 +239,8 @@ mod tests {
     }
 
     impl LeaseKeeper {
-        async fn next(&mut self) -> RenewalResult {
-            self.clock.sleep_until(self.due()).await;
+        async fn next(&mut self) -> Result<Window> {
+            self.clock.sleep_until(self.due).await;
             let answer = self.attempt().await;
             self.conclude(answer, false)
         }
@@ -272,7 +256,7 @@ mod tests {
         let before = |seconds| Reply::CountsFromBefore(Duration::from_secs(seconds));
         let (mut keeper, claim, from, _) = keeper(&[before(10), before(15), before(30), before(0)]);
         for _ in 0..5 {
-            assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
+            assert!(keeper.next().await.is_ok());
         }
         assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 20, 25, 26, 36]);
     }
@@ -281,7 +265,7 @@ mod tests {
     async fn renews_every_third_of_the_ttl() {
         let (mut keeper, claim, from, _) = keeper(&[]);
         for _ in 0..4 {
-            assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
+            assert!(keeper.next().await.is_ok());
         }
         assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 20, 30, 40]);
     }
@@ -289,9 +273,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_late_answer_counts_from_when_it_was_asked_for() {
         let (mut keeper, _, from, _) = keeper(&[Reply::Confirms(Duration::from_secs(4))]);
-        let RenewalResult::Renewed(window) = keeper.next().await else {
-            panic!("a confirmation was scripted")
-        };
+        let window = keeper.next().await.expect("a confirmation was scripted");
         let sent = from + Duration::from_secs(10);
         assert_eq!(window.kill_at.since(sent), Duration::from_millis(28_698));
         assert_eq!(window.guard_at.since(window.kill_at), Duration::from_millis(500));
@@ -305,10 +287,10 @@ mod tests {
         let (mut keeper, claim, from, _) = keeper(&[failure, failure]);
         let before = keeper.window();
         for _ in 0..2 {
-            assert!(matches!(keeper.next().await, RenewalResult::Doubtful(_)));
+            assert!(keeper.next().await.is_err());
             assert_eq!(keeper.window(), before);
         }
-        assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
+        assert!(keeper.next().await.is_ok());
         assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 11, 12]);
     }
 
@@ -316,9 +298,9 @@ mod tests {
     async fn refused_waiter_renews_rarely_and_once_more_at_its_end() {
         let (mut keeper, claim, from, clock) = keeper(&[Reply::Refuses; 99]);
         while clock.now() < keeper.ends_at() {
-            keeper.clock.sleep_until(keeper.due()).await;
+            keeper.clock.sleep_until(keeper.due).await;
             let answer = keeper.attempt().await;
-            assert!(matches!(keeper.conclude(answer, true), RenewalResult::Doubtful(_)));
+            assert!(keeper.conclude(answer, true).is_err());
         }
         assert_eq!(clock.now(), from + Duration::from_secs(30));
         let asked = claim.asked_at.lock().expect("not poisoned").clone();
@@ -330,7 +312,7 @@ mod tests {
         let (mut keeper, claim, from, clock) = keeper(&[Reply::Never; 9]);
         let end = keeper.window().terminate_at;
         while clock.now() < end {
-            assert!(matches!(keeper.next().await, RenewalResult::Doubtful(_)));
+            assert!(keeper.next().await.is_err());
         }
         let asked = claim.asked_at.lock().expect("not poisoned").iter().filter(|at| **at < end).count();
         assert!(asked >= 3, "asked {asked} times before {:?}", end.since(from));
@@ -343,7 +325,7 @@ mod tests {
         for _ in 0..2 {
             let Window { terminate_at, begin_until, kill_at, guard_at } = keeper.window();
             assert!([terminate_at, begin_until, kill_at, guard_at].into_iter().all(Moment::is_never));
-            keeper.next().await;
+            let _failed = keeper.next().await;
         }
     }
 
@@ -352,7 +334,7 @@ mod tests {
         let (mut keeper, claim, ..) = keeper(&[Reply::Never]);
         let cut_off = tokio::time::timeout(Duration::from_secs(11), keeper.next());
         assert!(cut_off.await.is_err());
-        assert!(matches!(keeper.next().await, RenewalResult::Renewed(_)));
+        assert!(keeper.next().await.is_ok());
         assert_eq!(claim.asked_at.lock().expect("not poisoned").len(), 2);
     }
 }

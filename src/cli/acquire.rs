@@ -4,7 +4,6 @@ use super::exit_code::{ExitCode, Failure, Hinted as _};
 use super::out::Out;
 use super::run::Run;
 use super::settings::AcquireSettings;
-use crate::backend::Backend;
 use crate::hold::{Adoption, environment};
 use crate::output::Printer;
 use crate::output::writer::{self, BRIEF};
@@ -26,7 +25,9 @@ pub(super) fn run(
     if process.is_none() {
         let backend = run.backend();
         if !backend.is_detachable() {
-            return Err(not_detachable(&*backend));
+            let backend = backend.capabilities().backend;
+            let reason = format!("--detach: the backend {backend} keeps no lease without a process");
+            return Err(ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID"));
         }
     }
     // Read before the fork, because it is blanked after it.
@@ -43,13 +44,6 @@ pub(super) fn run(
             lead(&mut run, process)
         }
     }
-}
-
-/// Returns the error of a service where a hold ends with its process.
-fn not_detachable(backend: &dyn Backend) -> anyhow::Error {
-    let backend = backend.capabilities().backend;
-    let reason = format!("--detach: the backend {backend} keeps no lease without a process");
-    ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID")
 }
 
 /// Returns the error of a pair that ended before it knew that the claim was printed.
@@ -87,9 +81,7 @@ fn lead(run: &mut Run<'_>, process: Option<Adopted>) -> ! {
     sys::blank_variable(c"DLOCK_HELD");
     let led = Front::new().map_err(|error| system(&error)).and_then(|mut front| {
         front.stays_behind = true;
-        if let Some(process) = process {
-            front.adopt(process);
-        }
+        front.ender.adopted = process;
         run.supervise(&mut front)
     });
     let outcome = led.unwrap_or_else(|error| {
@@ -131,7 +123,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
         // Without an answer nothing is held.
         Answer::Ended(ExitStatus::Exited(0)) => return Err(given_up()),
         Answer::Ended(ExitStatus::Exited(status))
-            if caller.was_asked() && status == ExitCode::Lost.number() =>
+            if caller.was_asked && status == ExitCode::Lost.number() =>
         {
             return Err(given_up());
         }

@@ -41,11 +41,14 @@ async fn act(
     let service = out::service(backend);
     let chosen = choose(&queue, args.claim.as_deref(), &service)?;
     let shown = |chosen: &[(ClaimId, &Entry)], layout| {
-        status::lock(&subset(&queue, chosen), &service, Detail::Usual, layout)
+        status::lock("", &subset(&queue, chosen), &service, Detail::Usual, layout)
     };
     if args.claim.is_none() && !args.all && chosen.len() > 1 {
         out.write(&shown(&chosen, &out.layout()))?;
-        return Err(ambiguous(chosen.len(), &lock));
+        let claims = chosen.len();
+        return Err(ExitCode::Usage.error(format!(
+            "{claims} claims hold or wait for {lock}; choose one with --claim ID, or --all"
+        )));
     }
     let foreign = chosen.iter().find(|(_, entry)| entry.foreign).filter(|_| !args.force);
     if let Some((_, entry)) = foreign {
@@ -85,7 +88,7 @@ async fn act(
     }
     // With --all a claim that is gone already is no failure.
     match missed.first() {
-        Some(party) if !args.all => Err(gone(format!("{party} is gone from {lock}"))),
+        Some(party) if !args.all => Err(ExitCode::Lost.error(format!("{party} is gone from {lock}"))),
         _ => Ok(()),
     }
 }
@@ -93,15 +96,11 @@ async fn act(
 /// Refuses entries of other programs that have no id, because dlock may not read enough.
 fn nameless(queue: &LockStatus, args: &BreakArgs, lock: &str) -> anyhow::Result<()> {
     let found = queue.holders.iter().chain(&queue.waiters).find(|entry| entry.claim.is_none());
-    match found.filter(|_| args.claim.is_none()) {
-        Some(entry) => {
-            let party = Party::of(entry, SystemTime::now());
-            Err(ExitCode::Usage.error(format!(
-                "{lock} is also used by {party}, which dlock cannot tell from others; end it yourself"
-            )))
-        }
-        None => Ok(()),
-    }
+    let Some(entry) = found.filter(|_| args.claim.is_none()) else { return Ok(()) };
+    let party = Party::of(entry, SystemTime::now());
+    Err(ExitCode::Usage.error(format!(
+        "{lock} is also used by {party}, which dlock cannot tell from others; end it yourself"
+    )))
 }
 
 /// Returns the error about the client of another program, which dlock cannot ask to stop.
@@ -110,10 +109,6 @@ fn needs_force(entry: &Entry, lock: &str) -> anyhow::Error {
     ExitCode::Usage
         .error(format!("{party} uses {lock}, and cannot be asked to end its command"))
         .hint("--force removes the entry at once, and two commands may overlap")
-}
-
-fn gone(reason: String) -> anyhow::Error {
-    ExitCode::Lost.error(reason)
 }
 
 /// Returns the claims to end, at least one, waiters first: so none of them starts in between.
@@ -126,23 +121,19 @@ fn choose<'a>(
     let claims: Vec<_> = entries.filter_map(|entry| entry.claim.map(|id| (id, entry))).collect();
     let lock = sanitise::text(queue.name.as_str());
     if claims.is_empty() {
-        return Err(gone(format!("{lock} is neither held nor waited for ({})", service.looked())));
+        return Err(
+            ExitCode::Lost.error(format!("{lock} is neither held nor waited for ({})", service.looked()))
+        );
     }
     let Some(digits) = claim else { return Ok(claims) };
     let found: Vec<_> = claims.into_iter().filter(|(id, _)| id.to_string().starts_with(digits)).collect();
     match found.len() {
-        0 => Err(gone(format!("{lock} has no claim {digits}"))),
+        0 => Err(ExitCode::Lost.error(format!("{lock} has no claim {digits}"))),
         1 => Ok(found),
         n => Err(ExitCode::Usage
             .error(format!("{n} claims on {lock} start with {digits}; write more digits"))
             .hint("dlock status --wide shows them all")),
     }
-}
-
-/// Returns the error about several claims where one was meant.
-fn ambiguous(claims: usize, lock: &str) -> anyhow::Error {
-    ExitCode::Usage
-        .error(format!("{claims} claims hold or wait for {lock}; choose one with --claim ID, or --all"))
 }
 
 fn subset(queue: &LockStatus, chosen: &[(ClaimId, &Entry)]) -> LockStatus {

@@ -49,7 +49,16 @@ where
 /// Errors: usage. A flag that the backend does not support is an error. A variable or a key of a file is not: one environment and
 /// one file serve many hosts.
 pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
-    let address = parse(connection)?;
+    let address = locator::parse(&connection.options).map_err(|error| {
+        // A value from elsewhere than the command line needs its source.
+        let said = error.about.iter().map(|option| connection.sources.of(option));
+        let elsewhere: Vec<String> = said
+            .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
+            .map(ToString::to_string)
+            .collect();
+        let failure = ExitCode::Usage.error(sanitise::text(&error.to_string()));
+        if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
+    })?;
     let is_flag = |option: &str| matches!(connection.sources.of(option), Source::Flag(_));
     let useless = locator::useless(&*address).find(|option| is_flag(option.name));
     match useless {
@@ -60,19 +69,6 @@ pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
             Err(ExitCode::Usage.error(reason).hint(format!("leave it out, or {}", option.remedy)))
         }
     }
-}
-
-fn parse(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
-    locator::parse(&connection.options).map_err(|error| {
-        // A value from elsewhere than the command line needs its source.
-        let said = error.about.iter().map(|option| connection.sources.of(option));
-        let elsewhere: Vec<String> = said
-            .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
-            .map(ToString::to_string)
-            .collect();
-        let failure = ExitCode::Usage.error(sanitise::text(&error.to_string()));
-        if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
-    })
 }
 
 /// Returns the service at `address`, for messages.

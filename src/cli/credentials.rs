@@ -16,25 +16,19 @@ use crate::output::sanitise;
 /// The most bytes of a password, certificate or key. A device or a wrong path could have more.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Whether dlock reads the files. Files that the service does not need may be unreadable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reading {
-    Wanted,
-    Unneeded,
-}
-
-/// Returns the password, or the first line of the password file: the one in the upper layer.
+/// Returns the password, or the first line of the password file: the one in the upper layer. Reads the file only if it
+/// `is_needed`: a file that the service does not need may be unreadable.
 pub(super) fn password(
     layers: &mut Layers,
     args: &ConnectionArgs,
-    reading: Reading,
+    is_needed: bool,
 ) -> Result<Option<Secret>> {
     // A flag overrules the password of a lower layer.
     let file = layers.text("password-file", args.password_file.as_deref())?;
     if let Some(found) = layers.text("password", None)? {
         return Ok(Some(Secret::new(found.text)));
     }
-    let Some(found) = file.filter(|_| reading == Reading::Wanted) else { return Ok(None) };
+    let Some(found) = file.filter(|_| is_needed) else { return Ok(None) };
     let path = Path::new(&found.text);
     let password = Secret::in_file(path, first_line).map_err(|why| fault(&found, &why))?;
     layers.doubts.extend(exposure::doubt("the password file has a password", path));
@@ -48,13 +42,13 @@ fn first_line(path: &Path) -> Result<String, String> {
     line.map(str::to_owned).ok_or_else(|| "has no password in its first line".to_owned())
 }
 
-/// Reads the files of TLS. Their contents are checked when a connection is opened.
-pub(super) fn tls(layers: &mut Layers, args: &ConnectionArgs, reading: Reading) -> Result<Tls> {
+/// Reads the files of TLS, if that `is_needed`. Their contents are checked when a connection is opened.
+pub(super) fn tls(layers: &mut Layers, args: &ConnectionArgs, is_needed: bool) -> Result<Tls> {
     let authority = layers.text("cacert", args.cacert.as_deref())?;
     let certificate = layers.text("cert", args.cert.as_deref())?;
     let key = layers.text("key", args.key.as_deref())?;
     let server_name = layers.text("tls-server-name", args.tls_server_name.as_deref())?;
-    if reading == Reading::Unneeded {
+    if !is_needed {
         return Ok(Tls::default());
     }
     let identity = match (certificate, key) {

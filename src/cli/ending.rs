@@ -209,7 +209,7 @@ impl Ending {
                 WhyFailed::Exited(71) => Self::error(ExitCode::System, None::<Message>),
                 WhyFailed::Mute => Self::unanswered(&lock, address, ""),
                 WhyFailed::Stalled => Self::unanswered(&lock, address, " (the lease-keeper was stopped)"),
-                WhyFailed::Died(_) | WhyFailed::Exited(_) => {
+                WhyFailed::Died | WhyFailed::Exited(_) => {
                     let reason = format!(
                         "the lease-keeper was killed while waiting for {lock}; the command was not started"
                     );

@@ -97,18 +97,6 @@ impl Hinted for anyhow::Error {
     }
 }
 
-/// The reader of standard output has closed it, as `head` does. dlock dies of SIGPIPE then.
-#[derive(Clone, Copy, Debug)]
-pub struct ReaderGone;
-
-impl fmt::Display for ReaderGone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("standard output was closed by its reader")
-    }
-}
-
-impl std::error::Error for ReaderGone {}
-
 /// An error as dlock reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {

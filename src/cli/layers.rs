@@ -25,7 +25,7 @@ const WITHOUT_VARIABLE: [&str; 5] = ["allow-network-fs", "wait", "label", "quiet
 /// sets some for a service that is called dlock.
 fn variables() -> impl Iterator<Item = &'static str> {
     // Of two rivals in one layer the first key is set last.
-    let keys = config_file::KEYS.iter().copied().rev().filter(|key| !WITHOUT_VARIABLE.contains(key));
+    let keys = config_file::keys().rev().filter(|key| !WITHOUT_VARIABLE.contains(key));
     keys.chain(["config", "profile"])
 }
 
@@ -76,11 +76,6 @@ pub struct Layers {
     pub sources: Sources,
     /// Files with secrets that other users may be able to read.
     pub doubts: Vec<Risk>,
-}
-
-/// Returns `DLOCK_LOG_FORMAT` for `log-format`.
-fn variable_name(option: &str) -> String {
-    format!("DLOCK_{}", option.to_ascii_uppercase().replace('-', "_"))
 }
 
 /// Reads the user's file. A file in a directory that the user may not enter counts as absent: HOME is another user's, as under
@@ -151,7 +146,7 @@ impl Layers {
 
     fn add_variables(&mut self, around: &Environment) {
         for option in variables() {
-            let name = variable_name(option);
+            let name = format!("DLOCK_{}", option.to_ascii_uppercase().replace('-', "_"));
             let Some(value) = (around.variable)(&name) else { continue };
             // An empty variable counts as unset. Only a prefix can be empty.
             let is_empty = value.as_bytes().iter().all(|byte| b"\r\n".contains(byte));
@@ -188,7 +183,7 @@ impl Layers {
 
     /// Returns the paths of the files that were read, the upper layer first.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(ConfigFile::path)
+        self.files.iter().map(|file| file.path.as_path())
     }
 
     /// Returns the value of `option`, if it has one.

@@ -10,7 +10,7 @@ use super::page::Page;
 
 /// Shows `page`: on a terminal with man(1), elsewhere or without man(1) as its source.
 pub fn show(page: Page, out: &mut Stdout) -> anyhow::Result<()> {
-    if out.is_terminal() && by_man(page.roff)? {
+    if out.is_terminal && by_man(page.roff)? {
         return Ok(());
     }
     out.write(page.roff)
@@ -25,10 +25,7 @@ fn by_man(source: &str) -> anyhow::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(failed(&error)),
     };
-    let written = match man.stdin.take() {
-        Some(mut stdin) => stdin.write_all(source.as_bytes()),
-        None => Ok(()),
-    };
+    let written = man.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(source.as_bytes()));
     let status = man.wait().map_err(|error| failed(&error))?;
     match written {
         // The user left it before the end.

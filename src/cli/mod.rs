@@ -39,6 +39,8 @@ pub mod watch;
 
 use std::ffi::OsString;
 
+use rustix::io::Errno;
+
 use crate::clock;
 use crate::lock::Moment;
 use crate::output::writer::{self, BRIEF, NEVER};
@@ -47,7 +49,7 @@ use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
 use crate::supervise::sys;
 use args::{CommonArgs, Invocation};
-use exit_code::{ExitCode, Failure, ReaderGone};
+use exit_code::{ExitCode, Failure};
 use layers::Environment;
 use out::{Out as _, Stdout};
 use settings::{AcquireSettings, Connection, RunSettings};
@@ -88,7 +90,7 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
             }
             outcome
         }
-        Err(error) if error.is::<ReaderGone>() => ExitStatus::Signaled(Signal::PIPE),
+        Err(error) if error.downcast_ref() == Some(&Errno::PIPE) => ExitStatus::Signaled(Signal::PIPE),
         Err(error) => {
             let Failure { code, message } = Failure::from(&error);
             env.printer.get().print(&message);

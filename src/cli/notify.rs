@@ -20,11 +20,8 @@ const EXTENSION: u64 = 30_000_000;
 pub(super) fn notifier(settings: &RunSettings) -> Option<Notifier> {
     let address = address()?;
     let ready = settings.args.notify_ready;
-    let texts = Texts {
-        waiting,
-        started: if ready { ready_text } else { running },
-        subject: names(settings.names()),
-    };
+    let subject = names(settings.names());
+    let texts = Texts { waiting, started: started(&subject, ready), subject };
     Notifier::new(&address, texts, ready)
 }
 
@@ -33,19 +30,17 @@ fn waiting(lock: &str, ahead: Option<u32>) -> String {
     format!("STATUS=waiting for {lock}{place}\nEXTEND_TIMEOUT_USEC={EXTENSION}\n")
 }
 
-fn running(lock: &str) -> String {
-    format!("STATUS=running under {lock}\n")
-}
-
-fn ready_text(lock: &str) -> String {
-    format!("READY=1\n{}", running(lock))
+fn started(lock: &str, ready: bool) -> String {
+    let ready = if ready { "READY=1\n" } else { "" };
+    format!("{ready}STATUS=running under {lock}\n")
 }
 
 /// The keeper's part. The front notifies at the beginning, when the place changes, and every ten seconds.
 pub(super) struct Heartbeat<'a> {
     keeper: &'a Keeper<'a>,
     ahead: i32,
-    next: Moment,
+    /// When [`Heartbeat::tick`] is due.
+    pub(super) next: Moment,
 }
 
 impl<'a> Heartbeat<'a> {
@@ -56,11 +51,6 @@ impl<'a> Heartbeat<'a> {
             beat.tell();
             beat
         })
-    }
-
-    /// Returns when [`Heartbeat::tick`] is due.
-    pub(super) fn wake_at(&self) -> Moment {
-        self.next
     }
 
     /// Notifies again, if it is time.
@@ -96,6 +86,6 @@ mod tests {
             format!("STATUS=waiting for deploy, 2nd in queue\n{extended}")
         );
         assert_eq!(waiting("deploy", None), format!("STATUS=waiting for deploy\n{extended}"));
-        assert_eq!(ready_text("deploy"), "READY=1\nSTATUS=running under deploy\n");
+        assert_eq!(started("deploy", true), "READY=1\nSTATUS=running under deploy\n");
     }
 }

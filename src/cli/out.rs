@@ -3,8 +3,9 @@
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, ready};
+use rustix::io::Errno;
 
-use super::exit_code::{ExitCode, ReaderGone};
+use super::exit_code::ExitCode;
 use crate::backend::Backend;
 use crate::output::ServicePlace;
 use crate::output::printer::colour_wanted;
@@ -22,7 +23,7 @@ pub fn service(backend: &dyn Backend) -> ServicePlace {
 pub trait Out {
     /// Writes all of `text`, and blocks as long as the reader does not read.
     ///
-    /// Errors: [`ReaderGone`].
+    /// Errors: `Errno::PIPE` if the reader has closed it, as `head` does. dlock dies of SIGPIPE then.
     fn write(&mut self, text: &str) -> anyhow::Result<()>;
     /// Writes all of `text` as [`Out::write`] does, but on a thread of its own: the program can take a signal meanwhile.
     fn stream(&mut self, text: String) -> BoxFuture<'static, anyhow::Result<()>> {
@@ -39,18 +40,14 @@ pub trait Out {
 /// Standard output.
 #[derive(Debug)]
 pub struct Stdout {
-    terminal: bool,
+    /// Whether it is a terminal.
+    pub is_terminal: bool,
 }
 
 impl Stdout {
     /// Returns the standard output of this process.
     pub fn of_process() -> Self {
-        Self { terminal: rustix::termios::isatty(rustix::stdio::stdout()) }
-    }
-
-    /// Returns whether it is a terminal.
-    pub fn is_terminal(&self) -> bool {
-        self.terminal
+        Self { is_terminal: rustix::termios::isatty(rustix::stdio::stdout()) }
     }
 }
 
@@ -68,12 +65,11 @@ impl Out for Stdout {
     }
 
     fn layout(&self) -> Layout {
-        let size =
-            if self.terminal { rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok() } else { None };
+        let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok().filter(|_| self.is_terminal);
         Layout {
             // A terminal of unknown width reports 0.
             width: size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0),
-            colour: self.terminal && colour_wanted(),
+            colour: self.is_terminal && colour_wanted(),
             now: SystemTime::now(),
         }
     }
@@ -85,14 +81,14 @@ fn write_all(text: &str) -> anyhow::Result<()> {
     while !rest.is_empty() {
         // A stream that was closed is /dev/null by now, which would take all.
         let written = if sys::stream_was_closed(1) {
-            Err(rustix::io::Errno::BADF)
+            Err(Errno::BADF)
         } else {
             rustix::io::write(rustix::stdio::stdout(), rest)
         };
         match written {
             Ok(written) => rest = &rest[written..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::PIPE) => return Err(ReaderGone.into()),
+            Err(Errno::INTR) => {}
+            Err(Errno::PIPE) => return Err(Errno::PIPE.into()),
             Err(error) => {
                 let reason = format!("cannot write to standard output: {}", std::io::Error::from(error));
                 return Err(ExitCode::CannotCreate.error(reason));

@@ -7,7 +7,7 @@ use rustix::termios::tcgetpgrp;
 
 use crate::clock;
 use crate::hold::{Notice, Progress, Stage};
-use crate::lock::{Entry, LossReason, Moment};
+use crate::lock::{Entry, Moment};
 use crate::output::live::Live;
 use crate::output::{Message, Ms, Party, Printer, ServicePlace, Verbosity, sanitise, writer};
 use crate::supervise::start::Start;
@@ -56,9 +56,7 @@ impl ProgressPrinter<'_> {
                 let present = device.as_ref().and_then(|d| tcgetpgrp(d).ok());
                 present.is_some_and(|pid| pid.as_raw_nonzero().get() == group)
             };
-            // A directory answers at once.
-            let silent = (!service.place.starts_with('/')).then(|| service.to_string());
-            Live::new(Box::new(foreground), lock.clone(), began, silent)
+            Live::new(Box::new(foreground), lock.clone(), began)
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
         Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
@@ -94,7 +92,7 @@ impl ProgressPrinter<'_> {
         self.erase();
         (self.live, self.heartbeat) = (None, None);
         let (lock, service) = (self.lock.clone(), self.service.clone());
-        self.say(&Message::Acquired { lock, service, waited_ms: waited.into(), token });
+        self.say(&Message::Acquired { lock, service, waited_ms: Ms(waited), token });
         // The command is about to write to the same stream.
         let _unread = writer::messages().finish(writer::BRIEF);
     }
@@ -103,11 +101,6 @@ impl ProgressPrinter<'_> {
         if let Some(released) = self.released {
             released.set(false);
         }
-    }
-
-    fn entered_again(&mut self, reason: &LossReason) {
-        let reason = sanitise::text(&reason.to_string());
-        self.say(&Message::Rejoined { lock: self.lock.clone(), reason });
     }
 }
 
@@ -127,28 +120,24 @@ impl Progress for ProgressPrinter<'_> {
             Notice::ShorterTtl { .. } if std::mem::replace(&mut self.told_ttl, true) => {}
             Notice::ShorterTtl { asked, granted } => {
                 let backend = self.service.backend;
-                let (asked_ms, granted_ms) = (asked.into(), granted.into());
+                let (asked_ms, granted_ms) = (Ms(asked), Ms(granted));
                 self.say(&Message::ShorterTtl { lock: lock(), asked_ms, granted_ms, backend });
             }
             Notice::Nested(claim) => {
                 self.stays_held();
-                let message = Message::Nested { lock: lock(), claim: claim.to_string() };
-                self.say(&message);
+                self.say(&Message::Nested { lock: lock(), claim: claim.to_string() });
             }
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
-            Notice::EnteredAgain(reason) => self.entered_again(reason),
+            Notice::EnteredAgain(reason) => {
+                let reason = sanitise::text(&reason.to_string());
+                self.say(&Message::Rejoined { lock: lock(), reason });
+            }
             Notice::Doubtful { error, left: Some(left), command_ended } => {
-                let message = Message::Doubtful {
-                    lock: lock(),
-                    reason: text(error),
-                    left_ms: left.into(),
-                    command_ended,
-                };
-                self.say(&message);
+                let (reason, left_ms) = (text(error), Ms(left));
+                self.say(&Message::Doubtful { lock: lock(), reason, left_ms, command_ended });
             }
             Notice::Doubtful { error, left: None, .. } => {
-                let message = Message::Warned { reason: sanitise::text(&error.to_string()) };
-                self.say(&message);
+                self.say(&Message::Warned { reason: sanitise::text(&error.to_string()) });
             }
             Notice::CannotEnd(tree) => {
                 if let Some(message) = cannot_end(&self.lock, tree, false) {
@@ -157,11 +146,6 @@ impl Progress for ProgressPrinter<'_> {
             }
             Notice::NotReached(error) => {
                 let (backend, address) = (self.service.backend, sanitise::text(&self.service.place));
-                if let Some(live) = &mut self.live {
-                    let reason = error.map(|error| error.reason.what().without_server().to_string());
-                    live.unanswered(reason.as_deref().map(sanitise::text));
-                    return;
-                }
                 let reason = error.map(text);
                 self.say(&Message::NotReached { lock: self.lock.clone(), backend, address, reason });
             }
@@ -191,8 +175,8 @@ impl Progress for ProgressPrinter<'_> {
     }
 
     fn wake_at(&self) -> Moment {
-        let live = self.live.as_ref().map_or(Moment::NEVER, Live::next);
-        live.min(self.heartbeat.as_ref().map_or(Moment::NEVER, Heartbeat::wake_at))
+        let live = self.live.as_ref().map_or(Moment::NEVER, |live| live.next);
+        live.min(self.heartbeat.as_ref().map_or(Moment::NEVER, |beat| beat.next))
     }
 
     fn tick(&mut self) {

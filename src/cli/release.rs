@@ -11,7 +11,7 @@ use super::watch;
 use crate::backend::{Backend, Evict};
 use crate::clock::{self, Clock};
 use crate::hold::environment;
-use crate::lock::{ClaimId, Entry, Error, Holder, LockName, LockStatus, Verb, duration};
+use crate::lock::{ClaimId, Error, Holder, LockName, LockStatus, Verb, duration};
 use crate::output::message::names;
 use crate::output::sanitise;
 
@@ -133,20 +133,18 @@ async fn find<'a>(backend: &dyn Backend, args: &'a ClaimArgs) -> anyhow::Result<
     let mut found: Option<HeldClaim<'a>> = None;
     for name in &args.name {
         let status = connect::ask(|deadline| backend.inspect(name, deadline)).await?;
-        let is_meant = |entry: &&Entry| {
-            !entry.foreign && entry.claim.is_some_and(|id| id.to_string().starts_with(&args.claim))
-        };
-        let mut meant = status.holders.iter().filter(is_meant);
-        let (Some(entry), None) = (meant.next(), meant.next()) else {
-            return Err(if status.holders.iter().filter(is_meant).count() > 1 {
+        let own = status.holders.iter().filter(|entry| !entry.foreign);
+        let claims = own.filter_map(|entry| Some((entry.claim?, entry)));
+        let meant: Vec<_> = claims.filter(|(id, _)| id.to_string().starts_with(&args.claim)).collect();
+        let (id, entry) = match meant[..] {
+            [] => return Err(gone(args)),
+            [only] => only,
+            _ => {
                 let (digits, lock) = (&args.claim, sanitise::text(name.as_str()));
-                ExitCode::Usage
-                    .error(format!("several claims on {lock} start with {digits}; write more digits"))
-            } else {
-                gone(args)
-            });
+                return Err(ExitCode::Usage
+                    .error(format!("several claims on {lock} start with {digits}; write more digits")));
+            }
         };
-        let Some(id) = entry.claim else { return Err(gone(args)) };
         if !matches!(entry.verb, Verb::Acquire | Verb::Detach) {
             let lock = sanitise::text(name.as_str());
             let reason = format!("claim {id} on {lock} was not taken by dlock acquire; nothing was changed");

@@ -19,7 +19,7 @@ use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
 use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
-use crate::lock::{ClaimId, Holder, LockName, Verb};
+use crate::lock::{ClaimId, Holder, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, BRIEF};
 use crate::output::{Message, Ms, Printer, Verbosity, file, metrics, sanitise};
@@ -213,13 +213,18 @@ impl<'a> Run<'a> {
     async fn hold(&self, keeper: &Keeper<'_>, backend: Arc<dyn Backend>) -> anyhow::Result<HoldEnd> {
         let settings = self.settings;
         if self.printer.verbosity == Verbosity::Verbose
-            && let Some(hidden) = keeper.ender().hidden()
+            && let Some(hidden) = keeper.ender().table.as_ref().err()
         {
             self.printer.print(&Message::TreeHidden { reason: hidden.to_string() });
         }
-        self.settings.names().iter().filter_map(|name| self.path_as_name(name)).for_each(|message| {
-            self.printer.print(&message);
-        });
+        for name in settings.names() {
+            // A name that is a path in other programs does not exclude them.
+            if let Some((directory, file)) = self.address.path_meant(name) {
+                let (directory, file) = (sanitise::os(directory.as_os_str()), sanitise::os(&file));
+                let lock = sanitise::text(name.as_str());
+                self.printer.print(&Message::PathAsName { lock, directory, file });
+            }
+        }
         let adoption = self.adoption.as_ref().map(Adoption::again).transpose().map_err(refused)?;
         let job = Job {
             backend: Arc::clone(&backend),
@@ -265,16 +270,6 @@ impl<'a> Run<'a> {
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }
 
-    /// Returns the message about a name that is a path in other programs: it does not exclude them.
-    fn path_as_name(&self, name: &LockName) -> Option<Message> {
-        let (directory, file) = self.address.path_meant(name)?;
-        Some(Message::PathAsName {
-            lock: sanitise::text(name.as_str()),
-            directory: sanitise::os(directory.as_os_str()),
-            file: sanitise::os(&file),
-        })
-    }
-
     /// Concludes the run, or begins it again. Returns the last word to the front.
     fn conclude_or_begin_again(&self, ended: &HoldEnd) -> ToFront {
         let ending = Ending::of(self.settings, &*self.address, ended);
@@ -287,7 +282,7 @@ impl<'a> Run<'a> {
             held_ms: ended.held.map(Ms),
             pause_ms: Ms(pause),
         });
-        ToFront::Again { pause_ms: i32::try_from(pause.as_millis()).unwrap_or(i32::MAX) }
+        ToFront::Again(pause)
     }
 
     /// Prints how the run ended, writes the report, and returns how dlock is to end. `held` is whether the lock was held: after a

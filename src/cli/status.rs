@@ -52,7 +52,7 @@ fn show(
             continue;
         }
         let gap = if n > 0 { "\n" } else { "" };
-        out.write(&format!("{gap}{}", status::lock(lock, service, detail, &out.layout())))?;
+        out.write(&status::lock(gap, lock, service, detail, &out.layout()))?;
     }
     if locks.is_empty() && !args.json {
         printer.print(&Message::NoLocks { prefix: String::new(), service: service.clone() });

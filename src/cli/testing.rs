@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::exit_code::ReaderGone;
 use super::out::Out;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
 use crate::lock::{
@@ -176,7 +175,7 @@ pub(crate) struct Page {
 impl Out for Page {
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         if self.gone {
-            return Err(ReaderGone.into());
+            return Err(rustix::io::Errno::PIPE.into());
         }
         self.text.push_str(text);
         Ok(())

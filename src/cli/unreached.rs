@@ -1,15 +1,11 @@
 //! Messages about a service that could not be reached or used.
 
-use std::time::Duration;
-
 use crate::hold::Wait;
+use crate::hold::machine::FIRST_ANSWER;
 use crate::lock::duration::short;
 use crate::lock::{Error, ErrorKind};
 use crate::net::cause;
 use crate::output::{Message, sanitise};
-
-/// The wait for the first answer of a service, where the wait for the lock has no end.
-const FIRST_ANSWER: Duration = Duration::from_secs(60);
 
 /// Returns the remark on the end of a wait for the first answer. A run that asks once has none.
 pub(super) fn gave_up(wait: Wait) -> Option<String> {
@@ -45,6 +41,8 @@ pub(super) fn message(error: &Error, gave_up: Option<String>, place: Option<&str
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::lock::Reason;
     use crate::output::{LogFormat, Printer, Verbosity};

@@ -14,49 +14,46 @@ pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
     let option = argument.split(' ').next().unwrap_or_default().trim_matches(['<', '>', '.', '[', ']']);
     let value = text(error, ContextKind::InvalidValue);
     let see = format!("see {program} --help");
-    match error.kind() {
+    let (reason, hint) = match error.kind() {
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             let nearest = text(error, ContextKind::SuggestedArg);
             let hint = if nearest.is_empty() { see } else { format!("did you mean {nearest}? {see}") };
-            ExitCode::Usage.error(format!("unknown option {option}")).hint(hint)
+            (format!("unknown option {option}"), hint)
         }
-        ErrorKind::UnknownArgument => {
-            ExitCode::Usage.error(format!("unexpected argument {argument}")).hint(see)
-        }
+        ErrorKind::UnknownArgument => (format!("unexpected argument {argument}"), see),
         ErrorKind::MissingRequiredArgument => {
             // `<--for-pid <PID>|--detach>`: one of them is enough.
             let first = argument.split(", ").next().unwrap_or_default();
             let options: Vec<_> =
                 first.split(['<', '>', '|', ' ']).filter(|word| word.starts_with("--")).collect();
             let missing = if options.is_empty() { option.to_owned() } else { options.join(" or ") };
-            ExitCode::Usage.error(format!("{missing} is missing")).hint(see)
+            (format!("{missing} is missing"), see)
         }
         ErrorKind::InvalidValue if value.is_empty() => {
             let hint = format!("write {option}=VALUE if the value starts with a dash; {see}");
-            ExitCode::Usage.error(format!("{option} needs a value")).hint(hint)
+            (format!("{option} needs a value"), hint)
         }
         ErrorKind::InvalidValue => {
             let known = text(error, ContextKind::ValidValue);
-            ExitCode::Usage.error(format!("{option}: {value:?} is not one of {known}")).hint(see)
+            (format!("{option}: {value:?} is not one of {known}"), see)
         }
         ErrorKind::ValueValidation => {
             let mut why = error.source().map(ToString::to_string).unwrap_or_default();
             if why.contains("..=") {
                 why = why.replace(" is not in ", " is not between ").replace("..=", " and ");
             }
-            ExitCode::Usage.error(format!("{option}: {why}")).hint(see)
+            (format!("{option}: {why}"), see)
         }
-        ErrorKind::TooManyValues => {
-            ExitCode::Usage.error(format!("{option} takes no value, but {value:?} was given")).hint(see)
-        }
-        ErrorKind::InvalidUtf8 => ExitCode::Usage.error("an argument is not valid UTF-8").hint(see),
-        ErrorKind::InvalidSubcommand => unknown_command(&text(error, ContextKind::InvalidSubcommand)),
+        ErrorKind::TooManyValues => (format!("{option} takes no value, but {value:?} was given"), see),
+        ErrorKind::InvalidUtf8 => ("an argument is not valid UTF-8".to_owned(), see),
+        ErrorKind::InvalidSubcommand => return unknown_command(&text(error, ContextKind::InvalidSubcommand)),
         _ => {
             let rendered = error.to_string();
             let line = rendered.lines().next().unwrap_or_default();
-            ExitCode::Usage.error(line.trim_start_matches("error: ")).hint(see)
+            (line.trim_start_matches("error: ").to_owned(), see)
         }
-    }
+    };
+    ExitCode::Usage.error(reason).hint(hint)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {

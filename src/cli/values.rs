@@ -5,12 +5,11 @@ use std::num::NonZeroU32;
 use std::path::{self, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Error, Result, anyhow, ensure};
 
 use super::exit_code::Hinted as _;
 use super::source::{Source, SourcedText};
 use crate::backend::options::ZkLayout;
-use crate::lock::name::NameError;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
 use crate::output::LogFormat;
@@ -31,13 +30,14 @@ pub fn line(option: &str, text: &OsStr, source: &Source) -> Result<String> {
 
 /// Returns a length of time.
 pub fn length(found: &SourcedText) -> Result<Duration> {
-    duration::parse(&found.text).context(found.source.clone())
+    duration::parse(&found.text).map_err(Error::msg).context(found.source.clone())
 }
 
 /// Returns a TTL.
 pub fn ttl(found: &SourcedText) -> Result<Duration> {
     let ttl = length(found)?;
-    LeaseTimes::new(ttl, Duration::ZERO).context(found.source.clone())?;
+    let (source, least) = (&found.source, LeaseTimes::LEAST_TTL);
+    ensure!(ttl >= least, "{source}: a ttl of {ttl:?} is too short; the least is {least:?}");
     Ok(ttl)
 }
 
@@ -88,7 +88,7 @@ pub fn shown(text: &str) -> Result<String, String> {
 }
 
 /// Returns the beginning of lock names. It may end in whitespace.
-pub fn beginning(text: &str) -> Result<String, NameError> {
+pub fn beginning(text: &str) -> Result<String, String> {
     LockName::new(text.trim_end()).map(|_| text.to_owned())
 }
 

@@ -39,8 +39,7 @@ pub(super) async fn follow(
     out: &mut dyn Out,
     shown: &mut dyn FnMut(&LockStatus, &dyn Out) -> String,
 ) -> anyhow::Result<()> {
-    let (mut observer, first) = begin(backend, name).await?;
-    let mut last = first;
+    let (mut observer, mut last) = begin(backend, name).await?;
     let text = shown(&last, out);
     out.stream(text).await?;
     loop {
@@ -97,7 +96,7 @@ fn shown(queue: &LockStatus, service: &ServicePlace, as_json: bool, out: &dyn Ou
     }
     let layout = out.layout();
     let stamp = format!("{}  ", json::time(layout.now));
-    status::stamped(&stamp, queue, service, Detail::Usual, &layout)
+    status::lock(&stamp, queue, service, Detail::Usual, &layout)
 }
 
 #[cfg(test)]

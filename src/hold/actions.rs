@@ -46,7 +46,7 @@ impl Driver<'_> {
 
     /// Returns the variables for a command under `grant`.
     pub(super) fn variables(&self, grant: &Grant) -> Vec<(&'static str, String)> {
-        self.entry.variables(self.context.job, grant, self.marks.board())
+        self.entry.variables(self.context.job, grant, self.marks.board.as_ref())
     }
 
     fn enter_again(&mut self, reason: LossReason) {
@@ -60,7 +60,7 @@ impl Driver<'_> {
     fn ask(&mut self) {
         let context = &mut self.context;
         let job = context.job;
-        if let (Some(grant), Some(at)) = (context.machine.grant(), context.machine.held_at()) {
+        if let (Some(grant), Some(at)) = (context.machine.grant(), context.machine.held_at) {
             context.progress.notice(Notice::Held { waited: at.since(job.plan.started), grant });
         }
         let Some(period) = job.once_per else { return self.pass_gate() };
@@ -82,7 +82,7 @@ impl Driver<'_> {
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
         // The guard also ends a start that hangs where there is no lease.
-        keeper.shared().set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
+        keeper.shared.set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
         }
@@ -123,10 +123,10 @@ impl Driver<'_> {
     fn adopt(&mut self, adoption: &Adoption) {
         let keeper = self.context.keeper;
         if let Some(pid) = adoption.process {
-            keeper.shared().gate.set_command(pid, false);
+            keeper.shared.gate.set_command(pid, false);
         }
-        self.process.started(adoption.process.unwrap_or(0));
-        keeper.shared().set_guard_until(self.guard_at());
+        self.process.pid = Some(adoption.process.unwrap_or(0));
+        keeper.shared.set_guard_until(self.guard_at());
         let anchors = std::mem::take(&mut self.anchors);
         let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: false }, &descriptors);
@@ -150,9 +150,9 @@ impl Driver<'_> {
         match self.try_spawn() {
             Ok(spawned) => {
                 let pid = spawned.pid;
-                self.process.started(pid);
+                self.process.pid = Some(pid);
                 self.command_started(spawned);
-                self.context.notice(Notice::Started(pid));
+                self.context.progress.notice(Notice::Started(pid));
                 self.health.examine_later(self.context.now());
             }
             Err(error) => self.context.happened(Event::NotExecuted(error)),
@@ -164,10 +164,10 @@ impl Driver<'_> {
     fn command_started(&mut self, spawned: Spawned) {
         let anchors = std::mem::take(&mut self.anchors);
         let keeper = self.context.keeper;
-        keeper.shared().set_guard_until(self.guard_at());
+        keeper.shared.set_guard_until(self.guard_at());
         let mut ender = keeper.ender();
-        ender.started(spawned.handle);
-        let handle = ender.handle().map(AsFd::as_fd);
+        ender.command = spawned.handle;
+        let handle = ender.command.as_ref().map(AsFd::as_fd);
         let descriptors = handle.into_iter().chain(anchors.iter().map(AsFd::as_fd));
         let descriptors: Vec<_> = descriptors.take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: handle.is_some() }, &descriptors);
@@ -184,7 +184,7 @@ impl Driver<'_> {
             without: &environment::NAMES,
             anchors: &self.anchors,
         };
-        command.spawn(keeper.start, keeper.shared().gate)
+        command.spawn(keeper.start, keeper.shared.gate)
     }
 
     async fn leave(&mut self, succeeded: bool) {
@@ -192,23 +192,23 @@ impl Driver<'_> {
         (self.renewal.under_way, self.health.examining) = (None, None);
         self.replacing.stop();
         let asked = self.entry.entering.is_some();
-        self.entry.give_up();
+        (self.entry.entering, self.entry.looking) = (None, None);
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);
         job.backend.connects_as(Rank::Free);
         if self.process.adopting.is_some() {
             // The adopted process runs on without the lock.
-            keeper.shared().gate.clear_command();
+            keeper.shared.gate.clear_command();
         }
         if !context.machine.may_give_back() {
             // A process may live that dlock could not kill: the claim's ttl still protects it. Dropping the claim would
             // close its session, or unlock the file.
-            keeper.shared().set_guard_until(context.now() + SLACK);
+            keeper.shared.set_guard_until(context.now() + SLACK);
             std::mem::forget(self.following.claim.take());
             context.events.clear();
             return context.happened(Event::Left);
         }
-        let held = context.machine.held_at().is_some();
+        let held = context.machine.held_at.is_some();
         let patience = match &self.following.claim {
             _ if !held => WITHDRAWAL,
             // Only this process can end a claim that the kernel keeps, and other claims wait for it.
@@ -217,7 +217,7 @@ impl Driver<'_> {
         };
         let deadline = context.now() + patience;
         // The front waits for the release, but not for ever.
-        keeper.shared().set_guard_until(deadline + SLACK);
+        keeper.shared.set_guard_until(deadline + SLACK);
         let capabilities = job.backend.capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
             let stage = if held { Stage::Held } else { Stage::Waiting };
@@ -228,12 +228,12 @@ impl Driver<'_> {
         };
         // A refused request was not granted. A request to the kernel ends with this process.
         let machine = &context.machine;
-        let unknown = (asked || machine.is_unanswered()) && !machine.ends_for_the_service() && ttl.is_some();
+        let unknown = (asked || machine.unanswered) && !machine.ends_for_the_service() && ttl.is_some();
         // A claim whose ttl is over need not leave.
         let over = !held && self.renewal.lease.as_ref().is_some_and(|lease| lease.ends_at() <= context.now());
         if let Some(error) = left.err().filter(|_| (unknown || stage != Stage::Requested) && !over) {
             let ends_within = ttl.map(|ttl| ttl + capabilities.abandoned_bound);
-            context.notice(Notice::NotLeft { error: &error, stage, ends_within });
+            context.progress.notice(Notice::NotLeft { error: &error, stage, ends_within });
         }
         context.events.clear();
         context.happened(Event::Left);

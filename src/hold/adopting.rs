@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 
 use super::event::Event;
 use super::job::Adoption;
+use super::waits::if_any;
 use crate::lock::Moment;
 use crate::supervise::adopted::AwaitedEnd;
 use crate::supervise::caller::{Heard, KeepersEnd};
@@ -44,7 +45,8 @@ pub(super) enum AdoptingNews {
 impl Adopting {
     /// Builds the adopted side of `adoption`, in the keeper whose ender has adopted the process.
     pub(super) fn of(adoption: &Adoption, keeper: &Keeper<'_>) -> io::Result<Self> {
-        let process = keeper.ender().adopted().map(|adopted| adopted.handle().try_clone()).transpose()?;
+        let ender = keeper.ender();
+        let process = ender.adopted.as_ref().map(|adopted| adopted.handle.try_clone()).transpose()?;
         Ok(Self {
             caller: Some(KeepersEnd::new(adoption.caller.try_clone()?)?),
             answer: None,
@@ -60,23 +62,9 @@ pub(super) async fn news(adopting: Option<&Adopting>) -> AdoptingNews {
     let Some(adopting) = adopting else { return pending().await };
     tokio::select! {
         biased;
-        () = ended(adopting.process.as_ref()) => AdoptingNews::ProcessEnded,
-        () = ended(adopting.rest.as_ref()) => AdoptingNews::RestEnded,
-        said = said(adopting.caller.as_ref()) => AdoptingNews::Caller(said),
-    }
-}
-
-async fn ended(end: Option<&AwaitedEnd>) {
-    match end {
-        Some(end) => end.come().await,
-        None => pending().await,
-    }
-}
-
-async fn said(caller: Option<&KeepersEnd>) -> Heard {
-    match caller {
-        Some(caller) => caller.hear().await,
-        None => pending().await,
+        () = if_any(adopting.process.as_ref().map(AwaitedEnd::come)) => AdoptingNews::ProcessEnded,
+        () = if_any(adopting.rest.as_ref().map(AwaitedEnd::come)) => AdoptingNews::RestEnded,
+        heard = if_any(adopting.caller.as_ref().map(KeepersEnd::hear)) => AdoptingNews::Caller(heard),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::event::Event;
-use super::job::{Job, Notice, Progress};
+use super::job::{Job, Progress};
 use super::machine::Machine;
 use crate::clock::Clock;
 use crate::lock::Moment;
@@ -23,10 +23,6 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     pub(super) fn now(&self) -> Moment {
         self.clock.now()
-    }
-
-    pub(super) fn notice(&mut self, notice: Notice<'_>) {
-        self.progress.notice(notice);
     }
 
     /// Queues an event for the machine, after earlier ones.

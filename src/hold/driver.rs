@@ -12,7 +12,7 @@ use super::following::Following;
 use super::health::{Health, tell_risks};
 use super::job::{HoldEnd, Job, Progress};
 use super::machine::Machine;
-use super::marks::Marks;
+use super::marks::{Marks, RETRY};
 use super::process::Process;
 use super::renewal::Renewal;
 use super::replacing::Replacing;
@@ -47,10 +47,10 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
-        entry: Joining::new(job, keeper.shared().take_number()),
-        following: Following::nothing(),
+        entry: Joining::new(job, keeper.shared.take_number()),
+        following: Following::default(),
         renewal: Renewal::default(),
-        replacing: Replacing::nothing(),
+        replacing: Replacing::default(),
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::new(),
         anchors: Vec::new(),
@@ -60,28 +60,32 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
     };
     driver.run().await;
     let machine = driver.context.machine;
-    let (now, held_at) = (clock.now(), machine.held_at());
+    let (now, held_at) = (clock.now(), machine.held_at);
     Ok(HoldEnd {
         claim: driver.entry.claim(),
         grant: machine.grant().cloned(),
         waited: held_at.unwrap_or(now).since(job.plan.started),
         held: held_at.map(|at| now.since(at)),
-        told_to_end: machine.told_to_end(),
-        cut_short: machine.cut_short().cloned(),
-        verdict: machine.into_verdict().unwrap_or(Verdict::Abandoned),
+        told_to_end: machine.told_to_end,
+        cut_short: machine.cut_short,
+        verdict: machine.verdict.unwrap_or(Verdict::Abandoned),
     })
 }
 
 impl Driver<'_> {
     async fn run(&mut self) {
         let begins_at = self.context.job.plan.started;
-        let later = begins_at > self.context.now();
-        let mut actions = if later { self.context.machine.begin_at(begins_at) } else { vec![Action::Enter] };
+        let mut actions = Vec::new();
+        if begins_at > self.context.now() {
+            self.context.machine.retry_at = begins_at;
+        } else {
+            actions.push(Action::Enter);
+        }
         loop {
             for action in actions {
                 self.perform(action).await;
             }
-            if *self.context.machine.phase() == Phase::Over {
+            if self.context.machine.phase == Phase::Over {
                 return;
             }
             let event = match self.context.events.pop_front() {
@@ -94,7 +98,7 @@ impl Driver<'_> {
             actions = if asked { machine.on(Event::MarksGone, now) } else { Vec::new() };
             actions.extend(machine.on(event, now));
             if self.context.machine.ends_the_command() {
-                self.context.keeper.shared().set_stopping();
+                self.context.keeper.shared.set_stopping();
             }
         }
     }
@@ -136,10 +140,10 @@ impl Driver<'_> {
                 looked = taken(&mut self.replacing.looking) => self.looked(looked),
                 cleared = taken(&mut self.marks.clearing) => match cleared {
                     Ok(()) => return Event::MarksGone,
-                    Err(_) => self.marks.await_later(clock),
+                    Err(_) => self.marks.await_last(clock, RETRY),
                 },
-                () = keeper.shell_gone(), if self.process.shell_is_there() => {
-                    self.process.shell_gone();
+                () = keeper.shell_gone(), if !self.process.shell_gone => {
+                    self.process.shell_gone = true;
                     keeper.hang_up();
                 }
                 () = self.alarm.sleep_until(clock, wake_at) => {

@@ -36,7 +36,7 @@ pub(super) struct Joining {
     /// The second check of `--once-per`, while the lock is held.
     pub(super) looking: Option<Looking>,
     /// The names in whose queues this run's own claim stands.
-    own: Vec<LockName>,
+    pub(super) own: Vec<LockName>,
     /// The outer claim that holds the first name, if one does.
     pub(super) under: Option<ClaimId>,
 }
@@ -94,12 +94,8 @@ impl Joining {
     pub(super) fn enter_again(&mut self, context: &Context<'_>, lost: LossReason) {
         self.lost = Some(lost);
         self.looking = None;
-        self.request.id = ClaimId::from_number(context.keeper.shared().take_number());
+        self.request.id = ClaimId::from_number(context.keeper.shared.take_number());
         self.enter(context);
-    }
-
-    pub(super) fn entered(&mut self, own: Vec<LockName>, under: Option<ClaimId>) {
-        (self.own, self.under) = (own, under);
     }
 
     /// Begins the check of `--once-per` again, while the lock is held: whether a run succeeded within `period`.
@@ -107,11 +103,6 @@ impl Joining {
         let (backend, names) = (context.job.backend.clone(), context.job.names.clone());
         self.looking =
             Some(Box::pin(async move { recent_success(&*backend, &names, Some(period), deadline).await }));
-    }
-
-    /// Drops all requests that are under way.
-    pub(super) fn give_up(&mut self) {
-        (self.entering, self.looking) = (None, None);
     }
 
     /// Returns the variables for a command under `grant`.

@@ -81,9 +81,10 @@ pub enum Action {
 }
 
 /// The phase of a hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Phase {
     /// The claim is on its way into the queue.
+    #[default]
     Entering,
     /// The claim is in the queue.
     Waiting,

@@ -1,12 +1,13 @@
 //! The claim's state, as last seen.
 
-use std::future::pending;
 use std::sync::Arc;
 
+use super::waits::if_any;
 use crate::backend::Claim;
 use crate::lock::{ClaimState, Moment, Result};
 
 /// The claim, and its state as last seen.
+#[derive(Default)]
 pub(super) struct Following {
     pub(super) claim: Option<Arc<dyn Claim>>,
     pub(super) seen: Option<ClaimState>,
@@ -17,15 +18,9 @@ pub(super) struct Following {
 }
 
 impl Following {
-    pub(super) fn nothing() -> Self {
-        Self { claim: None, seen: None, retry_at: Moment::NEVER, refused_since: None }
-    }
-
     /// Waits for the claim's next state. Waits for ever without a claim, and during a pause after a failure.
     pub(super) async fn changed(&self) -> Result<ClaimState> {
-        match &self.claim {
-            Some(claim) if self.retry_at.is_never() => claim.changed(self.seen.as_ref()).await,
-            _ => pending().await,
-        }
+        let claim = self.claim.as_ref().filter(|_| self.retry_at.is_never());
+        if_any(claim.map(|claim| claim.changed(self.seen.as_ref()))).await
     }
 }

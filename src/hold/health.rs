@@ -20,28 +20,23 @@ const EXAMINATION: Duration = Duration::from_secs(5);
 type Examining = Pin<Box<dyn Future<Output = Result<Examination>>>>;
 
 /// Which messages about the service are due, and which have been printed.
+#[derive(Default)]
 pub(super) struct Health {
     /// When to print that the service has not answered.
-    tell_silence_at: Moment,
+    pub(super) tell_silence_at: Moment,
     /// When to examine the service.
     examine_at: Moment,
     pub(super) examining: Option<Examining>,
     /// The service has not answered since the last such message.
-    doubtful: bool,
+    pub(super) doubtful: bool,
     /// The kind of error by which the claim could not be followed, as last printed; cleared by news of the claim.
-    trouble: Option<ErrorKind>,
+    pub(super) trouble: Option<ErrorKind>,
 }
 
 impl Health {
     /// Starts for a service that was first asked at `start`.
     pub(super) fn new(start: Moment) -> Self {
-        Self {
-            tell_silence_at: start + SILENCE,
-            examine_at: Moment::NEVER,
-            examining: None,
-            doubtful: false,
-            trouble: None,
-        }
+        Self { tell_silence_at: start + SILENCE, ..Self::default() }
     }
 
     pub(super) fn wake_at(&self) -> Moment {
@@ -56,21 +51,6 @@ impl Health {
         if self.examine_at <= then {
             self.examine(then, context);
         }
-    }
-
-    /// The service has returned the claim's state.
-    pub(super) fn answered(&mut self) {
-        (self.doubtful, self.trouble) = (false, None);
-    }
-
-    /// The service has confirmed a renewal. That does not clear the reason why the claim cannot be followed.
-    pub(super) fn renewed(&mut self) {
-        self.doubtful = false;
-    }
-
-    /// The service has answered for the first time.
-    pub(super) fn was_reached(&mut self) {
-        self.tell_silence_at = Moment::NEVER;
     }
 
     /// The hold continues: examines the service later.
@@ -103,8 +83,8 @@ impl Health {
     pub(super) fn tell_doubt(&mut self, context: &mut Context<'_>, error: &Error, until: Option<Moment>) {
         if !std::mem::replace(&mut self.doubtful, true) {
             let left = until.map(|until| until.since(context.now()));
-            let command_ended = context.machine.command_has_ended();
-            context.notice(Notice::Doubtful { error, left, command_ended });
+            let command_ended = context.machine.command.is_some();
+            context.progress.notice(Notice::Doubtful { error, left, command_ended });
         }
     }
 }
@@ -113,7 +93,7 @@ impl Health {
 pub(super) fn tell_risks(context: &mut Context<'_>, found: Result<Examination>) {
     let risks = found.map(|examination| examination.risks).unwrap_or_default();
     for risk in risks.iter().filter(|risk| risk.weight == Weight::Warning) {
-        context.notice(Notice::Risk(risk));
+        context.progress.notice(Notice::Risk(risk));
     }
 }
 
@@ -121,6 +101,6 @@ pub(super) fn tell_risks(context: &mut Context<'_>, found: Result<Examination>) 
 pub(super) fn tell_ttl(context: &mut Context<'_>, granted: Duration) {
     let asked = context.job.plan.ttl;
     if granted < asked {
-        context.notice(Notice::ShorterTtl { asked, granted });
+        context.progress.notice(Notice::ShorterTtl { asked, granted });
     }
 }

@@ -9,11 +9,10 @@ use super::event::{Event, Phase};
 use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
-use crate::lease::RenewalResult;
 use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Moment, Result, Verb};
 use crate::net::rank::Rank;
 use crate::supervise::ancestry;
-use crate::supervise::caller::{FromCaller, Heard};
+use crate::supervise::caller::Heard;
 
 /// The time between two attempts to read the claim's state.
 const RETRY: Duration = Duration::from_millis(250);
@@ -21,19 +20,19 @@ const RETRY: Duration = Duration::from_millis(250);
 impl Driver<'_> {
     pub(super) fn entered(&mut self, result: Result<Attempted>) -> Event {
         if result.is_ok() {
-            self.health.was_reached();
+            self.health.tell_silence_at = Moment::NEVER;
         }
         match result {
             Ok(Attempted::Unneeded(ago)) => Event::Unneeded(ago),
             Ok(Attempted::Entered(Entered { claim, own, under })) => {
                 let context = &mut self.context;
                 if let Some(reason) = self.entry.lost.take() {
-                    context.notice(Notice::EnteredAgain(&reason));
+                    context.progress.notice(Notice::EnteredAgain(&reason));
                 }
                 if let Some(claim) = under {
-                    context.notice(Notice::Nested(claim));
+                    context.progress.notice(Notice::Nested(claim));
                 }
-                self.entry.entered(own, under);
+                (self.entry.own, self.entry.under) = (own, under);
                 // The kernel keeps a waiting claim without a ttl alive; no wake-ups for those.
                 if let Some(granted) = claim.ttl() {
                     tell_ttl(context, granted);
@@ -53,13 +52,13 @@ impl Driver<'_> {
     }
 
     pub(super) fn state(&mut self, state: ClaimState) -> Event {
-        self.health.answered();
+        (self.health.doubtful, self.health.trouble) = (false, None);
         (self.following.seen, self.following.refused_since) = (Some(state.clone()), None);
         if let (ClaimState::AskedToLeave { by }, Some(_)) = (&state, &self.process.adopting)
             && by.verb == Verb::Release
             && self.context.machine.grant().is_some()
         {
-            return match self.context.machine.phase() {
+            return match self.context.machine.phase {
                 // If dlock is stopping the process, the machine decides whether the release still counts.
                 Phase::Running | Phase::Stopping(_) => self.released(),
                 Phase::Asking => WITHDRAWN,
@@ -79,7 +78,7 @@ impl Driver<'_> {
             _ => Rank::Holds,
         });
         match (&state, &self.following.claim) {
-            (ClaimState::Held(grant), Some(claim)) if *context.machine.phase() == Phase::Waiting => {
+            (ClaimState::Held(grant), Some(claim)) if context.machine.phase == Phase::Waiting => {
                 // The window goes to the machine first: it decides by it whether the lock may count as held.
                 self.renewal.keep(context, claim, grant.counts_from);
                 if let Some(lease) = &self.renewal.lease {
@@ -88,7 +87,7 @@ impl Driver<'_> {
                 }
             }
             (ClaimState::Waiting { ahead, holder }, _) => {
-                context.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
+                context.progress.notice(Notice::Waiting { ahead: *ahead, holder: holder.as_deref() });
                 self.replacing.waits(context);
             }
             _ => {}
@@ -149,7 +148,7 @@ impl Driver<'_> {
 
     /// Returns whether the claim has never held.
     fn waits(&self) -> bool {
-        self.context.machine.held_at().is_none()
+        self.context.machine.held_at.is_none()
     }
 
     fn is_leased(&self) -> bool {
@@ -165,24 +164,25 @@ impl Driver<'_> {
             return Some(Event::LeftAlone);
         }
         if !waits {
-            self.context.keeper.shared().set_guard_until(lease.window().guard_at);
+            self.context.keeper.shared.set_guard_until(lease.window().guard_at);
         }
         let ends_at = lease.ends_at();
         match news {
-            RenewalResult::Renewed(window) => {
-                self.health.renewed();
+            Ok(window) => {
+                // That does not clear the reason why the claim cannot be followed.
+                self.health.doubtful = false;
                 if self.following.refused_since.is_some() {
                     self.following.retry_at = self.following.retry_at.min(self.context.now());
                 }
                 Some(Event::Renewed(window))
             }
             // The place is lost, and this service does not let the claim queue for another.
-            RenewalResult::Doubtful(error)
+            Err(error)
                 if waits && !error.is_transient() && self.is_leased() && ends_at <= self.context.now() =>
             {
                 Some(Event::Refused(error))
             }
-            RenewalResult::Doubtful(error) => {
+            Err(error) => {
                 self.tell_doubt(&error);
                 Some(Event::Unseen(error))
             }
@@ -221,8 +221,8 @@ impl Driver<'_> {
                 adopting.rest = None;
                 None
             }
-            AdoptingNews::Caller(Heard::Said(FromCaller::Take)) => {
-                if *self.context.machine.phase() == Phase::Asking {
+            AdoptingNews::Caller(Heard::Take) => {
+                if self.context.machine.phase == Phase::Asking {
                     self.enter_gate();
                 }
                 None

@@ -61,8 +61,7 @@ pub struct Adoption {
 impl Adoption {
     /// Copies it with a descriptor of its own, for another keeper.
     pub fn again(&self) -> io::Result<Self> {
-        let Self { process, answer, .. } = *self;
-        Ok(Self { process, caller: self.caller.try_clone()?, outer: self.outer.clone(), answer })
+        Ok(Self { caller: self.caller.try_clone()?, outer: self.outer.clone(), ..*self })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::supervise::mark::MarkBoard;
 
 /// The time between two attempts to wait for nested runs, if the system refuses.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// The wait for the last mark.
 type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
@@ -19,7 +19,7 @@ type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 /// The board of this hold, and the wait for its marks.
 pub(super) struct Marks {
     /// The file that nested runs set marks on. It stays open: under one nested run another may still begin.
-    board: Option<MarkBoard>,
+    pub(super) board: Option<MarkBoard>,
     /// The wait for the last one.
     pub(super) clearing: Option<Clearing>,
     /// People know that nested runs delay the end.
@@ -30,10 +30,6 @@ impl Marks {
     /// Creates a board if the system has one to give. Without it nested runs queue for themselves.
     pub(super) fn new() -> Self {
         Self { board: MarkBoard::new().ok(), clearing: None, told: false }
-    }
-
-    pub(super) fn board(&self) -> Option<&MarkBoard> {
-        self.board.as_ref()
     }
 
     /// Returns whether there are no marks. If so, the board takes none from now on.
@@ -56,17 +52,13 @@ impl Marks {
         if self.clearing.is_none() {
             self.await_last(context.clock, Duration::ZERO);
         }
-        if matches!(context.machine.phase(), Phase::Stopping(_)) && !std::mem::replace(&mut self.told, true) {
-            context.notice(Notice::KeptByNested);
+        if matches!(context.machine.phase, Phase::Stopping(_)) && !std::mem::replace(&mut self.told, true) {
+            context.progress.notice(Notice::KeptByNested);
         }
     }
 
-    /// Waits again after a pause, since the system refused: marks may still be there.
-    pub(super) fn await_later(&mut self, clock: Clock) {
-        self.await_last(clock, RETRY);
-    }
-
-    fn await_last(&mut self, clock: Clock, after: Duration) {
+    /// Waits for the last mark, beginning after a pause if the system has just refused that: marks may still be there.
+    pub(super) fn await_last(&mut self, clock: Clock, after: Duration) {
         if let Some(board) = &self.board {
             let (cleared, when) = (board.cleared(), clock.now() + after);
             self.clearing = Some(Box::pin(async move {

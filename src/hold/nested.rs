@@ -72,14 +72,13 @@ pub async fn enter(
         let holding: Vec<_> = records.filter_map(|r| r.position(name).map(|at| (r, at))).collect();
         let mut from_outer = None;
         for (record, at) in holding {
-            let Some((mark, grant)) = register(backend, record, at, name, request.mode, deadline).await?
-            else {
-                continue;
-            };
-            marks.push(mark);
-            from_outer = Some(grant);
-            under = if granted.is_empty() { record.claim() } else { under };
-            break;
+            let found = register(backend, record, at, name, request.mode, deadline).await?;
+            if let Some((mark, grant)) = found {
+                marks.push(mark);
+                from_outer = Some(grant);
+                under = if granted.is_empty() { record.claim() } else { under };
+                break;
+            }
         }
         granted.push(from_outer);
     }
@@ -148,11 +147,6 @@ impl NestedClaim {
         ClaimState::Held(Grant { names, counts_from: grant.counts_from })
     }
 
-    fn own(&self) -> ClaimState {
-        let names = self.outer.iter().copied().flatten().collect();
-        ClaimState::Held(Grant { names, counts_from: self.since })
-    }
-
     /// Returns what was seen of the rest when `seen` was seen of the whole.
     fn seen_of_rest(&self, seen: &ClaimState) -> ClaimState {
         let ClaimState::Held(grant) = seen else { return seen.clone() };
@@ -174,7 +168,10 @@ impl Claim for NestedClaim {
                 let seen = seen.map(|s| self.seen_of_rest(s));
                 Ok(self.merged(rest.changed(seen.as_ref()).await?))
             }
-            (None, None) => Ok(self.own()),
+            (None, None) => {
+                let rest = Grant { names: Vec::new(), counts_from: self.since };
+                Ok(self.merged(ClaimState::Held(rest)))
+            }
             // If the outer run loses its claim it stops this one. Otherwise nothing changes here.
             (None, Some(_)) => std::future::pending().await,
         }

@@ -9,9 +9,10 @@ use crate::supervise::signals::Signal;
 pub(super) const WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// How long to wait for the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wait {
     /// Without limit.
+    #[default]
     Forever,
     /// Not at all: ask once.
     Once,
@@ -20,7 +21,7 @@ pub enum Wait {
 }
 
 /// The requested times and limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// When the attempt begins: the start of dlock, or later if dlock runs the job again.
     pub started: Moment,

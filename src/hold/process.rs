@@ -29,57 +29,31 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const JUDGE_AGAIN: Duration = Duration::from_secs(1);
 
 /// The command or the adopted process, and the rest of its tree.
+#[derive(Default)]
 pub(super) struct Process {
     /// The pid, once it runs under the lock; 0 if the hold is for no process.
-    pid: Option<i32>,
+    pub(super) pid: Option<i32>,
     /// The command or the adopted process has ended; others of its tree may live.
     pub(super) is_over: bool,
     /// The adopted process, if there is one, and the caller.
     pub(super) adopting: Option<Adopting>,
-    stops: JobControl,
-    pub(super) rounds: Rounds,
-}
-
-/// Stopping and resuming the command.
-struct JobControl {
     /// The front was stopped with the command.
     front_stopped: bool,
     /// The shell is gone: no process could resume a stopped job.
-    shell_gone: bool,
+    pub(super) shell_gone: bool,
     /// When to resume a stopped command that no other process can resume.
     resume_at: Moment,
     resumed_at: Option<Moment>,
-}
-
-/// The rounds of SIGKILL for the tree.
-pub(super) struct Rounds {
-    next: Moment,
-    since: Option<Moment>,
+    /// When the next round of SIGKILL is due.
+    round_at: Moment,
+    killing_since: Option<Moment>,
     /// The members that cannot be killed, as last reported.
     remains: Option<TreeState>,
 }
 
-impl Rounds {
-    /// The tree is gone: no further rounds.
-    pub(super) fn are_over(&mut self) {
-        self.next = Moment::NEVER;
-    }
-}
-
 impl Process {
     pub(super) fn not_started(adopting: Option<Adopting>) -> Self {
-        Self {
-            pid: None,
-            is_over: false,
-            adopting,
-            stops: JobControl {
-                front_stopped: false,
-                shell_gone: false,
-                resume_at: Moment::NEVER,
-                resumed_at: None,
-            },
-            rounds: Rounds { next: Moment::NEVER, since: None, remains: None },
-        }
+        Self { adopting, ..Self::default() }
     }
 
     /// Returns whether the command, or the adopted process, runs or ran under the lock.
@@ -87,43 +61,34 @@ impl Process {
         self.pid.is_some()
     }
 
-    pub(super) fn started(&mut self, pid: i32) {
-        self.pid = Some(pid);
-    }
-
-    /// Notes that the shell is gone, so that no process could resume a stopped job.
-    pub(super) fn shell_gone(&mut self) {
-        self.stops.shell_gone = true;
-    }
-
-    pub(super) fn shell_is_there(&self) -> bool {
-        !self.stops.shell_gone
-    }
-
     pub(super) fn wake_at(&self) -> Moment {
         let look_again = self.adopting.as_ref().map_or(Moment::NEVER, |adopting| adopting.look_again_at);
-        self.rounds.next.min(self.stops.resume_at).min(look_again)
+        self.round_at.min(self.resume_at).min(look_again)
     }
 
     /// Does whatever was due at `then`. [`Process::reap`] searches for the rest of an adopted tree.
     pub(super) fn time_has_come(&mut self, then: Moment, context: &mut Context<'_>, marks: &Marks) {
-        if self.rounds.next <= then {
+        if self.round_at <= then {
             self.kill_round(context, marks);
         }
-        if self.stops.resume_at <= then {
+        if self.resume_at <= then {
             self.resume_command(context);
         }
     }
 
     /// Takes the changes of all children: the command's, and the ends of orphans.
     pub(super) fn reap(&mut self, context: &mut Context<'_>, marks: &Marks) {
-        let Some(pid) = self.pid.filter(|_| !context.machine.tree_is_gone()) else { return };
+        let Some(pid) = self.pid.filter(|_| !context.machine.tree_gone) else { return };
         if self.adopting.is_some() {
             return self.look_after_adopted(context, marks);
         }
-        // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended.
-        if !self.is_over {
-            publish(context, wait::ended(pid));
+        // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended. If
+        // dlock stopped it for a reason of its own, its status is not its result.
+        if !self.is_over
+            && !context.machine.ends_the_command()
+            && let Some(outcome) = wait::ended(pid)
+        {
+            context.keeper.shared.set_outcome(outcome);
         }
         loop {
             match next_change() {
@@ -147,9 +112,9 @@ impl Process {
     fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
         let keeper = context.keeper;
         let mut ender = keeper.ender();
-        let Some(adopted) = ender.adopted() else {
+        let Some(adopted) = &ender.adopted else {
             // The hold is for no process.
-            if matches!(context.machine.phase(), Phase::Stopping(_)) {
+            if matches!(context.machine.phase, Phase::Stopping(_)) {
                 self.tree_gone(context, marks);
             }
             return;
@@ -180,16 +145,17 @@ impl Process {
 
     /// No process of the tree is left, and the marks of its nested runs are gone with them.
     fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks) {
-        self.rounds.are_over();
+        self.round_at = Moment::NEVER;
         marks.tell_if_gone(context);
         context.happened(Event::TreeGone);
     }
 
     fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
-        if let ChildChange::Stopped(signal) = change {
-            return self.command_stopped(signal, context);
-        }
-        let Some(outcome) = change.end() else { return self.let_front_go_on(context) };
+        let outcome = match change {
+            ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
+            ChildChange::Continued => return self.let_front_go_on(context),
+            ChildChange::Ended(outcome) => outcome,
+        };
         if self.is_over {
             return;
         }
@@ -203,7 +169,7 @@ impl Process {
 
     /// Resumes a front that was stopped with the command, once the command continues or has ended.
     fn let_front_go_on(&mut self, context: &Context<'_>) {
-        if std::mem::take(&mut self.stops.front_stopped) {
+        if std::mem::take(&mut self.front_stopped) {
             context.keeper.resume_front();
         }
     }
@@ -223,7 +189,7 @@ impl Process {
         }
         // A stop of the command may not have been reaped yet.
         self.reap(context, marks);
-        context.keeper.shared().stops() != stops
+        context.keeper.shared.stops() != stops
     }
 
     /// Handles a stop by the terminal after the command has ended, as a stop of the command. Returns whether that was
@@ -238,22 +204,22 @@ impl Process {
 
     fn command_stopped(&mut self, signal: Signal, context: &Context<'_>) {
         // While this process kills the tree, the stops are its own.
-        if self.rounds.since.is_some() {
+        if self.killing_since.is_some() {
             return;
         }
         let terminal = context.keeper.start.terminal.as_ref();
-        let resumable = terminal.is_none_or(|t| !t.nobody_resumes && !self.stops.shell_gone);
+        let resumable = terminal.is_none_or(|t| !t.nobody_resumes && !self.shell_gone);
         if !signal.is_terminal_stop() || resumable {
-            self.stops.front_stopped = context.keeper.stop_front();
+            self.front_stopped = context.keeper.stop_front();
         }
         // A shell resumes a job only if it has seen the front stop.
-        if !signal.is_terminal_stop() || self.stops.front_stopped {
+        if !signal.is_terminal_stop() || self.front_stopped {
             return;
         }
         // A command that reads a terminal from the background would be stopped again at once, and so on.
         let now = context.now();
-        if self.stops.resumed_at.is_some_and(|at| now.since(at) < RESUME_AGAIN) {
-            self.stops.resume_at = now + RESUME_AGAIN;
+        if self.resumed_at.is_some_and(|at| now.since(at) < RESUME_AGAIN) {
+            self.resume_at = now + RESUME_AGAIN;
         } else {
             self.resume_command(context);
         }
@@ -261,8 +227,8 @@ impl Process {
 
     /// Undoes a stop that no other process could undo.
     fn resume_command(&mut self, context: &Context<'_>) {
-        self.stops.resume_at = Moment::NEVER;
-        self.stops.resumed_at = Some(context.now());
+        self.resume_at = Moment::NEVER;
+        self.resumed_at = Some(context.now());
         let mut ender = context.keeper.ender();
         if self.is_over { ender.resume_job() } else { ender.signal_group(Signal::CONT) }
     }
@@ -270,11 +236,11 @@ impl Process {
     pub(super) fn kill_round(&mut self, context: &mut Context<'_>, marks: &Marks) {
         let reached = context.keeper.ender().kill_round();
         let now = context.now();
-        let since = *self.rounds.since.get_or_insert(now);
-        self.rounds.next = now + ROUND;
+        let since = *self.killing_since.get_or_insert(now);
+        self.round_at = now + ROUND;
         self.reap(context, marks);
         // If reaping found the tree gone, there is no next round.
-        if self.rounds.next.is_never() {
+        if self.round_at.is_never() {
             return;
         }
         let denied = reached.is_in_vain() && !reached.denied.is_empty();
@@ -282,19 +248,11 @@ impl Process {
             return;
         }
         let remains = reached.state();
-        self.rounds.next = now + SLOW_ROUND;
-        let is_news = self.rounds.remains.replace(remains) != Some(remains);
+        self.round_at = now + SLOW_ROUND;
+        let is_news = self.remains.replace(remains) != Some(remains);
         if is_news && context.machine.keeps_what_remains(now) {
-            context.notice(Notice::CannotEnd(remains));
+            context.progress.notice(Notice::CannotEnd(remains));
         }
         context.happened(Event::TreeRemains(remains));
-    }
-}
-
-/// Publishes how the command ended, unless dlock stopped it for a reason of its own: then its status is not its result.
-fn publish(context: &Context<'_>, end: Option<ChildChange>) {
-    let Some(outcome) = end.and_then(ChildChange::end) else { return };
-    if !context.machine.ends_the_command() {
-        context.keeper.shared().set_outcome(outcome);
     }
 }

@@ -20,8 +20,8 @@ impl Renewal {
     /// Begins a renewal if one is due. Returns when the next one is due.
     pub(super) fn begin_if_due(&mut self, now: Moment) -> Moment {
         let (Some(lease), None) = (&self.lease, &self.under_way) else { return Moment::NEVER };
-        if lease.due() > now && !self.is_last {
-            return lease.due();
+        if lease.due > now && !self.is_last {
+            return lease.due;
         }
         self.under_way = Some(lease.attempt());
         Moment::NEVER

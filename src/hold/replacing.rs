@@ -17,6 +17,7 @@ type Looking = Pin<Box<dyn Future<Output = Result<Vec<ClaimId>>>>>;
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Which holders were asked, and when to look at the queues next.
+#[derive(Default)]
 pub(super) struct Replacing {
     at: Moment,
     pub(super) looking: Option<Looking>,
@@ -24,10 +25,6 @@ pub(super) struct Replacing {
 }
 
 impl Replacing {
-    pub(super) fn nothing() -> Self {
-        Self { at: Moment::NEVER, looking: None, asked: Vec::new() }
-    }
-
     /// The claim waits, perhaps for another holder than before: looks at the queues now.
     pub(super) fn waits(&mut self, context: &Context<'_>) {
         if context.job.replace {
@@ -54,13 +51,7 @@ impl Replacing {
 
     /// Takes the result of a look. After a failure the next look comes after a pause.
     pub(super) fn conclude(&mut self, context: &Context<'_>, looked: Result<Vec<ClaimId>>) -> Result<()> {
-        match looked {
-            Ok(asked) => self.asked = asked,
-            Err(error) => {
-                self.at = context.now() + RETRY;
-                return Err(error);
-            }
-        }
+        self.asked = looked.inspect_err(|_| self.at = context.now() + RETRY)?;
         Ok(())
     }
 

@@ -6,28 +6,23 @@ use std::str::FromStr;
 /// The identity of one claim: 128 bits created by the client before the first request. So a step with a lost reply can
 /// be repeated or undone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimId([u8; 16]);
+pub struct ClaimId(u128);
 
 impl ClaimId {
     /// Wraps 16 random bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// Returns the id as one number.
-    pub const fn to_number(self) -> u128 {
-        u128::from_be_bytes(self.0)
+        Self(u128::from_be_bytes(bytes))
     }
 
     /// Returns the id with this number.
     pub const fn from_number(number: u128) -> Self {
-        Self(number.to_be_bytes())
+        Self(number)
     }
 }
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.to_number())
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -41,21 +36,13 @@ impl fmt::Debug for ClaimId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAClaimId;
 
-impl fmt::Display for NotAClaimId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a claim id is 32 hexadecimal digits, as `dlock status` shows it")
-    }
-}
-
-impl std::error::Error for NotAClaimId {}
-
 impl FromStr for ClaimId {
     type Err = NotAClaimId;
     fn from_str(text: &str) -> Result<Self, NotAClaimId> {
         if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(NotAClaimId);
         }
-        u128::from_str_radix(text, 16).map(|n| Self(n.to_be_bytes())).map_err(|_| NotAClaimId)
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| NotAClaimId)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// The result of examining a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Examination {
@@ -16,7 +18,8 @@ pub struct Examination {
 }
 
 /// The weight of a risk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Weight {
     /// A limit of this kind of service, which is not a fault.
     Note,
@@ -25,7 +28,7 @@ pub enum Weight {
 }
 
 /// Something that can lose a lock.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Risk {
     /// How much it matters.
     pub weight: Weight,

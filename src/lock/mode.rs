@@ -41,18 +41,14 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A text that is not the text form of a [`Mode`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotAMode;
-
 impl std::str::FromStr for Mode {
-    type Err = NotAMode;
+    type Err = ();
     /// Parses the text that `Display` writes.
-    fn from_str(text: &str) -> Result<Self, NotAMode> {
+    fn from_str(text: &str) -> Result<Self, ()> {
         match text {
             "exclusive" => Ok(Self::Exclusive),
             "shared" => Ok(Self::Shared),
-            _ => text.strip_prefix("slots:").and_then(|n| n.parse().ok()).map(Self::Slots).ok_or(NotAMode),
+            _ => text.strip_prefix("slots:").and_then(|n| n.parse().ok()).map(Self::Slots).ok_or(()),
         }
     }
 }
@@ -78,6 +74,6 @@ mod tests {
         for mode in [Mode::Exclusive, Mode::Shared, slots(7)] {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        assert_eq!("slots:0".parse::<Mode>(), Err(NotAMode));
+        assert_eq!("slots:0".parse::<Mode>(), Err(()));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// `std::time::Instant` stops while the host is suspended, and a lease does not, so no decision about a lease may use
 /// it. [`crate::clock::Clock`] reads the clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Moment(u64);
 
 impl Moment {
@@ -32,6 +32,13 @@ impl Moment {
     /// Returns whether this is [`Moment::NEVER`].
     pub const fn is_never(self) -> bool {
         self.0 == u64::MAX
+    }
+}
+
+impl Default for Moment {
+    /// Returns [`Moment::NEVER`].
+    fn default() -> Self {
+        Self::NEVER
     }
 }
 

@@ -7,38 +7,30 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(String);
 
-/// Why a text is not a lock name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NameError {
-    /// The text is empty.
-    Empty,
-    /// The text has this many bytes, more than [`LockName::MAX_BYTES`].
-    TooLong(usize),
-    /// The text contains a control character.
-    Control(char),
-    /// The text begins or ends with whitespace.
-    Blank,
-}
-
 impl LockName {
     /// The longest name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 200;
 
     /// Validates `text`.
-    pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
+    ///
+    /// Errors: a sentence about the fault.
+    pub fn new(text: impl Into<String>) -> Result<Self, String> {
         let text = text.into();
-        if text.is_empty() {
-            return Err(NameError::Empty);
+        let (bytes, most) = (text.len(), Self::MAX_BYTES);
+        if bytes == 0 {
+            return Err("a lock name cannot be empty".to_owned());
         }
-        if text.len() > Self::MAX_BYTES {
-            return Err(NameError::TooLong(text.len()));
+        if bytes > most {
+            return Err(format!("a lock name has at most {most} bytes, this one has {bytes}"));
         }
-        match text.chars().find(|c| c.is_control()) {
-            Some(c) => Err(NameError::Control(c)),
-            // Whitespace at an end is invisible, and would make another lock.
-            None if text.trim().len() < text.len() => Err(NameError::Blank),
-            None => Ok(Self(text)),
+        if let Some(c) = text.chars().find(|c| c.is_control()) {
+            return Err(format!("a lock name cannot contain the control character {}", c.escape_default()));
         }
+        // Whitespace at an end is invisible, and would make another lock.
+        if text.trim().len() < bytes {
+            return Err("a lock name cannot begin or end with white space".to_owned());
+        }
+        Ok(Self(text))
     }
 
     /// Returns the name as it was given.
@@ -85,8 +77,8 @@ pub fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl FromStr for LockName {
-    type Err = NameError;
-    fn from_str(text: &str) -> Result<Self, NameError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         Self::new(text)
     }
 }
@@ -103,23 +95,6 @@ impl fmt::Debug for LockName {
     }
 }
 
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("a lock name cannot be empty"),
-            Self::TooLong(bytes) => {
-                write!(f, "a lock name has at most {} bytes, this one has {bytes}", LockName::MAX_BYTES)
-            }
-            Self::Control(c) => {
-                write!(f, "a lock name cannot contain the control character {}", c.escape_default())
-            }
-            Self::Blank => f.write_str("a lock name cannot begin or end with white space"),
-        }
-    }
-}
-
-impl std::error::Error for NameError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,13 +102,14 @@ mod tests {
 
     #[test]
     fn invalid_name_is_refused() {
-        assert_eq!(LockName::new(""), Err(NameError::Empty));
-        assert_eq!(LockName::new("x".repeat(201)), Err(NameError::TooLong(201)));
-        assert_eq!(LockName::new("a\nb"), Err(NameError::Control('\n')));
+        let why = |name: &str| LockName::new(name).expect_err("refused");
+        assert_eq!(why(""), "a lock name cannot be empty");
+        assert_eq!(why(&"x".repeat(201)), "a lock name has at most 200 bytes, this one has 201");
+        assert_eq!(why("a\nb"), "a lock name cannot contain the control character \\n");
         assert!(LockName::new("x".repeat(200)).is_ok());
         assert!(LockName::new("日本 / deploy").is_ok());
         for name in [" ", " a", "a ", "a\u{a0}", "\u{3000}a"] {
-            assert_eq!(LockName::new(name), Err(NameError::Blank), "{name:?}");
+            assert!(why(name).ends_with("begin or end with white space"), "{name:?}");
         }
     }
 

@@ -43,11 +43,10 @@ pub enum About {
 
 /// The advice.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Remedy {
-    /// A question to check. It can be separated from the rest.
-    Question(&'static str),
-    /// Any other advice.
-    Advice(String),
+struct Remedy {
+    text: String,
+    /// Whether it is a question to check, which can be separated from the rest.
+    is_question: bool,
 }
 
 impl Reason {
@@ -85,21 +84,21 @@ impl Reason {
 
     /// Appends a question to check.
     #[must_use]
-    pub fn asking(self, question: &'static str) -> Self {
-        match self.remedy {
-            None => Self { remedy: Some(Remedy::Question(question)), ..self },
-            Some(_) => self.advising(question),
-        }
+    pub fn asking(self, question: &str) -> Self {
+        let is_question = self.remedy.is_none();
+        let mut asked = self.advising(question);
+        asked.remedy.iter_mut().for_each(|remedy| remedy.is_question = is_question);
+        asked
     }
 
     /// Appends advice after existing advice.
     #[must_use]
     pub fn advising(self, advice: impl fmt::Display) -> Self {
-        let advice = match self.remedy {
-            Some(before) => format!("{before}; {advice}"),
+        let text = match self.remedy {
+            Some(before) => format!("{}; {advice}", before.text),
             None => advice.to_string(),
         };
-        Self { remedy: Some(Remedy::Advice(advice)), ..self }
+        Self { remedy: Some(Remedy { text, is_question: false }), ..self }
     }
 
     /// Joins several reasons in one sentence, with the most severe subject and the last of their distinct remedies.
@@ -122,11 +121,8 @@ impl Reason {
         let mut whats: Vec<String> = reasons.iter().map(|reason| reason.what().to_string()).collect();
         whats.dedup();
         let reason = Self::from(sentence(&whats.join("; "))).about(worst(reasons));
-        let question = reasons.iter().find_map(|reason| match reason.remedy {
-            Some(Remedy::Question(question)) => Some(question),
-            _ => None,
-        });
-        Self { remedy: question.map(Remedy::Question), ..reason }
+        let mut remedies = reasons.iter().filter_map(|reason| reason.remedy.as_ref());
+        Self { remedy: remedies.find(|remedy| remedy.is_question).cloned(), ..reason }
     }
 
     /// Returns whether it concerns the service, regardless of the request.
@@ -153,33 +149,21 @@ impl Reason {
     }
 
     /// Returns the question at the end of the sentence.
-    pub fn question(&self) -> Option<&'static str> {
-        match self.remedy {
-            Some(Remedy::Question(question)) => Some(question),
-            _ => None,
-        }
+    pub fn question(&self) -> Option<&str> {
+        self.remedy.as_ref().filter(|remedy| remedy.is_question).map(|remedy| remedy.text.as_str())
     }
 
     /// Returns the reason without that question.
     #[must_use]
     pub fn what(&self) -> Self {
-        let remedy = self.remedy.clone().filter(|remedy| matches!(remedy, Remedy::Advice(_)));
+        let remedy = self.remedy.clone().filter(|remedy| !remedy.is_question);
         Self { remedy, ..self.clone() }
     }
 
     /// Returns the text without the advice, and the advice.
     pub fn apart(self) -> (String, Option<String>) {
-        let remedy = self.remedy.as_ref().map(ToString::to_string);
+        let remedy = self.remedy.as_ref().map(|remedy| remedy.text.clone());
         (Self { remedy: None, ..self }.to_string(), remedy)
-    }
-
-    /// Returns the reason without the server, if it concerns one: for output that names the server elsewhere.
-    #[must_use]
-    pub fn without_server(mut self) -> Self {
-        if let [only] = self.complaints.as_mut_slice() {
-            only.server = None;
-        }
-        self
     }
 }
 
@@ -207,7 +191,7 @@ impl fmt::Display for Reason {
             write!(f, "{between}{complaint}")?;
         }
         match &self.remedy {
-            Some(remedy) => write!(f, "; {remedy}"),
+            Some(remedy) => write!(f, "; {}", remedy.text),
             None => Ok(()),
         }
     }
@@ -220,15 +204,6 @@ impl fmt::Display for Complaint {
             Some(Server::Subject(server)) => write!(f, "{server} {}", self.what),
             None => f.write_str(&self.what),
         }
-    }
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Question(question) => question,
-            Self::Advice(advice) => advice,
-        })
     }
 }
 
@@ -246,14 +221,12 @@ mod tests {
         assert_eq!(reason.to_string(), "h:1: connection refused; is it running there?");
         assert_eq!((reason.server(), reason.question()), (Some("h:1"), Some("is it running there?")));
         assert_eq!(reason.what().to_string(), "h:1: connection refused");
-        assert_eq!(reason.what().without_server().to_string(), "connection refused");
         assert!(reason.is_about_the_service() && !reason.is_about_a_stranger());
 
         let advised = Reason::of(&"h:1", "is full").advising("make room").advising("or wait");
         assert_eq!(advised.to_string(), "h:1 is full; make room; or wait");
         assert_eq!((advised.server(), advised.question()), (None, None));
         assert_eq!(advised.what(), advised, "advice is no question");
-        assert_eq!(advised.without_server().to_string(), "is full; make room; or wait");
         // The server that passed an error on is named before the server that reported it.
         assert_eq!(refused("b:2").at(&"a:1").what().to_string(), "a:1: b:2: connection refused");
     }
@@ -278,7 +251,6 @@ mod tests {
         assert_eq!(all.to_string(), sentence);
         assert!(all.is_about_a_stranger());
         assert_eq!(all.server(), Some("a:1"));
-        assert_eq!(all.clone().without_server(), all, "it is not about one");
 
         let nodes = [refused("a:1"), refused("a:1"), Reason::from("x").advising("do y")];
         let nodes = Reason::within(&nodes, |why| format!("none of 3 ({why})"));

@@ -4,7 +4,6 @@
 //! (<https://redis.io/docs/latest/develop/use/patterns/distributed-locks/>). Counting from before the request was sent
 //! is the rule of the `DynamoDB` lock client.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::Moment;
@@ -20,31 +19,13 @@ pub struct LeaseTimes {
     pub kill_budget: Duration,
 }
 
-/// A ttl that leaves no time to end a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TtlTooShort(pub Duration);
-
-impl fmt::Display for TtlTooShort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a ttl of {:?} is too short; the least is {:?}", self.0, LeaseTimes::LEAST_TTL)
-    }
-}
-
-impl std::error::Error for TtlTooShort {}
-
 impl LeaseTimes {
     /// The shortest ttl that dlock can keep.
     pub const LEAST_TTL: Duration = Duration::from_secs(1);
 
-    /// Returns the times for a lease of `ttl` and a command with `grace` between SIGTERM and SIGKILL.
-    ///
-    /// Errors: `ttl` is below [`LeaseTimes::LEAST_TTL`].
-    pub fn new(ttl: Duration, grace: Duration) -> Result<Self, TtlTooShort> {
-        if ttl < Self::LEAST_TTL { Err(TtlTooShort(ttl)) } else { Ok(Self::at_least(ttl, grace)) }
-    }
-
-    /// Returns the times for a lease of `ttl`; for a shorter one than [`LeaseTimes::LEAST_TTL`], the times of that.
-    pub fn at_least(ttl: Duration, grace: Duration) -> Self {
+    /// Returns the times for a lease of `ttl` and a command with `grace` between SIGTERM and SIGKILL. For a shorter
+    /// lease than [`LeaseTimes::LEAST_TTL`] they are the times of that.
+    pub fn new(ttl: Duration, grace: Duration) -> Self {
         let ttl = ttl.max(Self::LEAST_TTL);
         let kill_budget = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_secs(1));
         Self { ttl, last_grace: grace.min(ttl / 6), kill_budget }
@@ -85,7 +66,7 @@ mod tests {
 
     #[test]
     fn defaults_as_documented() {
-        let times = LeaseTimes::new(Duration::from_secs(30), Duration::from_secs(5)).expect("long enough");
+        let times = LeaseTimes::new(Duration::from_secs(30), Duration::from_secs(5));
         let from = Moment::from_nanos(0);
         assert_eq!(times.valid_until(from).since(from), Duration::from_millis(29_698));
         assert_eq!(times.kill_at(from).since(from), Duration::from_millis(28_698));
@@ -94,16 +75,10 @@ mod tests {
         assert_eq!(times.for_search().kill_at(from).since(from), Duration::from_millis(27_698));
     }
 
-    #[test]
-    fn too_short_ttl_is_refused() {
-        let short = Duration::from_millis(999);
-        assert_eq!(LeaseTimes::new(short, Duration::ZERO), Err(TtlTooShort(short)));
-    }
-
     proptest! {
         #[test]
         fn the_ladder_fits_between_two_renewals_and_the_end(ttl_ms in 1000u64..86_400_000, grace_ms in 0u64..100_000_000) {
-            let times = LeaseTimes::new(Duration::from_millis(ttl_ms), Duration::from_millis(grace_ms)).expect("long enough");
+            let times = LeaseTimes::new(Duration::from_millis(ttl_ms), Duration::from_millis(grace_ms));
             let from = Moment::from_nanos(1_000_000_000);
             let end = from + times.ttl;
             for times in [times, times.for_search()] {

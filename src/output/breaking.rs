@@ -53,6 +53,7 @@ pub fn done(how: How, party: &Party, lock: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Ms;
     use std::time::Duration;
 
     #[test]
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn how_long_it_held_is_not_how_long_it_was_asked() {
-        let since = Some(Duration::from_secs(136).into());
+        let since = Some(Ms(Duration::from_secs(136)));
         let party = Party { user: Some("root".into()), host: Some("vm".into()), since, ..Party::default() };
         assert_eq!(done(How::Asked, &party, "x"), "asked root@vm to leave x\n");
     }

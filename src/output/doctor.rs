@@ -57,7 +57,8 @@ impl Findings {
         let Ok(found) = &self.examination else { return out };
         out.push_str(&title("service"));
         let server = sanitise::text(&format!("{} at {}", found.server, found.reached));
-        out.extend(["  ", &server, ", round trip ", &shown(found.round_trip), "\n"]);
+        let round_trip = format!("{:.2}ms", rounded(found.round_trip));
+        out.extend(["  ", &server, ", round trip ", &round_trip, "\n"]);
         if !found.risks.is_empty() {
             out.push_str(&title("risks"));
         }
@@ -80,21 +81,10 @@ impl Findings {
             server: found.map(|f| f.server.as_str()),
             reached: found.map(|f| f.reached.as_str()),
             round_trip_ms: found.map(|f| rounded(f.round_trip)),
-            risks: found.map(|f| f.risks.iter().map(risk_object).collect()),
+            risks: found.map(|f| f.risks.as_slice()),
             error: self.examination.as_ref().err().map(String::as_str),
         };
         json::line(&object)
-    }
-}
-
-fn risk_object(risk: &Risk) -> RiskObject<'_> {
-    RiskObject { weight: word(risk.weight), what: &risk.what, remedy: risk.remedy.as_deref() }
-}
-
-fn word(weight: Weight) -> &'static str {
-    match weight {
-        Weight::Warning => "warning",
-        Weight::Note => "note",
     }
 }
 
@@ -110,12 +100,12 @@ fn verdict(risks: &[Risk]) -> String {
 
 /// Returns one risk, wrapped between words on a terminal.
 fn line_of(risk: &Risk, layout: &Layout) -> String {
-    let kind = word(risk.weight);
     let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     let sentence = sanitise::text(&format!("{}{remedy}", risk.what));
     let kind = match (risk.weight, layout.colour) {
-        (Weight::Warning, true) => format!("\x1b[1m{kind}\x1b[0m"),
-        _ => kind.to_owned(),
+        (Weight::Warning, true) => "\x1b[1mwarning\x1b[0m",
+        (Weight::Warning, false) => "warning",
+        (Weight::Note, _) => "note",
     };
     format!("  {kind}: {sentence}\n")
 }
@@ -123,10 +113,6 @@ fn line_of(risk: &Risk, layout: &Layout) -> String {
 /// Returns milliseconds with three decimals.
 fn rounded(length: Duration) -> f64 {
     (length.as_secs_f64() * 1_000_000.0).round() / 1000.0
-}
-
-fn shown(length: Duration) -> String {
-    format!("{:.2}ms", rounded(length))
 }
 
 #[derive(Serialize)]
@@ -137,15 +123,8 @@ struct Object<'a> {
     server: Option<&'a str>,
     reached: Option<&'a str>,
     round_trip_ms: Option<f64>,
-    risks: Option<Vec<RiskObject<'a>>>,
+    risks: Option<&'a [Risk]>,
     error: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct RiskObject<'a> {
-    weight: &'a str,
-    what: &'a str,
-    remedy: Option<&'a str>,
 }
 
 #[cfg(test)]

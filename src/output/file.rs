@@ -1,10 +1,10 @@
 //! Writes the report and the metrics: a regular or new file by rename, any other file in place.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Access, Mode, OFlags};
@@ -16,29 +16,21 @@ use super::writer;
 /// How long standard output may take nothing of a report: less than the front gives the keeper to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kind of file at a path.
-enum Target {
-    /// A regular file or none yet. It is replaced by rename, so that a reader sees the old file or the new one.
-    Regular,
-    /// An open descriptor, a pipe or a device. It is written to.
-    Stream,
-}
-
-fn target(path: &Path) -> io::Result<Target> {
+/// Returns whether `path` is an open descriptor, a pipe or a device, which is written to. A regular file, or one that does not exist
+/// yet, is replaced by rename, so that a reader sees the old file or the new one.
+fn is_stream(path: &Path) -> io::Result<bool> {
     if descriptor(path).is_some() {
         // Also a regular file: the redirection of a shell must not lose its file.
-        return Ok(Target::Stream);
+        return Ok(true);
     }
     match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() => Ok(Target::Regular),
+        Ok(meta) if meta.is_file() => Ok(false),
         Ok(meta) if meta.is_dir() => Err(ErrorKind::IsADirectory.into()),
         // Another user may have made the link, and would choose the file that dlock replaces.
         Ok(meta) if meta.is_symlink() => Err(io::Error::other("it is a symbolic link; name the file itself")),
         Ok(meta) if meta.file_type().is_socket() => Err(io::Error::other("it is a socket")),
-        Ok(_) => Ok(Target::Stream),
-        Err(error) if error.kind() == ErrorKind::NotFound && path.file_name().is_some() => {
-            Ok(Target::Regular)
-        }
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.file_name().is_some() => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -78,22 +70,19 @@ pub fn descriptor(path: &Path) -> Option<i32> {
 ///
 /// Errors: those of the system, for example `PermissionDenied` or `NotFound` of the directory.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    match target(path)? {
-        Target::Regular => {
-            let directory = parent(path);
-            let folder = fs::metadata(directory)?;
-            if !folder.is_dir() {
-                return Err(ErrorKind::NotADirectory.into());
-            }
-            rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
-            if is_kept(path, &folder) {
-                return Err(Errno::PERM.into());
-            }
+    if is_stream(path)? {
+        if path != Path::new("/dev/stdout") && path != Path::new("/dev/stderr") {
+            rustix::fs::access(path, Access::WRITE_OK)?;
         }
-        Target::Stream if path == Path::new("/dev/stdout") || path == Path::new("/dev/stderr") => {}
-        Target::Stream => rustix::fs::access(path, Access::WRITE_OK)?,
+        return Ok(());
     }
-    Ok(())
+    let directory = parent(path);
+    let folder = fs::metadata(directory)?;
+    if !folder.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+    if is_kept(path, &folder) { Err(Errno::PERM.into()) } else { Ok(()) }
 }
 
 /// Writes `text` to `path`. If `exact` is true the file has `mode`. Else a new file has `mode` less the umask, and an old file keeps
@@ -102,17 +91,19 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Never blocks for long. Errors: also `ENXIO` for a pipe without a reader, `EAGAIN` for a full one, and `TimedOut` for a standard
 /// output that takes nothing for `PATIENCE`. Standard error takes the text after the messages before it.
 pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
-    match target(path)? {
-        Target::Regular => replace(path, text, mode, exact),
-        Target::Stream if path == Path::new("/dev/stdout") => {
+    if !is_stream(path)? {
+        return replace(path, text, mode, exact);
+    }
+    match path.to_str() {
+        Some("/dev/stdout") => {
             writer::output().last(text.to_owned());
             writer::output().finish(PATIENCE)
         }
-        Target::Stream if path == Path::new("/dev/stderr") => {
+        Some("/dev/stderr") => {
             writer::messages().last(text.to_owned());
             Ok(())
         }
-        Target::Stream => {
+        _ => {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::APPEND;
             let flags = i32::try_from(flags.bits()).unwrap_or(0);
             let mut stream = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
@@ -122,7 +113,10 @@ pub fn write(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> 
 }
 
 fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
-    let (temporary, mut file) = create_beside(path, mode)?;
+    // A hidden file, so that a collector does not read it. The name is short, and other users cannot guess it.
+    let name = format!(".dlock-{:016x}.tmp", RandomState::new().build_hasher().finish());
+    let temporary = parent(path).join(name);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
     let written = (|| {
         if exact {
             file.set_permissions(Permissions::from_mode(mode))?;
@@ -139,19 +133,12 @@ fn replace(path: &Path, text: &str, mode: u32, exact: bool) -> io::Result<()> {
     written
 }
 
-/// Creates a hidden file in the directory of `path`, so that a collector does not read it. The name is short, and other users
-/// cannot guess it.
-fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
-    let temporary =
-        parent(path).join(format!(".dlock-{:016x}.tmp", RandomState::new().build_hasher().finish()));
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-    Ok((temporary, file))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Read as _;
+    use std::path::PathBuf;
 
     /// An empty directory that is removed with this value.
     pub(crate) struct Folder(pub(crate) PathBuf);

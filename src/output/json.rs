@@ -1,5 +1,6 @@
 //! The stable JSON objects of `status`, `list` and `watch`.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -14,11 +15,6 @@ struct Lock<'a> {
     backend: &'a str,
     holders: Vec<EntryObject<'a>>,
     waiters: Vec<EntryObject<'a>>,
-}
-
-#[derive(Serialize)]
-struct Locks<'a> {
-    locks: Vec<Lock<'a>>,
 }
 
 #[derive(Serialize)]
@@ -106,7 +102,8 @@ pub fn leader(leader: Option<&Entry>) -> String {
 
 /// Returns `{"locks":[…]}` of the same objects and a newline.
 pub fn list(locks: &[LockStatus], backend: &str) -> String {
-    line(&Locks { locks: locks.iter().map(|lock| Lock::new(lock, backend)).collect() })
+    let locks: Vec<_> = locks.iter().map(|lock| Lock::new(lock, backend)).collect();
+    line(&BTreeMap::from([("locks", locks)]))
 }
 
 #[cfg(test)]

@@ -16,12 +16,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The least columns for the name of a holder.
 const LEAST_HOLDER: usize = 8;
 
-/// Returns `connecting to redis://h:6379/0 · connection refused · 00:03`, in at most `width` columns.
-fn connecting_line(service: &str, reason: Option<&str>, waited: Duration, width: usize) -> String {
-    let reason = reason.map_or_else(String::new, |reason| format!(" · {}", sanitise::text(reason)));
-    timed(&format!("connecting to {}{reason}", sanitise::text(service)), waited, width)
-}
-
 /// Returns `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, in at most `width`
 /// columns. Where they have no room beside a label, the command and the time are left out, then the pid.
 fn waiting_line(
@@ -50,16 +44,12 @@ fn waiting_line(
         line += " · held by ";
         line += &party.to_string();
     }
-    timed(&line, waited, width)
-}
-
-/// Returns `text`, cut so that the time behind it fits into `width` columns.
-fn timed(text: &str, waited: Duration, width: usize) -> String {
     let seconds = waited.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let hours = if hours > 0 { format!("{hours}:") } else { String::new() };
     let time = format!(" · {hours}{minutes:02}:{seconds:02}");
-    cut(&format!("{}{time}", cut(text, width.saturating_sub(time.width()))), width)
+    // The text before the time is cut first.
+    cut(&format!("{}{time}", cut(&line, width.saturating_sub(time.width()))), width)
 }
 
 /// Returns the place of a claim behind `ahead` others: `2nd in queue`. A holder is ahead, but not in the queue.
@@ -91,45 +81,24 @@ pub struct Live {
     is_foreground: Box<dyn Fn() -> bool>,
     lock: String,
     started: Moment,
-    next: Moment,
+    /// When to call [`Live::draw`] next.
+    pub next: Moment,
     shown: bool,
     ahead: Option<u32>,
     holder: Option<Entry>,
-    /// The service that has not answered yet, and the reason, if it is known.
-    silent: Option<(String, Option<String>)>,
 }
 
 impl Live {
-    /// Returns a line for a wait for `lock` (see [`super::message::names`]) that began at `started`. `silent` is the service, if it has to
-    /// answer first.
-    pub fn new(
-        is_foreground: Box<dyn Fn() -> bool>,
-        lock: String,
-        started: Moment,
-        silent: Option<String>,
-    ) -> Self {
-        let silent = silent.map(|service| (service, None));
+    /// Returns a line for a wait for `lock` (see [`super::message::names`]) that began at `started`.
+    pub fn new(is_foreground: Box<dyn Fn() -> bool>, lock: String, started: Moment) -> Self {
         let next = started + AFTER;
-        Self { is_foreground, lock, started, next, shown: false, ahead: None, holder: None, silent }
-    }
-
-    /// Notes that the service still has not answered, for `reason`.
-    pub fn unanswered(&mut self, reason: Option<String>) {
-        if let Some(silent) = &mut self.silent {
-            silent.1 = reason;
-        }
+        Self { is_foreground, lock, started, next, shown: false, ahead: None, holder: None }
     }
 
     /// Notes the place in the queue and the holder.
     pub fn update(&mut self, ahead: Option<u32>, holder: Option<&Entry>) {
-        self.silent = None;
         self.ahead = ahead;
         self.holder = holder.cloned();
-    }
-
-    /// Returns when to call [`Live::draw`] next.
-    pub fn next(&self) -> Moment {
-        self.next
     }
 
     /// Returns a drawing if it is due and dlock is in the foreground.
@@ -145,10 +114,7 @@ impl Live {
         let waited = now.since(self.started);
         // A terminal wraps at the last column, and Ctrl-C takes two columns.
         let width = width.saturating_sub(3);
-        let line = match &self.silent {
-            Some((service, reason)) => connecting_line(service, reason.as_deref(), waited, width),
-            None => waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, width),
-        };
+        let line = waiting_line(&self.lock, self.ahead, self.holder.as_ref(), wall, waited, width);
         Some(format!("\r{line}\x1b[K"))
     }
 
@@ -227,22 +193,18 @@ mod tests {
         assert_eq!(texts, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
     }
 
-    fn live(silent: Option<String>) -> Live {
-        Live::new(Box::new(|| true), "x".into(), Moment::from_nanos(0), silent)
-    }
-
     fn at(ms: u64) -> Moment {
         Moment::from_nanos(0) + Duration::from_millis(ms)
     }
 
     #[test]
     fn drawn_after_half_a_second_each_second_and_erased() {
-        let mut live = live(None);
+        let mut live = Live::new(Box::new(|| true), "x".into(), Moment::from_nanos(0));
         assert_eq!(live.draw(at(499), wall(), 80), None);
         assert_eq!(live.erase(), None);
         assert_eq!(live.draw(at(500), wall(), 80).as_deref(), Some("\rwaiting for x · 00:00\x1b[K"));
         assert_eq!(live.draw(at(1499), wall(), 80), None);
-        assert_eq!(live.next(), at(1500));
+        assert_eq!(live.next, at(1500));
         live.update(Some(0), None);
         let drawn = live.draw(at(1500), wall(), 80);
         assert_eq!(drawn.as_deref(), Some("\rwaiting for x · next in queue · 00:01\x1b[K"));
@@ -250,28 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn silent_service_is_named_with_the_reason() {
-        let shown = |width| {
-            connecting_line("redis://h:6379/0", Some("connection refused"), Duration::from_secs(3), width)
-        };
-        assert_eq!(shown(77), "connecting to redis://h:6379/0 · connection refused · 00:03");
-        assert_eq!(shown(40), "connecting to redis://h:6379/0 … · 00:03");
-        assert_eq!(shown(30), "connecting to redis:/… · 00:03");
-        let mut live = live(Some("redis://h".into()));
-        let drawn = |live: &mut Live, ms| live.draw(at(ms), wall(), 80).expect("due");
-        assert_eq!(drawn(&mut live, 500), "\rconnecting to redis://h · 00:00\x1b[K");
-        live.unanswered(Some("connection refused".into()));
-        assert_eq!(drawn(&mut live, 1500), "\rconnecting to redis://h · connection refused · 00:01\x1b[K");
-        live.update(Some(0), None);
-        live.unanswered(Some("connection refused".into()));
-        assert_eq!(drawn(&mut live, 2500), "\rwaiting for x · next in queue · 00:02\x1b[K");
-    }
-
-    #[test]
     fn the_background_is_silent() {
         let front = std::rc::Rc::new(std::cell::Cell::new(true));
         let seen = std::rc::Rc::clone(&front);
-        let mut live = Live::new(Box::new(move || seen.get()), "x".into(), Moment::from_nanos(0), None);
+        let mut live = Live::new(Box::new(move || seen.get()), "x".into(), Moment::from_nanos(0));
         assert!(live.draw(at(500), wall(), 80).is_some());
         front.set(false);
         assert_eq!(live.erase(), None);

@@ -18,12 +18,6 @@ impl Ms {
     }
 }
 
-impl From<Duration> for Ms {
-    fn from(length: Duration) -> Self {
-        Self(length)
-    }
-}
-
 impl fmt::Display for Ms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&short(self.0))

@@ -58,24 +58,18 @@ pub fn json(text: &str) -> String {
 
 /// Returns `text` without the numbers that the standard library adds to the system's errors: ` (os error 13)`.
 pub fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(NUMBER) {
-        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-        out.push_str(before);
-        match after[digits..].strip_prefix(')') {
-            Some(behind) if digits > 0 => rest = behind,
-            _ => {
-                out.push_str(NUMBER);
-                rest = after;
-            }
+    let number = " (os error ";
+    let mut parts = text.split(number);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(behind) if rest.len() < part.len() => out.push_str(behind),
+            _ => out.extend([number, part]),
         }
     }
-    out.push_str(rest);
     out
 }
-
-const NUMBER: &str = " (os error ";
 
 /// Cuts `text` to at most `width` columns. A cut text ends in `…`.
 pub fn cut(text: &str, width: usize) -> String {

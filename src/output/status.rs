@@ -49,13 +49,8 @@ const COLUMNS: [Column; 11] = [
     column("TOKEN", true, false, 0),
 ];
 
-/// Returns the title of one lock, and its queue as a table.
-pub fn lock(status: &LockStatus, service: &ServicePlace, detail: Detail, layout: &Layout) -> String {
-    stamped("", status, service, detail, layout)
-}
-
-/// Returns the text of [`lock`] with `stamp` before the title.
-pub fn stamped(
+/// Returns the title of one lock, with `stamp` before it, and its queue as a table.
+pub fn lock(
     stamp: &str,
     status: &LockStatus,
     service: &ServicePlace,
@@ -198,7 +193,7 @@ mod tests {
     }
 
     fn usual(status: &LockStatus, layout: &Layout) -> String {
-        lock(status, &service(""), Detail::Usual, layout)
+        lock("", status, &service(""), Detail::Usual, layout)
     }
 
     #[test]
@@ -219,7 +214,7 @@ mod tests {
     #[test]
     fn wide_shows_all_of_the_claim_and_cuts_nothing() {
         let narrow = Layout { width: Some(40), ..layout() };
-        let text = lock(&status("deploy"), &service(""), Detail::Wide, &narrow);
+        let text = lock("", &status("deploy"), &service(""), Detail::Wide, &narrow);
         let holder = text.lines().nth(2).expect("a holder");
         assert!(holder.starts_with("  1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c  holds"), "{text}");
         assert!(holder.contains("./deploy.sh") && holder.ends_with("24s     42"), "{text}");
@@ -230,7 +225,7 @@ mod tests {
     fn free_lock_line_has_its_place_and_unused_hint() {
         let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
         assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
-        let unused = lock(&free, &service(", not used yet"), Detail::Usual, &layout());
+        let unused = lock("", &free, &service(", not used yet"), Detail::Usual, &layout());
         assert_eq!(unused, "a\\u{202e}: free (file /l, not used yet)\n");
     }
 

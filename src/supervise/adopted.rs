@@ -17,10 +17,12 @@ use crate::fd;
 /// One process, also after another has got its pid.
 #[derive(Debug)]
 pub struct Adopted {
-    pid: i32,
-    handle: OwnedFd,
-    /// Its session.
-    session: Option<i32>,
+    /// Its pid, which may belong to another process once it has ended.
+    pub pid: i32,
+    /// Its pidfd, which becomes readable when it ends.
+    pub handle: OwnedFd,
+    /// The session that it was in when it was adopted.
+    pub session: Option<i32>,
     /// The processes of its session that /proc hides, if it hides any.
     pub(super) unlisted: Option<Unlisted>,
 }
@@ -78,23 +80,7 @@ impl Adopted {
     ///
     /// Errors: no descriptor is left.
     pub fn again(&self) -> io::Result<Self> {
-        let Self { pid, session, ref unlisted, ref handle } = *self;
-        Ok(Self { pid, handle: handle.try_clone()?, session, unlisted: unlisted.clone() })
-    }
-
-    /// Returns its pid, which may belong to another process once it has ended.
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// Returns the session that it was in when it was adopted.
-    pub fn session(&self) -> Option<i32> {
-        self.session
-    }
-
-    /// Returns its pidfd, which becomes readable when it ends.
-    pub fn handle(&self) -> &OwnedFd {
-        &self.handle
+        Ok(Self { handle: self.handle.try_clone()?, unlisted: self.unlisted.clone(), ..*self })
     }
 
     /// Returns whether it has ended; it may not be reaped yet.
@@ -105,7 +91,7 @@ impl Adopted {
     /// Sends `signal` to it, unless it has ended.
     pub fn signal(&self, signal: Signal) {
         // A container profile may deny pidfds.
-        if sys::signal_process_of(self.handle.as_fd(), signal).is_err() && !self.has_ended() {
+        if sys::signal_by_handle(self.handle.as_fd(), signal, false).is_err() && !self.has_ended() {
             drop(sys::kill(self.pid, signal));
         }
     }
@@ -144,7 +130,7 @@ mod tests {
         assert!(!adopted.has_ended());
         adopted.signal(Signal::KILL);
         // Not reaped yet: a zombie counts as ended.
-        assert!(poll(&mut [PollFd::new(adopted.handle(), PollFlags::IN)], None).is_ok());
+        assert!(poll(&mut [PollFd::new(&adopted.handle, PollFlags::IN)], None).is_ok());
         assert!(adopted.has_ended());
         assert!(matches!(Adopted::open(pid), Err(Unfit::Gone)));
         child.wait().expect("a status");

@@ -16,22 +16,13 @@ use rustix::process::{Pid, WaitOptions, setsid, waitpid};
 
 use tokio::io::unix::AsyncFd;
 
-use super::channel::{Channel, frame, receive, send};
+use super::channel::{frame, pair, receive, send};
 use super::exit_status::ExitStatus;
 use super::inherited;
 use super::signals::Signal;
-use super::sys::{self, Fork, SignalSet};
+use super::sys::{self, SignalSet};
 use super::wait::{self, ChildChange};
 use crate::fd;
-
-/// A message from the caller to the keeper.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FromCaller {
-    /// The caller is alive, and takes the hold.
-    Take,
-    /// The caller has printed its output.
-    Done,
-}
 
 /// How long front and keeper may take to leave the queue after the caller's end: as long as a front gives its keeper,
 /// and half a second more.
@@ -43,8 +34,9 @@ pub struct Caller {
     channel: OwnedFd,
     signals: OwnedFd,
     front: i32,
-    /// Whether the keeper has asked for it.
-    asked: bool,
+    /// Whether the keeper has held the lock for this caller. From then on the front may have no stream to print to when it
+    /// ends.
+    pub was_asked: bool,
     /// The signal mask that it was started with.
     before: SignalSet,
 }
@@ -87,19 +79,17 @@ impl Caller {
             }
         }
         let signals = sys::signal_descriptor(&taken)?;
-        let (own, keepers) = Channel::pair()?;
+        let (channel, keepers) = pair()?;
         let before = sys::block(&taken);
         match sys::fork() {
-            Ok(Fork::Parent(front)) => {
-                Ok(Side::Caller(Self { channel: own.into(), signals, front, asked: false, before }))
-            }
-            Ok(Fork::Child) => {
+            Ok(Some(front)) => Ok(Side::Caller(Self { channel, signals, front, was_asked: false, before })),
+            Ok(None) => {
                 // Signals are for the caller from here on, not for this process.
                 sys::set_mask(&before);
                 // A freshly forked process leads no group yet, so this succeeds.
                 setsid()?;
                 inherited::let_go();
-                Ok(Side::Front(keepers.into()))
+                Ok(Side::Front(keepers))
             }
             Err(error) => {
                 sys::set_mask(&before);
@@ -145,16 +135,10 @@ impl Caller {
         unblock(&before);
     }
 
-    /// Returns whether the keeper has held the lock for this caller. From then on the front may have no stream to print
-    /// to when it ends.
-    pub fn was_asked(&self) -> bool {
-        self.asked
-    }
-
     fn hear(&mut self) -> Option<Answer> {
         match receive(&self.channel) {
             Ok(Some(([1, ..], _))) => {
-                self.asked = true;
+                self.was_asked = true;
                 // If the keeper is gone, the next one asks again.
                 let _ = send(&self.channel, frame(1, 0, 0), &[]);
                 None
@@ -186,8 +170,8 @@ impl Caller {
                 Ok(info) if info.signal == Signal::CHLD => match self.front_change() {
                     // The front has left the queue, since it was stopped. It joins again when the job continues.
                     Some(ChildChange::Stopped(_)) => stopped = true,
+                    Some(ChildChange::Ended(end)) => return Some(Answer::Ended(end)),
                     Some(ChildChange::Continued) | None => {}
-                    Some(change) => return change.end().map(Answer::Ended),
                 },
                 // The front may be leaving the queue and not have stopped yet.
                 Ok(info) if info.signal == Signal::CONT => {
@@ -246,8 +230,10 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// A message from the caller to the keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// This message.
-    Said(FromCaller),
+    /// The caller is alive, and takes the hold.
+    Take,
+    /// The caller has printed its output.
+    Done,
     /// The end of the channel: the caller is gone.
     Gone,
 }
@@ -282,8 +268,8 @@ impl KeepersEnd {
     pub async fn hear(&self) -> Heard {
         loop {
             match self.0.async_io(tokio::io::Interest::READABLE, receive).await {
-                Ok(Some(([1, ..], _))) => return Heard::Said(FromCaller::Take),
-                Ok(Some(([2, ..], _))) => return Heard::Said(FromCaller::Done),
+                Ok(Some(([1, ..], _))) => return Heard::Take,
+                Ok(Some(([2, ..], _))) => return Heard::Done,
                 Ok(_) => return Heard::Gone,
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }

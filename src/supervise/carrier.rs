@@ -8,22 +8,22 @@ const ROOM: usize = 12;
 /// Searches an environment piece by piece, without allocating.
 #[derive(Debug)]
 pub(super) struct Reader {
-    claim: [u8; 32],
+    claim: u128,
     /// The beginning of the present variable's name.
     name: [u8; ROOM],
     length: usize,
-    /// The present variable is one of [`NAMES`], and its value is being read.
-    counts: bool,
     in_value: bool,
-    /// The last bytes of that value, the oldest at `at`.
-    last: [u8; 32],
-    at: usize,
+    /// The present variable is one of [`NAMES`].
+    counts: bool,
+    /// The number of hexadecimal digits just read from its value, and the last 32 of them.
+    digits: u32,
+    last: u128,
 }
 
 impl Reader {
     /// Starts a search for `claim`, written as 32 digits.
-    pub(super) fn new(claim: [u8; 32]) -> Self {
-        Self { claim, name: [0; ROOM], length: 0, counts: false, in_value: false, last: [0; 32], at: 0 }
+    pub(super) fn new(claim: u128) -> Self {
+        Self { claim, name: [0; ROOM], length: 0, in_value: false, counts: false, digits: 0, last: 0 }
     }
 
     /// Takes the next piece. Returns whether it completes the claim.
@@ -32,32 +32,20 @@ impl Reader {
     }
 
     fn takes(&mut self, byte: u8) -> bool {
-        match byte {
-            0 => {
-                (self.length, self.counts, self.in_value) = (0, false, false);
-                false
-            }
-            b'=' if !self.in_value => {
-                self.in_value = true;
-                self.counts = NAMES.contains(&&self.name[..self.length]);
-                self.last = [0; 32];
-                false
-            }
-            _ if !self.in_value => {
-                if let Some(room) = self.name.get_mut(self.length) {
-                    *room = byte;
-                    self.length += 1;
-                }
-                false
-            }
-            _ if !self.counts => false,
-            _ => {
-                self.last[self.at] = byte;
-                self.at = (self.at + 1) % self.last.len();
-                let (newer, older) = self.last.split_at(self.at);
-                self.claim.strip_prefix(older).is_some_and(|rest| rest == newer)
-            }
+        if byte == 0 {
+            *self = Self::new(self.claim);
+        } else if self.in_value {
+            let digit = char::from(byte).to_digit(16);
+            self.digits = if digit.is_some() { self.digits.saturating_add(1) } else { 0 };
+            self.last = self.last << 4 | u128::from(digit.unwrap_or(0));
+        } else if byte == b'=' {
+            self.in_value = true;
+            self.counts = NAMES.contains(&&self.name[..self.length]);
+        } else if let Some(room) = self.name.get_mut(self.length) {
+            *room = byte;
+            self.length += 1;
         }
+        self.counts && self.digits >= 32 && self.last == self.claim
     }
 }
 
@@ -68,7 +56,7 @@ mod tests {
     const CLAIM: &str = "0123456789abcdef0123456789abcdef";
 
     fn finds(environment: &str, pieces: usize) -> bool {
-        let mut reader = Reader::new(CLAIM.as_bytes().try_into().expect("32 digits"));
+        let mut reader = Reader::new(u128::from_str_radix(CLAIM, 16).expect("32 digits"));
         environment.as_bytes().chunks(pieces).any(|piece| reader.finds(piece))
     }
 

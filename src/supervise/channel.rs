@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -41,11 +41,8 @@ pub enum ToFront {
     },
     /// The claim is released: end like this.
     Done(ExitStatus),
-    /// The claim is released: begin again with a new keeper after a pause.
-    Again {
-        /// The pause in milliseconds.
-        pause_ms: i32,
-    },
+    /// The claim is released: begin again with a new keeper after this pause.
+    Again(Duration),
     /// The claim waits: notify the service manager.
     Waiting {
         /// How many entries are ahead; negative if unknown.
@@ -116,76 +113,57 @@ pub(super) fn receive(end: &OwnedFd) -> io::Result<Option<(Frame, Vec<OwnedFd>)>
     Ok(Some((bytes, descriptors)))
 }
 
-/// One end of the channel.
-#[derive(Debug)]
-pub struct Channel(OwnedFd);
-
-impl Channel {
-    /// Creates two connected ends.
-    pub fn pair() -> io::Result<(Self, Self)> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        Ok((Self(a), Self(b)))
-    }
-
-    /// Sends `message` to the keeper.
-    pub fn tell_keeper(&self, message: ToKeeper) -> io::Result<()> {
-        let ToKeeper { signal, everybody, stops } = message;
-        send(&self.0, frame(1, u8::from(everybody) | stops << 1, signal.number()), &[])
-    }
-
-    /// Sends `message` and `descriptors` to the front, from the keeper's end.
-    pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let bytes = match message {
-            ToFront::Guard => frame(1, 0, 0),
-            ToFront::Done(ExitStatus::Exited(status)) => frame(2, status, 0),
-            ToFront::Done(ExitStatus::Signaled(signal)) => frame(2, 0, signal.number()),
-            ToFront::Again { pause_ms } => frame(5, 0, pause_ms),
-            ToFront::Waiting { ahead } => frame(6, 0, ahead),
-            ToFront::Suspended => frame(3, 0, 0),
-            ToFront::Started { handle } => frame(4, u8::from(handle), 0),
-        };
-        send(end, bytes, descriptors)
-    }
-
-    /// Returns the front's next message, or `None` if the front is gone.
-    ///
-    /// Errors: `WouldBlock` if there is no message; others of recvmsg(2); `InvalidData`.
-    pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
-        let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
-        let signal = if kind == 1 { known(large)? } else { return Err(garbled()) };
-        Ok(Some(ToKeeper { signal, everybody: small & 1 != 0, stops: small >> 1 }))
-    }
-
-    /// Returns the keeper's next message with its descriptors, or `None` if the keeper is gone.
-    ///
-    /// Errors: as for [`Channel::heard_by_keeper`].
-    pub fn heard_by_front(&self) -> io::Result<Option<(ToFront, Vec<OwnedFd>)>> {
-        let Some(([kind, small, large @ ..], descriptors)) = receive(&self.0)? else { return Ok(None) };
-        let message = match (kind, i32::from_ne_bytes(large)) {
-            (1, _) => ToFront::Guard,
-            (2, 0) => ToFront::Done(ExitStatus::Exited(small)),
-            (2, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
-            (3, _) => ToFront::Suspended,
-            (4, _) => ToFront::Started { handle: small != 0 },
-            (5, pause_ms) => ToFront::Again { pause_ms },
-            (6, ahead) => ToFront::Waiting { ahead },
-            _ => return Err(garbled()),
-        };
-        Ok(Some((message, descriptors)))
-    }
+/// Creates two connected ends.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-impl From<Channel> for OwnedFd {
-    fn from(channel: Channel) -> Self {
-        channel.0
-    }
+/// Sends `message` to the keeper, from the front's end.
+pub fn tell_keeper(end: &OwnedFd, message: ToKeeper) -> io::Result<()> {
+    let ToKeeper { signal, everybody, stops } = message;
+    send(end, frame(1, u8::from(everybody) | stops << 1, signal.number()), &[])
 }
 
-impl AsFd for Channel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+/// Sends `message` and `descriptors` to the front, from the keeper's end.
+pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = match message {
+        ToFront::Guard => frame(1, 0, 0),
+        ToFront::Done(ExitStatus::Exited(status)) => frame(2, status, 0),
+        ToFront::Done(ExitStatus::Signaled(signal)) => frame(2, 0, signal.number()),
+        ToFront::Suspended => frame(3, 0, 0),
+        ToFront::Started { handle } => frame(4, u8::from(handle), 0),
+        ToFront::Again(pause) => frame(5, 0, i32::try_from(pause.as_millis()).unwrap_or(i32::MAX)),
+        ToFront::Waiting { ahead } => frame(6, 0, ahead),
+    };
+    send(end, bytes, descriptors)
+}
+
+/// Returns the front's next message, or `None` if the front is gone.
+///
+/// Errors: `WouldBlock` if there is no message; others of recvmsg(2); `InvalidData`.
+pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
+    let Some(([kind, small, large @ ..], _)) = receive(end)? else { return Ok(None) };
+    let signal = if kind == 1 { known(large)? } else { return Err(garbled()) };
+    Ok(Some(ToKeeper { signal, everybody: small & 1 != 0, stops: small >> 1 }))
+}
+
+/// Returns the keeper's next message with its descriptors, or `None` if the keeper is gone.
+///
+/// Errors: as for [`heard_by_keeper`].
+pub fn heard_by_front(end: &OwnedFd) -> io::Result<Option<(ToFront, Vec<OwnedFd>)>> {
+    let Some(([kind, small, large @ ..], descriptors)) = receive(end)? else { return Ok(None) };
+    let message = match (kind, i32::from_ne_bytes(large)) {
+        (1, _) => ToFront::Guard,
+        (2, 0) => ToFront::Done(ExitStatus::Exited(small)),
+        (2, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
+        (3, _) => ToFront::Suspended,
+        (4, _) => ToFront::Started { handle: small != 0 },
+        (5, ms) => ToFront::Again(Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+        (6, ahead) => ToFront::Waiting { ahead },
+        _ => return Err(garbled()),
+    };
+    Ok(Some((message, descriptors)))
 }
 
 fn known(number: [u8; 4]) -> io::Result<Signal> {
@@ -198,46 +176,47 @@ fn garbled() -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
+
     use super::*;
 
     #[test]
     fn last_message_is_received_after_an_unread_one() {
-        let (front, keeper) = Channel::pair().expect("a socket pair");
-        front
-            .tell_keeper(ToKeeper { signal: Signal::TSTP, everybody: true, stops: 0 })
-            .expect("room for a message");
-        Channel::tell_front(&keeper.0, ToFront::Suspended, &[]).expect("room for a message");
+        let (front, keeper) = pair().expect("a socket pair");
+        let stop = ToKeeper { signal: Signal::TSTP, everybody: true, stops: 0 };
+        tell_keeper(&front, stop).expect("room for a message");
+        tell_front(&keeper, ToFront::Suspended, &[]).expect("room for a message");
         drop(keeper);
-        let heard = front.heard_by_front().expect("a message").map(|(message, _)| message);
+        let heard = heard_by_front(&front).expect("a message").map(|(message, _)| message);
         assert_eq!(heard, Some(ToFront::Suspended));
-        assert!(front.heard_by_front().expect("the end").is_none());
+        assert!(heard_by_front(&front).expect("the end").is_none());
     }
 
     #[test]
     fn sent_messages_are_received() {
-        let (front, keeper) = Channel::pair().expect("a socket pair");
+        let (front, keeper) = pair().expect("a socket pair");
         let signal = |stops| ToKeeper { signal: Signal::TERM, everybody: stops == 0, stops };
         for message in [signal(0), signal(127)] {
-            front.tell_keeper(message).expect("room for a message");
-            assert_eq!(Channel::heard_by_keeper(&keeper.0).expect("a message"), Some(message));
+            tell_keeper(&front, message).expect("room for a message");
+            assert_eq!(heard_by_keeper(&keeper).expect("a message"), Some(message));
         }
         for message in [
             ToFront::Guard,
             ToFront::Started { handle: true },
             ToFront::Done(ExitStatus::Exited(255)),
             ToFront::Done(ExitStatus::Signaled(Signal::KILL)),
-            ToFront::Again { pause_ms: 60_000 },
+            ToFront::Again(Duration::from_secs(60)),
             ToFront::Waiting { ahead: -1 },
             ToFront::Suspended,
         ] {
-            Channel::tell_front(&keeper.0, message, &[front.as_fd()]).expect("room for a message");
-            let (heard, descriptors) = front.heard_by_front().expect("a message").expect("not the end");
+            tell_front(&keeper, message, &[front.as_fd()]).expect("room for a message");
+            let (heard, descriptors) = heard_by_front(&front).expect("a message").expect("not the end");
             assert_eq!(heard, message);
             assert_eq!(descriptors.len(), 1);
         }
-        let none = front.heard_by_front().expect_err("nothing was said");
+        let none = heard_by_front(&front).expect_err("nothing was said");
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
         drop(keeper);
-        assert!(front.heard_by_front().expect("the end").is_none());
+        assert!(heard_by_front(&front).expect("the end").is_none());
     }
 }

@@ -14,9 +14,9 @@ use super::gate::Gate;
 use super::launch::{self, LaunchStack, Spawned};
 use super::start::Start;
 
-/// Variables, with `=`, by which a service manager names the process that it started. The program that reads them
+/// Variables by which a service manager names the process that it started. The program that reads them
 /// compares them with its own pid (`sd_listen_fds(3)`, `sd_watchdog_enabled(3)`), so they must name the command.
-const PID_VARIABLES: [&str; 2] = ["LISTEN_PID=", "WATCHDOG_PID="];
+const PID_VARIABLES: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
 /// A second identity of the same process. A program that finds it wrong takes the descriptors for another program's.
 const PIDFD_VARIABLE: &str = "LISTEN_PIDFDID";
 
@@ -49,19 +49,19 @@ impl Command<'_> {
         let argv =
             argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<Vec<_>>>()?;
         let front = start.front_pid.to_string();
-        let names_front =
-            |name: &&str| std::env::var_os(name.trim_end_matches('=')).is_some_and(|pid| pid == *front);
+        let names_front = |name: &&str| std::env::var_os(name).is_some_and(|pid| pid == *front);
         let pid_variables: Vec<&str> = PID_VARIABLES.into_iter().filter(names_front).collect();
         let is_other = |name: &OsStr| {
-            let rewritten = pid_variables.iter().any(|variable| name == variable.trim_end_matches('='));
             let foreign = name == PIDFD_VARIABLE && !pid_variables.is_empty();
-            !rewritten && !foreign && !without.iter().any(|n| name == *n)
+            !foreign && !pid_variables.iter().chain(without).any(|left_out| name == *left_out)
         };
         let quiet = (!anchors.is_empty() && std::env::var_os(QUIET_LVM).is_none())
             .then_some((QUIET_LVM, "1".to_owned()));
         let added = variables.into_iter().chain(quiet).map(|(name, value)| (name.into(), value.into()));
         let kept = std::env::vars_os().filter(|(name, _)| is_other(name));
-        let environment = kept.chain(added).map(|(name, value)| assignment(&name, &value));
+        let variables = kept.chain(added);
+        let environment =
+            variables.map(|(name, value)| c_string(&[name.as_bytes(), b"=", value.as_bytes(), &[0]]));
         let environment = environment.collect::<io::Result<Vec<_>>>()?;
         let envp: Vec<&CStr> = environment.iter().map(CString::as_c_str).collect();
         let words: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
@@ -108,10 +108,6 @@ fn path_of(word: &CStr) -> Option<CString> {
         std::env::split_paths(&path).map(|folder| folder.join(OsStr::from_bytes(word.to_bytes())));
     let mut executable = candidates.filter(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok());
     CString::new(executable.next()?.into_os_string().into_encoded_bytes()).ok()
-}
-
-fn assignment(name: &OsStr, value: &OsStr) -> io::Result<CString> {
-    c_string(&[name.as_bytes(), b"=", value.as_bytes(), &[0]])
 }
 
 /// Joins `parts`, the last of which ends with the only NUL, without spare capacity.

@@ -16,6 +16,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::adopted::Adopted;
+use super::exit_status::ExitStatus;
 use super::process_table::{Process, ProcessTable};
 use super::proof::Hidden;
 use super::shared::Shared;
@@ -33,16 +34,17 @@ pub const UNKILLABLE: Duration = Duration::from_secs(2);
 /// The means of one process, front or keeper, to kill the tree.
 #[derive(Debug)]
 pub struct Ender {
-    pub(super) table: Result<ProcessTable, Hidden>,
+    /// The processes, or why not every member can be found.
+    pub table: Result<ProcessTable, Hidden>,
     /// Children of this process from before it executed dlock. They do not belong to the tree.
     outside: Vec<i32>,
     pub(super) shared: Shared,
     /// Whether the command has a process group of its own.
     own_group: bool,
     /// A pidfd of the command, once it has started, if the kernel has pidfds.
-    command: Option<OwnedFd>,
+    pub command: Option<OwnedFd>,
     /// The adopted process, if there is one instead of a command.
-    pub(super) adopted: Option<Adopted>,
+    pub adopted: Option<Adopted>,
     /// The pid of the front.
     pub(super) front: i32,
 }
@@ -67,7 +69,7 @@ impl Ender {
                 ));
             }
             outside = table.members().filter(|p| p.parent == own).map(|p| p.pid).collect();
-            table.forget_members();
+            table.members.clear();
         }
         Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front: own })
     }
@@ -83,21 +85,6 @@ impl Ender {
         };
         let adopted = self.adopted.as_ref().map(Adopted::again).transpose()?;
         Ok(Self { table, outside: Vec::new(), command: None, adopted, ..*self })
-    }
-
-    /// Returns why not every member can be found, if that is so.
-    pub fn hidden(&self) -> Option<&Hidden> {
-        self.table.as_ref().err()
-    }
-
-    /// Notes that the command has started. `handle` is a pidfd of it, if the kernel has pidfds.
-    pub fn started(&mut self, handle: Option<OwnedFd>) {
-        self.command = handle;
-    }
-
-    /// Returns the pidfd of the command, for the other process.
-    pub fn handle(&self) -> Option<&OwnedFd> {
-        self.command.as_ref()
     }
 
     /// Notes that `pid` was reaped: its number may come to mean another process.
@@ -133,7 +120,7 @@ impl Ender {
     /// Sends `signal` to the command and to those descendants that are still in its process group. Then resumes the
     /// stopped ones, so that they can act on it.
     pub fn signal_group(&mut self, signal: Signal) {
-        let Some(pid) = self.protected().map(Adopted::pid).or_else(|| self.child()) else { return };
+        let Some(pid) = self.protected().map(|adopted| adopted.pid).or_else(|| self.child()) else { return };
         let group = sys::group_of(pid);
         let is_searched = self.adopted.is_some() || !self.own_group;
         if is_searched {
@@ -199,10 +186,10 @@ impl Ender {
         Reached { incomplete: reached.incomplete || !complete, ..reached }
     }
 
-    /// Kills every member, and calls `each` for the changes of children meanwhile. Blocks until none is left, or the
+    /// Kills every member, and calls `each` for the children that end meanwhile. Blocks until none is left, or the
     /// rest cannot be killed: this process may not signal them, the kernel keeps them for more than [`UNKILLABLE`], or
     /// they cannot be seen.
-    pub fn end(&mut self, mut each: impl FnMut(i32, ChildChange)) -> TreeState {
+    pub fn end(&mut self, mut each: impl FnMut(i32, ExitStatus)) -> TreeState {
         let began = now();
         loop {
             let reached = self.kill_round();
@@ -223,15 +210,14 @@ impl Ender {
     }
 
     /// Takes all changes of children. Returns whether no child is left.
-    fn reap(&mut self, mut each: impl FnMut(i32, ChildChange)) -> bool {
+    fn reap(&mut self, mut each: impl FnMut(i32, ExitStatus)) -> bool {
         loop {
             match wait::next_change() {
-                Children::Changed(pid, change) => {
-                    if change.end().is_some() {
-                        self.forget(pid);
-                    }
-                    each(pid, change);
+                Children::Changed(pid, ChildChange::Ended(end)) => {
+                    self.forget(pid);
+                    each(pid, end);
                 }
+                Children::Changed(..) => {}
                 Children::None => return true,
                 Children::Quiet => return false,
             }
@@ -252,7 +238,8 @@ impl Ender {
         }
         match (&self.command, self.child()) {
             // A pidfd means the group for ever; its number is safe only until the command is reaped.
-            (Some(handle), _) if self.own_group && sys::signal_group_of(handle.as_fd(), signal).is_ok() => {}
+            (Some(handle), _)
+                if self.own_group && sys::signal_by_handle(handle.as_fd(), signal, true).is_ok() => {}
             (_, Some(pid)) if self.own_group => to_group(pid, signal),
             (_, Some(pid)) => drop(sys::kill(pid, signal)),
             (_, None) => {}
@@ -317,7 +304,7 @@ fn send(pid: i32, handle: Option<&OwnedFd>, signal: Signal) -> Result<(), Errno>
     let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
     let by_number = || if pid > 0 { sys::kill(pid, signal).map_err(errno) } else { Err(Errno::SRCH) };
     let Some(handle) = handle else { return by_number() };
-    match sys::signal_process_of(handle.as_fd(), signal).map_err(errno) {
+    match sys::signal_by_handle(handle.as_fd(), signal, false).map_err(errno) {
         // A pidfd may exist here and yet be unusable; a container profile may return EPERM. If this process really may
         // not signal the target, the attempt by number fails, too.
         Err(Errno::NOSYS | Errno::PERM) => by_number(),

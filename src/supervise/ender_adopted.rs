@@ -8,9 +8,8 @@
 use rustix::fd::OwnedFd;
 
 use super::adopted::Adopted;
-use super::descent::Descent;
 use super::ender::Ender;
-use super::process_table::ProcessTable;
+use super::process_table::{Descent, ProcessTable};
 use super::signals::Signal;
 use super::sys;
 use super::tree_state::{Pids, Reached};
@@ -32,16 +31,6 @@ pub enum Left {
 }
 
 impl Ender {
-    /// Adopts `process` in place of a command.
-    pub fn adopt(&mut self, process: Adopted) {
-        self.adopted = Some(process);
-    }
-
-    /// Returns the adopted process, if there is one instead of a command.
-    pub fn adopted(&self) -> Option<&Adopted> {
-        self.adopted.as_ref()
-    }
-
     /// Returns the adopted process if the lock is held for it at present.
     pub(super) fn protected(&self) -> Option<&Adopted> {
         self.adopted.as_ref().filter(|_| self.shared.gate.command().is_some())
@@ -50,8 +39,8 @@ impl Ender {
     /// Searches for the members. Returns whether the search saw all processes. Front and keeper are not members, even
     /// if the caller is one.
     pub(super) fn find_adopted(&mut self) -> bool {
-        let Some(claim) = self.shared.number().map(format_digits) else { return false };
-        let session = self.adopted.as_ref().and_then(Adopted::session);
+        let Some(claim) = self.shared.number() else { return false };
+        let session = self.adopted.as_ref().and_then(|adopted| adopted.session);
         let descent = Descent { claim, session, reaper: self.reaper() };
         self.look_with_root(|table, root, own| table.find_adopted(root, &descent, own))
     }
@@ -64,7 +53,7 @@ impl Ender {
 
     /// Returns processes that may be members: /proc does not let this process inspect them.
     fn suspects(&self) -> Pids {
-        let listed = self.table.as_ref().map(ProcessTable::suspects).unwrap_or_default();
+        let listed = self.table.as_ref().map(|table| table.suspects).unwrap_or_default();
         let unlisted = self.adopted.as_ref().and_then(|adopted| adopted.unlisted.as_ref());
         let unlisted = unlisted.map(Unlisted::found).unwrap_or_default();
         listed.named().iter().chain(unlisted.named()).copied().collect()
@@ -79,7 +68,7 @@ impl Ender {
     fn look_with_root(&mut self, look: impl Fn(&mut ProcessTable, Option<i32>, &[i32]) -> bool) -> bool {
         let own = self.own();
         loop {
-            let root = self.protected().map(|adopted| (!adopted.has_ended()).then(|| adopted.pid()));
+            let root = self.protected().map(|adopted| (!adopted.has_ended()).then_some(adopted.pid));
             let (Some(root), Ok(table)) = (root, &mut self.table) else { return false };
             let complete = look(table, root, &own);
             // If it has ended, the number may mean another process by now.
@@ -166,33 +155,6 @@ impl Ender {
         match self.suspects().named().first() {
             Some(suspect) => unlisted::handle(*suspect).map_or(Left::Unknown, Left::Somebody),
             None => Left::Nobody,
-        }
-    }
-}
-
-/// Formats a claim id as its text, without allocating.
-fn format_digits(number: u128) -> [u8; 32] {
-    let mut digits = [0; 32];
-    for (at, digit) in (0_u32..).zip(digits.iter_mut().rev()) {
-        let nibble = (number >> (4 * at)) & 15;
-        *digit = u8::try_from(nibble)
-            .ok()
-            .and_then(|n| b"0123456789abcdef".get(usize::from(n)).copied())
-            .unwrap_or(0);
-    }
-    digits
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lock::ClaimId;
-
-    #[test]
-    fn digits_are_those_of_the_claim() {
-        for number in [0, 1, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef, u128::MAX] {
-            let text = ClaimId::from_number(number).to_string();
-            assert_eq!(format_digits(number), text.as_bytes());
         }
     }
 }

@@ -13,11 +13,6 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// Returns whether the command succeeded.
-    pub fn is_success(self) -> bool {
-        self == Self::Exited(0)
-    }
-
     /// Ends this process in the same way. It repeats a death by a signal, so that a shell sees the same. If the signal
     /// cannot end this process (process 1 of a container), the exit status is 128 plus its number.
     pub fn end_process(self) -> ! {

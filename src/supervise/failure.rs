@@ -3,7 +3,6 @@
 use super::exit_status::ExitStatus;
 use super::signals::Signal;
 use super::tree_state::TreeState;
-use super::wait::ChildChange;
 
 /// The failure of a keeper, and what it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +33,8 @@ pub enum CommandFate {
 /// How a keeper failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhyFailed {
-    /// It ended without a last message: by this signal, if one is known.
-    Died(Option<Signal>),
+    /// It ended without a last message.
+    Died,
     /// It exited with this status, as after a panic.
     Exited(u8),
     /// It was stopped or hung, while it held the lock or waited.
@@ -45,12 +44,11 @@ pub enum WhyFailed {
 }
 
 impl WhyFailed {
-    /// Returns the failure of a keeper that changed like this without a last message.
-    pub(super) fn of(change: ChildChange) -> Self {
-        match change {
-            ChildChange::Exited(0) | ChildChange::Stopped(_) | ChildChange::Continued => Self::Died(None),
-            ChildChange::Exited(status) => Self::Exited(status),
-            ChildChange::Killed(signal) => Self::Died(Some(signal)),
+    /// Returns the failure of a keeper that ended like this without a last message.
+    pub(super) fn of(end: ExitStatus) -> Self {
+        match end {
+            ExitStatus::Exited(0) | ExitStatus::Signaled(_) => Self::Died,
+            ExitStatus::Exited(status) => Self::Exited(status),
         }
     }
 }

@@ -11,8 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getppid;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
-use super::adopted::Adopted;
-use super::channel::{Channel, ToFront, ToKeeper};
+use super::channel::{self, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::failure::WhyFailed;
 use super::inherited;
@@ -22,10 +21,10 @@ use super::notify::Notifier;
 use super::shared::Shared;
 use super::signals::{Signal, SignalInfo};
 use super::start::Start;
-use super::sys::{self, Fork, SignalSet};
+use super::sys::{self, SignalSet};
 use super::terminal::Terminal;
 use super::wait::{self, ChildChange, Children};
-use super::watch::{LastWord, REAPING, Step, Watch};
+use super::watch::{REAPING, Step, Watch};
 use crate::clock::{now, set_timer};
 use crate::lock::Moment;
 
@@ -52,7 +51,8 @@ pub struct Front {
     pub(super) signals: OwnedFd,
     pub(super) timer: OwnedFd,
     pub(super) shared: Shared,
-    pub(super) ender: Ender,
+    /// The means to kill the tree.
+    pub ender: Ender,
     /// The command may be started again, with everything that this process was started with: it keeps the inherited streams and
     /// descriptors.
     pub starts_again: bool,
@@ -120,11 +120,6 @@ impl Front {
         Ok(())
     }
 
-    /// Adopts `process` in place of a command.
-    pub fn adopt(&mut self, process: Adopted) {
-        self.ender.adopt(process);
-    }
-
     /// Forks a keeper that runs `duty`, and supervises it until it ends. Does so again after each suspension.
     ///
     /// Errors: the system has no process or descriptor left.
@@ -135,19 +130,16 @@ impl Front {
     ) -> io::Result<FrontEnd> {
         loop {
             self.shared.reset();
-            let (channel, keepers_end) = Channel::pair()?;
-            let keeper = match sys::fork()? {
-                Fork::Parent(pid) => pid,
-                Fork::Child => {
-                    drop(channel);
-                    duty(KeeperSetup {
-                        channel: keepers_end,
-                        shared: self.shared,
-                        ender: self.ender.hand_over(),
-                        start: &self.start,
-                    });
-                    sys::exit_now(0)
-                }
+            let (channel, keepers_end) = channel::pair()?;
+            let Some(keeper) = sys::fork()? else {
+                drop(channel);
+                duty(KeeperSetup {
+                    channel: keepers_end,
+                    shared: self.shared,
+                    ender: self.ender.hand_over(),
+                    start: &self.start,
+                });
+                sys::exit_now(0)
             };
             drop(keepers_end);
             let mut watch = Watch::new(keeper, channel, patience.gone_by);
@@ -163,15 +155,15 @@ impl Front {
     pub fn clean_up(&self, within: Duration, duty: impl FnOnce(u128)) {
         let Some(number) = self.shared.number() else { return };
         match sys::fork() {
-            Ok(Fork::Child) => {
+            Ok(None) => {
                 duty(number);
                 sys::exit_now(0)
             }
-            Ok(Fork::Parent(pid)) if wait::end_within(pid, within).is_none() => {
+            Ok(Some(pid)) if wait::end_within(pid, within).is_none() => {
                 drop(sys::kill(pid, Signal::KILL));
                 wait::end_within(pid, REAPING[1]);
             }
-            Ok(Fork::Parent(_)) | Err(_) => {}
+            Ok(Some(_)) | Err(_) => {}
         }
     }
 
@@ -186,16 +178,16 @@ impl Front {
                 step = step.or_else(|| self.act(watch));
             }
             match step.or_else(|| self.take_signals(watch, patience)) {
-                Step::Continue => {}
-                Step::End(end) => return Some(end),
-                Step::Again => return None,
+                None => {}
+                Some(Step::End(end)) => return Some(end),
+                Some(Step::Again) => return None,
             }
         }
     }
 
     /// Waits for a signal, a message or the deadline. May return too early.
     fn await_something(&self, watch: &Watch) {
-        let armed = self.arm(watch).is_ok();
+        let armed = set_timer(&self.timer, self.deadline(watch)).is_ok();
         let mut sources = [
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.timer, PollFlags::IN),
@@ -209,10 +201,6 @@ impl Front {
         }
     }
 
-    fn arm(&self, watch: &Watch) -> Result<(), rustix::io::Errno> {
-        set_timer(&self.timer, self.deadline(watch))
-    }
-
     fn deadline(&self, watch: &Watch) -> Moment {
         let guards = self.shared.gate.has_passed() && watch.last_word.is_none();
         if guards { self.shared.guard_until() } else { watch.act_by }
@@ -222,21 +210,21 @@ impl Front {
         now() >= self.deadline(watch)
     }
 
-    pub(super) fn hear(&mut self, watch: &mut Watch) -> Step {
+    pub(super) fn hear(&mut self, watch: &mut Watch) -> Option<Step> {
         loop {
-            match watch.channel.heard_by_front() {
+            match channel::heard_by_front(&watch.channel) {
                 Ok(Some((message, descriptors))) => self.heard(watch, message, descriptors),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 // The keeper is exiting. SIGCHLD will show when it has.
                 Ok(None) if watch.last_word.is_some() => {
                     watch.closed = true;
-                    return Step::Continue;
+                    return None;
                 }
-                Ok(None) => return self.keeper_failed(watch, None),
+                Ok(None) => return Some(self.keeper_failed(watch, None)),
                 // Not known is not gone: if the keeper is dead, the end of the channel or SIGCHLD will show it.
                 Err(_) => {
                     wait::pause(Duration::from_millis(1));
-                    return Step::Continue;
+                    return None;
                 }
             }
         }
@@ -247,20 +235,15 @@ impl Front {
             // The message has woken this process, which sets its timer before it waits again.
             ToFront::Guard => {}
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
-            ToFront::Done(outcome) => Self::last_word(watch, LastWord::Done(outcome)),
             ToFront::Waiting { ahead } => self.notifier.iter_mut().for_each(|n| n.waiting(ahead)),
-            ToFront::Again { pause_ms } => {
-                let pause = Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0));
-                Self::last_word(watch, LastWord::Again(pause));
-            }
-            ToFront::Suspended => Self::last_word(watch, LastWord::Suspended),
+            ToFront::Done(_) | ToFront::Again(_) | ToFront::Suspended => Self::last_word(watch, message),
         }
     }
 
     fn command_started(&mut self, watch: &mut Watch, handle: bool, descriptors: Vec<OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         if handle {
-            self.ender.started(descriptors.next());
+            self.ender.command = descriptors.next();
         }
         watch.anchors = descriptors.collect();
         watch.started = true;
@@ -277,7 +260,7 @@ impl Front {
         let _ = sys::wake_on_message(watch.channel.as_fd());
     }
 
-    fn take_signals(&mut self, watch: &mut Watch, patience: WaitLimits) -> Step {
+    fn take_signals(&mut self, watch: &mut Watch, patience: WaitLimits) -> Option<Step> {
         for _ in 0..SIGNALS_AT_ONCE {
             let before = self.shared.stops();
             match sys::read_signal(&self.signals) {
@@ -300,32 +283,24 @@ impl Front {
                 }
             }
         }
-        match (watch.died, watch.last_word) {
-            (Some(_), Some(_)) => self.keeper_ended(watch),
-            // The keeper may have sent a message before it died.
-            (Some(_), None) => match self.hear(watch) {
-                Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
-                Step::Continue => self.keeper_failed(watch, None),
-                step => step,
-            },
-            (None, _) => Step::Continue,
-        }
+        watch.died?;
+        self.hear_last(watch).or_else(|| Some(self.keeper_failed(watch, None)))
     }
 
     /// Notes how the keeper changed, and reaps orphans; process 1 of a container gets those.
     fn take_children(&mut self, watch: &mut Watch, patience: WaitLimits) {
         while let Children::Changed(pid, change) = wait::next_change() {
             if pid != watch.keeper {
-                if change.end().is_some() {
+                if let ChildChange::Ended(end) = change {
                     self.ender.forget(pid);
                     if self.shared.gate.command() == Some(pid) {
-                        watch.command_ended = Some(change);
+                        watch.command_ended = Some(end);
                     }
                 }
                 continue;
             }
             match change {
-                ChildChange::Killed(_) | ChildChange::Exited(_) => watch.died = Some(WhyFailed::of(change)),
+                ChildChange::Ended(end) => watch.died = Some(WhyFailed::of(end)),
                 ChildChange::Stopped(_) if !self.shared.gate.has_passed() => {
                     watch.act_by = watch.act_by.min(now() + patience.stopped);
                     watch.fault = WhyFailed::Stalled;
@@ -359,7 +334,7 @@ impl Front {
         } else if signal.is_ending() && self.shared.gate.shut() {
             Self::leave_by(watch);
         }
-        drop(watch.channel.tell_keeper(ToKeeper { signal, everybody, stops }));
+        drop(channel::tell_keeper(&watch.channel, ToKeeper { signal, everybody, stops }));
     }
 
     /// Returns whether the command needs no SIGCONT: the keeper undid a stop that it had followed, or the whole job was

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use super::channel::ToFront;
 use super::exit_status::ExitStatus;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
 use super::front::Front;
 use super::signals::Signal;
 use super::sys;
-use super::wait::{self, ChildChange};
-use super::watch::{FrontEnd, LastWord, REAPING, Step, Watch};
+use super::wait;
+use super::watch::{FrontEnd, REAPING, Step, Watch};
 use crate::clock::now;
 
 /// How long a keeper that has closed its channel may take to exit and leave a status.
@@ -26,57 +27,60 @@ impl Front {
     }
 
     /// Notes the keeper's last message. The keeper has nothing left to do but to exit.
-    pub(super) fn last_word(watch: &mut Watch, word: LastWord) {
+    pub(super) fn last_word(watch: &mut Watch, word: ToFront) {
         watch.last_word = Some(word);
         watch.act_by = now() + REAPING[0];
     }
 
     /// Handles the end of a keeper that has sent its last message. Kills it if it is late. It is gone on return, unless
-    /// the kernel keeps it.
-    pub(super) fn keeper_ended(&self, watch: &mut Watch) -> Step {
-        let Some(word) = watch.last_word else { return Step::Continue };
+    /// the kernel keeps it. Returns `None` without a last message.
+    pub(super) fn keeper_ended(&self, watch: &mut Watch) -> Option<Step> {
+        let word = watch.last_word?;
         if watch.died.is_none() && wait::end_within(watch.keeper, REAPING[1]).is_none() {
             drop(sys::kill(watch.keeper, Signal::KILL));
             wait::end_within(watch.keeper, REAPING[1]);
         }
-        match (word, watch.told_to_end) {
-            (LastWord::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
+        Some(match (word, watch.told_to_end) {
+            (ToFront::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
             // The keeper may have exited before it could receive the signal.
             (_, Some(signal)) => Step::End(FrontEnd::Done(ExitStatus::Signaled(signal))),
-            (LastWord::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
-            (LastWord::Suspended, None) => {
+            (ToFront::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
+            // The keeper has left the queue.
+            (_, None) => {
                 match (watch.suspending, self.stays_behind, self.start.parent) {
                     (false, ..) => {}
                     (true, true, Some(caller)) => {
                         if !sys::stop_self_under(caller) {
                             // The caller is gone, so no process waits for the lock.
-                            return Step::End(FrontEnd::Done(ExitStatus::Signaled(Signal::HUP)));
+                            return Some(Step::End(FrontEnd::Done(ExitStatus::Signaled(Signal::HUP))));
                         }
                     }
                     (true, ..) => sys::stop_self(),
                 }
                 Step::Again
             }
-        }
+        })
     }
 
     /// Handles a keeper that is late.
-    pub(super) fn act(&mut self, watch: &mut Watch) -> Step {
+    pub(super) fn act(&mut self, watch: &mut Watch) -> Option<Step> {
         if watch.last_word.is_some() {
             self.keeper_ended(watch)
         } else if self.shared.gate.has_passed() {
-            self.keeper_failed(watch, Some(WhyFailed::Stalled))
+            Some(self.keeper_failed(watch, Some(WhyFailed::Stalled)))
         } else if self.shared.gate.shut() {
             watch.died = wait::end_within(watch.keeper, LATE).map(WhyFailed::of);
-            match self.hear(watch) {
-                Step::Continue if watch.last_word.is_some() => self.keeper_ended(watch),
-                Step::Continue => self.keeper_failed(watch, Some(watch.fault)),
-                step => step,
-            }
+            let fault = Some(watch.fault);
+            self.hear_last(watch).or_else(|| Some(self.keeper_failed(watch, fault)))
         } else {
             // The keeper has just passed the gate.
-            Step::Continue
+            None
         }
+    }
+
+    /// Takes what a keeper may have sent before it died.
+    pub(super) fn hear_last(&mut self, watch: &mut Watch) -> Option<Step> {
+        self.hear(watch).or_else(|| self.keeper_ended(watch))
     }
 
     /// Kills what a failed keeper left. Kills the keeper first: its children then become children of this process, and
@@ -92,18 +96,18 @@ impl Front {
         }
         let (keeper, command) = (watch.keeper, self.shared.gate.command());
         let Watch { died, command_ended, .. } = watch;
-        let tree = self.ender.end(|pid, change| {
-            if pid == keeper && change.end().is_some() {
-                died.get_or_insert(WhyFailed::of(change));
-            } else if Some(pid) == command && change.end().is_some() {
-                command_ended.get_or_insert(change);
+        let tree = self.ender.end(|pid, end| {
+            if pid == keeper {
+                died.get_or_insert(WhyFailed::of(end));
+            } else if Some(pid) == command {
+                command_ended.get_or_insert(end);
             }
         });
         if tree.is_gone() {
             watch.anchors.clear();
         }
         let command = self.fate(watch);
-        let why = why.or(watch.died).unwrap_or(WhyFailed::Died(None));
+        let why = why.or(watch.died).unwrap_or(WhyFailed::Died);
         let ended_by = watch.told_to_end.filter(|_| command == CommandFate::NotStarted);
         Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree, ended_by }))
     }
@@ -116,13 +120,9 @@ impl Front {
             let let_go = self.stays_behind && self.shared.gate.has_passed();
             return if let_go { CommandFate::WasEnded } else { CommandFate::NotStarted };
         }
-        let by_itself = match watch.command_ended {
-            _ if self.shared.is_stopping() => None,
-            Some(ChildChange::Exited(status)) => Some(ExitStatus::Exited(status)),
-            // The kernel kills the command of a keeper that dies, and so does the front.
-            Some(ChildChange::Killed(signal)) if signal != Signal::KILL => Some(ExitStatus::Signaled(signal)),
-            _ => None,
-        };
+        // The kernel kills the command of a keeper that dies, and so does the front.
+        let is_own = |end: &ExitStatus| *end != ExitStatus::Signaled(Signal::KILL);
+        let by_itself = watch.command_ended.filter(|end| is_own(end) && !self.shared.is_stopping());
         let was_ended = if watch.started { CommandFate::WasEnded } else { CommandFate::Starting };
         self.shared.outcome().or(by_itself).map_or(was_ended, CommandFate::Ended)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open, setpgid};
 use tokio::io::unix::AsyncFd;
 
-use super::channel::{Channel, ToFront, ToKeeper};
+use super::channel::{self, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::limits;
 use super::shared::Shared;
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct KeeperSetup<'a> {
     /// The keeper's end of the channel.
-    pub channel: Channel,
+    pub channel: OwnedFd,
     /// The memory that it shares with the front.
     pub shared: Shared,
     /// The keeper's ender, made from the front's.
@@ -40,7 +40,8 @@ pub struct Keeper<'a> {
     children: AsyncFd<OwnedFd>,
     /// The shell of a job on a terminal.
     shell: Option<AsyncFd<OwnedFd>>,
-    shared: Shared,
+    /// The memory that this process shares with the front.
+    pub shared: Shared,
     ender: RefCell<Ender>,
     /// How dlock was started.
     pub start: &'a Start,
@@ -67,7 +68,7 @@ impl<'a> Keeper<'a> {
         let shell = shell.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Self {
             shell: shell.and_then(|pidfd| fd::watch(pidfd).ok()),
-            channel: fd::watch(setup.channel.into())?,
+            channel: fd::watch(setup.channel)?,
             children,
             shared: setup.shared,
             ender: RefCell::new(setup.ender?),
@@ -78,8 +79,8 @@ impl<'a> Keeper<'a> {
     /// Returns the front's next message, or `None` if the front is gone. Cancel-safe.
     pub async fn hear(&self) -> Option<ToKeeper> {
         // Read again after WouldBlock: a spurious one would clear readiness, and nothing would wake this task.
-        let hear = |end: &OwnedFd| match Channel::heard_by_keeper(end) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Channel::heard_by_keeper(end),
+        let hear = |end: &OwnedFd| match channel::heard_by_keeper(end) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => channel::heard_by_keeper(end),
             heard => heard,
         };
         loop {
@@ -98,17 +99,12 @@ impl<'a> Keeper<'a> {
 
     /// Sends `message` to the front. If the front is gone, [`Keeper::hear`] shows that.
     pub fn tell(&self, message: ToFront, descriptors: &[BorrowedFd<'_>]) {
-        drop(Channel::tell_front(self.channel.get_ref(), message, descriptors));
+        drop(channel::tell_front(self.channel.get_ref(), message, descriptors));
     }
 
     /// Returns the ender of the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()
-    }
-
-    /// Returns the memory that this process shares with the front.
-    pub fn shared(&self) -> &Shared {
-        &self.shared
     }
 
     /// Passes the gate, unless the front has shut it. Returns whether it is passed. The front guards from then on, even

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "no safe wrapper starts a child that dies with its parent")]
 
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -30,7 +30,7 @@ pub struct Exec<'a> {
     pub gate: Gate,
     /// The stack of the child until it executes.
     pub stack: &'a LaunchStack,
-    /// Names of variables, each with `=`, that get the pid of the command as their value, in addition to `envp`.
+    /// Names of variables that get the pid of the command as their value, in addition to `envp`.
     pub pid_variables: &'a [&'a str],
 }
 
@@ -40,7 +40,7 @@ struct Launch<'a> {
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     /// Room for the variables with the pid; `envp` points to them.
-    pids: Vec<PidVariable>,
+    pids: Vec<PidVariable<'a>>,
     parent: i32,
     errno: AtomicI32,
 }
@@ -100,13 +100,14 @@ pub struct Spawned {
 ///
 /// Errors: those of the fork or the exec. No child is left then.
 pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
-    let mut pids: Vec<PidVariable> = exec.pid_variables.iter().map(|name| PidVariable::new(name)).collect();
+    let pids = exec.pid_variables.iter().map(|name| PidVariable { name, text: [0; 32] });
+    let mut pids: Vec<_> = pids.collect();
     let mut envp: Vec<_> = exec.envp.iter().map(|s| s.as_ptr()).collect();
-    envp.extend(pids.iter_mut().map(|variable| variable.0.as_mut_ptr().cast_const().cast()));
+    envp.extend(pids.iter_mut().map(|variable| variable.text.as_mut_ptr().cast_const().cast()));
     envp.push(ptr::null());
     let mut launch = Launch {
         exec,
-        argv: null_terminated(exec.argv),
+        argv: exec.argv.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect(),
         envp,
         pids,
         parent: sys::own_pid(),
@@ -144,33 +145,20 @@ pub fn spawn(exec: &Exec<'_>) -> io::Result<Spawned> {
     }
 }
 
-fn null_terminated(strings: &[&CStr]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+/// A variable whose value is a pid.
+#[derive(Debug)]
+struct PidVariable<'a> {
+    /// The name, at most 20 bytes.
+    name: &'a str,
+    /// Room for the variable, with a NUL after it.
+    text: [u8; 32],
 }
 
-/// Room for a variable and the digits of a pid, with a NUL after them.
-#[derive(Debug)]
-struct PidVariable([u8; 32]);
-
-impl PidVariable {
-    /// Creates the variable `name`, which ends with `=` and has at most 20 bytes.
-    fn new(name: &str) -> Self {
-        let mut room = [0; 32];
-        room.iter_mut().zip(name.bytes().take(20)).for_each(|(to, from)| *to = from);
-        Self(room)
-    }
-
-    /// Writes `pid` after the `=`. Does not allocate.
-    fn set(&mut self, pid: u64) {
-        let from = self.0.iter().position(|byte| *byte == b'=').map_or(0, |at| at + 1);
-        let digits = pid.checked_ilog10().map_or(1, |log| log as usize + 1);
-        let mut rest = pid;
-        for at in (from..from + digits).rev() {
-            if let Some(to) = self.0.get_mut(at) {
-                *to = b"0123456789"[(rest % 10) as usize];
-            }
-            rest /= 10;
-        }
+impl PidVariable<'_> {
+    /// Writes the variable with the value `pid`. Does not allocate.
+    fn set(&mut self, pid: i32) {
+        // There is room for the ten digits of any pid.
+        let _ = write!(&mut self.text[..31], "{}={pid}", self.name);
     }
 }
 
@@ -200,7 +188,7 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
         }
         let pid = libc::getpid();
         for variable in &mut launch.pids {
-            variable.set(u64::try_from(pid).unwrap_or(0));
+            variable.set(pid);
         }
         sys::set_mask(exec.mask);
         exec.gate.set_command(pid, joined);
@@ -217,9 +205,9 @@ mod tests {
     #[test]
     fn a_pid_is_written_in_its_digits() {
         for pid in [1, 10, 4_194_303, 2_147_483_647] {
-            let mut variable = PidVariable::new("WATCHDOG_PID=");
+            let mut variable = PidVariable { name: "WATCHDOG_PID", text: [0; 32] };
             variable.set(pid);
-            let text = CStr::from_bytes_until_nul(&variable.0).expect("an end");
+            let text = CStr::from_bytes_until_nul(&variable.text).expect("an end");
             assert_eq!(text.to_bytes(), format!("WATCHDOG_PID={pid}").as_bytes());
         }
     }

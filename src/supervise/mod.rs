@@ -15,7 +15,6 @@ pub mod caller;
 mod carrier;
 pub mod channel;
 pub mod command;
-pub mod descent;
 mod diagnosis;
 pub mod ender;
 pub mod ender_adopted;

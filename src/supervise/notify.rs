@@ -18,10 +18,10 @@ pub const VARIABLE: &str = "NOTIFY_SOCKET";
 pub struct Texts {
     /// While waiting: the subject, and how many are ahead, if known.
     pub waiting: fn(&str, Option<u32>) -> String,
-    /// When the command has started: the subject.
-    pub started: fn(&str) -> String,
-    /// The subject of both.
+    /// The subject of that.
     pub subject: String,
+    /// When the command has started.
+    pub started: String,
 }
 
 /// The socket of a service manager.
@@ -58,7 +58,7 @@ impl Notifier {
     /// Reports that the command has started, if that is to be reported.
     pub(super) fn started(&self) {
         if self.tells_start {
-            self.tell(&(self.texts.started)(&self.texts.subject));
+            self.tell(&self.texts.started);
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
 
     fn texts() -> Texts {
         let waiting = |subject: &str, ahead: Option<u32>| format!("{subject} {ahead:?}");
-        Texts { waiting, started: |subject| format!("{subject} started"), subject: "x".into() }
+        Texts { waiting, subject: "x".into(), started: "x started".into() }
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Directory {
     /// All threads share one memory, but that of a first thread that has ended cannot be read.
     ///
     /// Errors: `ACCESS` or `PERM` if this process may not inspect that one, which may have executed a set-uid program.
-    pub(super) fn carries(&self, process: Process, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+    pub(super) fn carries(&self, process: Process, claim: u128) -> Result<Option<bool>, Errno> {
         if process.is_of_kernel() {
             return Ok(Some(false));
         }
@@ -178,7 +178,7 @@ impl Directory {
     }
 
     /// Returns for one thread what [`Directory::carries`] returns for a process.
-    fn thread_carries(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+    fn thread_carries(&self, thread: i32, claim: u128) -> Result<Option<bool>, Errno> {
         let found = self.environment_has(thread, claim)?;
         if found.is_some() {
             return Ok(found);
@@ -189,12 +189,12 @@ impl Directory {
     }
 
     /// Returns whether the environment that one thread was started with has `claim`, or `None` if it is empty.
-    fn environment_has(&self, thread: i32, claim: &[u8; 32]) -> Result<Option<bool>, Errno> {
+    fn environment_has(&self, thread: i32, claim: u128) -> Result<Option<bool>, Errno> {
         let file = match self.file(thread, "environ", OFlags::empty()) {
             Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
             other => other?,
         };
-        let mut reader = Reader::new(*claim);
+        let mut reader = Reader::new(claim);
         let mut text = [0; 4096];
         let mut carries = None;
         let read = loop {

@@ -3,7 +3,7 @@
 //! The table takes everything beforehand: the directory, room for the processes, and spare descriptors. So a search
 //! needs neither memory nor a descriptor that the system could refuse at the wrong moment.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::descent::Descent;
 use super::proc_dir::Directory;
 pub use super::proc_files::Process;
 use super::proc_files::number;
@@ -26,22 +25,31 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// How many processes one search can hold. The kernel provides the memory only once it is written to.
 const ROOM: usize = 32_768;
 
+/// Properties that a descendant of an adopted process keeps after its parent has died.
+#[derive(Clone, Copy, Debug)]
+pub struct Descent {
+    /// The claim in the environment.
+    pub claim: u128,
+    /// The session of the adopted process.
+    pub session: Option<i32>,
+    /// The process that adopts orphans of the adopted one, if known.
+    pub reaper: Option<i32>,
+}
+
 /// A view of the processes of this PID namespace.
 #[derive(Debug)]
 pub struct ProcessTable {
     directory: Directory,
     /// The processes of the last search, by pid, with room for more.
     found: Vec<Process>,
-    /// Positions in `found`, by the pids of the parents.
-    by_parent: Vec<u32>,
     /// Which of `found` are members.
     is_member: Vec<bool>,
     /// Positions in `found` of the members, parents before their children.
-    members: Vec<u32>,
+    pub(super) members: Vec<usize>,
     /// The members of the search before, by pid.
     before: Vec<Process>,
-    /// Processes of the last search that may be members.
-    suspects: Pids,
+    /// Processes that the last [`ProcessTable::find_adopted`] found and that may be members.
+    pub(super) suspects: Pids,
     /// The last search met processes that this one may not inspect (`hidepid`).
     denied: bool,
 }
@@ -58,7 +66,6 @@ impl ProcessTable {
         Ok(Ok(Self {
             directory,
             found: room_for()?,
-            by_parent: room_for()?,
             is_member: room_for()?,
             members: room_for()?,
             before: room_for()?,
@@ -78,11 +85,6 @@ impl ProcessTable {
     /// Returns whether the last search found a member that the search before had not.
     pub fn has_found_more(&self) -> bool {
         self.members().any(|member| !is_among(&self.before, member))
-    }
-
-    /// Forgets the members of the last search.
-    pub fn forget_members(&mut self) {
-        self.members.clear();
     }
 
     /// Returns the state of `pid`, or `None` if there is no such process.
@@ -154,7 +156,7 @@ impl ProcessTable {
     pub fn find_adopted(&mut self, root: Option<i32>, descent: &Descent, except: &[i32]) -> bool {
         let patience = Cell::new(PATIENCE);
         let since = self.look(sys::own_pid()).and_then(|own| own.ok_or(Errno::SRCH)).map(|own| own.born);
-        let (former, suspects) = (self.suspects, Cell::new(Pids::default()));
+        let (former, suspects) = (self.suspects, RefCell::new(Pids::default()));
         let complete = self.find(except, |directory, process, before| {
             if root == Some(process.pid) || is_among(before, process) {
                 return Ok(true);
@@ -163,7 +165,7 @@ impl ProcessTable {
                 return Ok(false);
             }
             let carries = loop {
-                match directory.carries(process, &descent.claim) {
+                match directory.carries(process, descent.claim) {
                     Ok(None) => directory.await_end(process, &patience)?,
                     carries => break carries,
                 }
@@ -173,7 +175,7 @@ impl ProcessTable {
                 Err(errno) => matches!(errno, Errno::ACCESS | Errno::PERM),
             };
             if is_suspect && may_be_orphan(process, descent) {
-                suspects.set(suspects.get().with(process.pid));
+                suspects.borrow_mut().add(process.pid);
             }
             match carries {
                 Err(Errno::ACCESS | Errno::PERM) => Ok(false),
@@ -181,13 +183,8 @@ impl ProcessTable {
             }
         });
         let is_member = |pid: i32| self.members().any(|member| member.pid == pid);
-        self.suspects = suspects.get().named().iter().copied().filter(|pid| !is_member(*pid)).collect();
+        self.suspects = suspects.borrow().named().iter().copied().filter(|pid| !is_member(*pid)).collect();
         complete
-    }
-
-    /// Returns the processes of the last [`ProcessTable::find_adopted`] that may be members.
-    pub fn suspects(&self) -> Pids {
-        self.suspects
     }
 
     /// Searches for the members of the last search and their living descendants, without `except` and their
@@ -214,13 +211,9 @@ impl ProcessTable {
         self.found.sort_unstable_by_key(|p| p.pid);
         self.is_member.clear();
         self.is_member.resize(self.found.len(), false);
-        self.by_parent.clear();
-        self.by_parent.extend((0..).zip(&self.found).map(|(at, _)| at));
-        let found = &self.found;
-        self.by_parent.sort_unstable_by_key(|at| found[index(*at)].parent);
         // A table that does not show this process shows nothing.
         let own = sys::own_pid();
-        let mut complete = read && found.binary_search_by_key(&own, |p| p.pid).is_ok();
+        let mut complete = read && self.position(own).is_some();
         for at in 0..self.found.len() {
             match is_first(&self.directory, self.found[at], &before) {
                 Ok(true) => self.add(at, except),
@@ -228,18 +221,16 @@ impl ProcessTable {
                 Err(_) => complete = false,
             }
         }
-        // The list of members grows meanwhile: the children of each come after it. There is room: every member is among
-        // the found ones, and is listed once.
-        let mut next = 0;
-        while let Some(at) = self.members.get(next) {
-            let pid = self.found[index(*at)].pid;
-            let parent_of = |at: &u32| self.found[index(*at)].parent;
-            let first = self.by_parent.partition_point(|at| parent_of(at) < pid);
-            let end = self.by_parent.partition_point(|at| parent_of(at) <= pid);
-            for child in first..end {
-                self.add(index(self.by_parent[child]), except);
+        // Each turn adds the children of members. The last one adds none.
+        let mut known = 0;
+        while known < self.members.len() {
+            known = self.members.len();
+            for at in 0..self.found.len() {
+                let parent = self.position(self.found[at].parent);
+                if parent.is_some_and(|parent| self.is_member[parent]) {
+                    self.add(at, except);
+                }
             }
-            next += 1;
         }
         if !complete {
             self.keep(&before, except);
@@ -248,11 +239,17 @@ impl ProcessTable {
         complete
     }
 
-    /// Makes the process at that position a member, unless it is one already or among `except`.
+    /// Returns the position of `pid` among the found ones.
+    fn position(&self, pid: i32) -> Option<usize> {
+        self.found.binary_search_by_key(&pid, |p| p.pid).ok()
+    }
+
+    /// Makes the process at that position a member, unless it is one already or among `except`. There is room: every member
+    /// is among the found ones, and is listed once.
     fn add(&mut self, at: usize, except: &[i32]) {
         if !self.is_member[at] && !except.contains(&self.found[at].pid) {
             self.is_member[at] = true;
-            self.members.extend(u32::try_from(at));
+            self.members.push(at);
         }
     }
 
@@ -264,7 +261,7 @@ impl ProcessTable {
             let is_other = at.is_ok_and(|at| !self.found[at].is(member));
             let is_member = at.is_ok_and(|at| self.is_member[at]);
             if !is_other && !is_member && self.found.len() < self.found.capacity() {
-                self.members.extend(u32::try_from(self.found.len()));
+                self.members.push(self.found.len());
                 self.found.push(*member);
             }
         }
@@ -272,7 +269,7 @@ impl ProcessTable {
 
     /// Returns the members of the last search, parents before their children.
     pub fn members(&self) -> impl DoubleEndedIterator<Item = Process> {
-        self.members.iter().filter_map(|at| self.found.get(index(*at))).copied()
+        self.members.iter().filter_map(|at| self.found.get(*at)).copied()
     }
 
     /// Reads every living process. Returns whether it could read all that this process may inspect.
@@ -300,11 +297,6 @@ impl ProcessTable {
     }
 }
 
-/// A position in the table, which has fewer than 2^32.
-const fn index(at: u32) -> usize {
-    at as usize
-}
-
 /// Returns whether `process` is in `sorted`, which is ordered by pid.
 fn is_among(sorted: &[Process], process: Process) -> bool {
     sorted.binary_search_by_key(&process.pid, |p| p.pid).is_ok_and(|at| sorted[at].is(&process))
@@ -325,14 +317,11 @@ fn room_for<T>() -> io::Result<Vec<T>> {
 }
 
 fn open_directory() -> io::Result<Result<Directory, Hidden>> {
-    match proved(|| openat(CWD, c"/proc", directory_flags(), Mode::empty()))? {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match proved(|| openat(CWD, c"/proc", flags, Mode::empty()))? {
         Ok(proc) => Directory::new(proc).map(Ok),
         Err(hidden) => Ok(Err(hidden)),
     }
-}
-
-fn directory_flags() -> OFlags {
-    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
 #[cfg(test)]

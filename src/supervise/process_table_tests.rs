@@ -73,16 +73,16 @@ fn member_missed_by_an_incomplete_look_stays_a_member() {
     assert_eq!(found(&table), 0);
 }
 
-const fn descent(claim: &[u8; 32]) -> Descent {
-    Descent { claim: *claim, session: None, reaper: None }
+const fn descent(claim: u128) -> Descent {
+    Descent { claim, session: None, reaper: None }
 }
 
 #[test]
 fn members_are_found_by_their_claim_or_their_parents() {
-    const DESCENT: &Descent = &descent(b"0123456789abcdef0123456789abcdef");
-    let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
+    const DESCENT: &Descent = &descent(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+    let claim = format!("{:032x}", DESCENT.claim);
     let start = |claim: &str| Child::start(Command::new("sleep").arg("100").env("DLOCK_CLAIM", claim));
-    let (carrier, stranger) = (start(claim), start(&claim.replace('0', "1")));
+    let (carrier, stranger) = (start(&claim), start(&claim.replace('0', "1")));
     let (carrier_pid, stranger_pid) = (carrier.pid(), stranger.pid());
     let mut table = table();
     let found = |table: &ProcessTable| table.members().map(|p| p.pid).collect::<Vec<_>>();
@@ -101,14 +101,14 @@ fn members_are_found_by_their_claim_or_their_parents() {
 
 #[test]
 fn process_in_exec_without_environment_is_not_overlooked() {
-    const DESCENT: &Descent = &descent(b"0e0e0e0e0e0e0e0eabababababababab");
-    let claim = std::str::from_utf8(&DESCENT.claim).expect("digits");
+    const DESCENT: &Descent = &descent(0x0e0e_0e0e_0e0e_0e0e_abab_abab_abab_abab);
+    let claim = format!("{:032x}", DESCENT.claim);
     let mut table = table();
     for _ in 0..5 {
         // With so many words an exec takes long, and the parent is notified earlier. The command executes twice.
         let mut command = Command::new("sh");
         command.args(["-c", "exec sh -c 'exec sleep 100' \"$@\"", "sh"]).args(vec![""; 200_000]);
-        let carrier = Child::start(command.env("DLOCK_CLAIM", claim));
+        let carrier = Child::start(command.env("DLOCK_CLAIM", &claim));
         let overlooked = (0..40).find(|_| {
             table.find_adopted(None, DESCENT, &[]) && table.members().all(|p| p.pid != carrier.pid())
         });

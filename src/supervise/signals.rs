@@ -109,15 +109,17 @@ impl Signal {
         [Self::TSTP, Self::TTIN, Self::TTOU].contains(&self)
     }
 
-    /// Returns whether a process may read it from a descriptor instead of a handler. A blocked SIGSEGV and its like
+    /// Returns every signal that a process may read from a descriptor instead of a handler. A blocked SIGSEGV and its like
     /// still kill the process that caused them, since the kernel forces them. glibc reserves 32 and 33 for its threads.
-    fn can_be_taken(self) -> bool {
-        ![libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(&self.0)
-    }
-
-    /// Returns every signal that a process may read from a descriptor.
     pub fn takeable() -> impl Iterator<Item = Self> {
-        (1..=Self::LAST).map(Self).filter(|s| s.can_be_taken())
+        (1..=Self::LAST).filter(|number| ![libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(number)).map(Self)
+    }
+}
+
+impl Default for Signal {
+    /// Returns SIGTERM, as kill(1) sends it.
+    fn default() -> Self {
+        Self::TERM
     }
 }
 

@@ -48,8 +48,12 @@ pub fn take_over() {
     SIGPIPE_IGNORED.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
     set_disposition(Signal::PIPE, libc::SIG_IGN);
     for fd in 0..3 {
-        // SAFETY: open returns the lowest free number, which is this one, since those below are open.
-        if !is_open(fd) && unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) } == fd {
+        // SAFETY: F_GETFD only reads the flags of `fd`, which need not be open. open returns the lowest free number, which
+        // is this one, since those below are open.
+        let is_opened = unsafe {
+            libc::fcntl(fd, libc::F_GETFD) == -1 && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) == fd
+        };
+        if is_opened {
             CLOSED_STREAMS.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
@@ -176,20 +180,13 @@ pub fn wake_on_message(socket: BorrowedFd<'_>) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends `signal` to the process group with the number of the process behind `handle`, which may have ended.
+/// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`, or with `to_group` to
+/// the process group with its number, even if the process has ended.
 ///
-/// Errors: the kernel is older than 6.9, or the group is empty.
-pub fn signal_group_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+/// Errors: also for a group that is empty, or on a kernel older than 6.9.
+pub fn signal_by_handle(handle: BorrowedFd<'_>, signal: Signal, to_group: bool) -> io::Result<()> {
     const TO_GROUP: libc::c_uint = 1 << 2;
-    send_by_handle(handle, signal, TO_GROUP)
-}
-
-/// Sends `signal`, which may be a real-time one unlike in rustix, to the process behind `handle`.
-pub fn signal_process_of(handle: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
-    send_by_handle(handle, signal, 0)
-}
-
-fn send_by_handle(handle: BorrowedFd<'_>, signal: Signal, flags: libc::c_uint) -> io::Result<()> {
+    let flags = if to_group { TO_GROUP } else { 0 };
     let info = ptr::null::<libc::siginfo_t>();
     // SAFETY: a plain system call. Without a siginfo the kernel builds one as for kill(2).
     let sent = unsafe {
@@ -242,23 +239,16 @@ pub fn blank_variable(name: &CStr) {
     }
 }
 
-/// Which process this is after a fork.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fork {
-    /// The parent, with the child's pid.
-    Parent(i32),
-    /// The child.
-    Child,
-}
-
-/// Forks; fails if no process is left. Must be called while the process has one thread, so that the child may run any
-/// code.
-pub fn fork() -> io::Result<Fork> {
+/// Forks, and returns the pid of the child; `None` in the child. Must be called while the process has one thread, so that
+/// the child may run any code.
+///
+/// Errors: the system has no process left.
+pub fn fork() -> io::Result<Option<i32>> {
     // SAFETY: the caller has no other thread, so no lock is left taken in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        pid => Ok(Fork::Parent(pid)),
+        0 => Ok(None),
+        pid => Ok(Some(pid)),
     }
 }
 
@@ -278,12 +268,6 @@ pub fn shared_words() -> io::Result<&'static [AtomicU64; SHARED_WORDS]> {
         let at = libc::mmap(ptr::null_mut(), size_of::<[AtomicU64; SHARED_WORDS]>(), access, flags, -1, 0);
         if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast()) }
     }
-}
-
-/// Returns whether `fd` is an open descriptor.
-fn is_open(fd: RawFd) -> bool {
-    // SAFETY: F_GETFD only reads the flags of `fd`, which need not be open.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
 /// Closes `fd` if it was inherited through the exec of this program. dlock opens all its descriptors close-on-exec, and
@@ -356,15 +340,12 @@ pub fn stop_self() {
 /// Stops this process until it is continued or its parent, the process `parent`, ends: no other process would then
 /// continue it. Returns whether the parent is still there.
 pub fn stop_self_under(parent: i32) -> bool {
-    let on_death = |signal: libc::c_int| {
-        // SAFETY: a plain system call.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) };
-    };
+    let on_death = |signal| rustix::process::set_parent_process_death_signal(signal).is_ok();
     let is_there = || rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
-    on_death(libc::SIGCONT);
+    on_death(Some(rustix::process::Signal::CONT));
     if is_there() {
         stop_self();
     }
-    on_death(0);
+    on_death(None);
     is_there()
 }

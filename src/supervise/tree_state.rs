@@ -15,12 +15,6 @@ impl Pids {
         self.count += 1;
     }
 
-    /// Returns these pids and `pid`.
-    pub(super) fn with(mut self, pid: i32) -> Self {
-        self.add(pid);
-        self
-    }
-
     /// Returns the pids that are listed individually.
     pub fn named(&self) -> &[i32] {
         &self.first[..self.count.min(self.first.len())]

@@ -16,25 +16,12 @@ use crate::clock::now;
 /// How a child changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChildChange {
-    /// It exited with this status.
-    Exited(u8),
-    /// It died of this signal.
-    Killed(Signal),
+    /// It ended like this.
+    Ended(ExitStatus),
     /// This signal stopped it.
     Stopped(Signal),
     /// It was continued.
     Continued,
-}
-
-impl ChildChange {
-    /// Returns how the child ended, if it did.
-    pub fn end(self) -> Option<ExitStatus> {
-        match self {
-            Self::Exited(status) => Some(ExitStatus::Exited(status)),
-            Self::Killed(signal) => Some(ExitStatus::Signaled(signal)),
-            Self::Stopped(_) | Self::Continued => None,
-        }
-    }
 }
 
 /// The result of [`next_change`].
@@ -52,13 +39,13 @@ pub(super) fn change(status: WaitStatus) -> ChildChange {
     let signal = |number: Option<i32>| number.and_then(Signal::new).unwrap_or(Signal::KILL);
     if let Some(code) = status.exit_status() {
         // The kernel keeps eight bits.
-        ChildChange::Exited(u8::try_from(code & 0xff).unwrap_or(0))
+        ChildChange::Ended(ExitStatus::Exited(u8::try_from(code & 0xff).unwrap_or(0)))
     } else if status.stopped() {
         ChildChange::Stopped(signal(status.stopping_signal()))
     } else if status.continued() {
         ChildChange::Continued
     } else {
-        ChildChange::Killed(signal(status.terminating_signal()))
+        ChildChange::Ended(ExitStatus::Signaled(signal(status.terminating_signal())))
     }
 }
 
@@ -97,12 +84,12 @@ pub fn is_child(pid: i32) -> bool {
 }
 
 /// Returns how the child `pid` has ended, if it has. Does not reap it.
-pub fn ended(pid: i32) -> Option<ChildChange> {
+pub fn ended(pid: i32) -> Option<ExitStatus> {
     let status = peek(&WaitId::Pid(Pid::from_raw(pid)?)).ok()??;
     if let Some(code) = status.exit_status() {
-        return Some(ChildChange::Exited(u8::try_from(code & 0xff).unwrap_or(0)));
+        return Some(ExitStatus::Exited(u8::try_from(code & 0xff).unwrap_or(0)));
     }
-    status.terminating_signal().and_then(Signal::new).map(ChildChange::Killed)
+    status.terminating_signal().and_then(Signal::new).map(ExitStatus::Signaled)
 }
 
 /// Returns whether this process has children, living or not reaped.
@@ -118,26 +105,18 @@ pub fn pause(length: Duration) {
     let _ = poll(&mut [], Some(&length));
 }
 
-/// Waits until the child `pid` has ended, reaps it and returns how it ended; `None` if there is no such child.
-pub fn await_end(pid: i32) -> Option<ChildChange> {
-    loop {
-        match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
-            Ok(Some((_, status))) => return Some(change(status)),
-            Err(Errno::INTR) => {}
-            Ok(None) | Err(_) => return None,
-        }
-    }
+/// Waits until the child `pid` has ended, and reaps it.
+pub fn await_end(pid: i32) {
+    while let Err(Errno::INTR) = waitpid(Pid::from_raw(pid), WaitOptions::empty()) {}
 }
 
 /// Waits at most `length` until the child `pid` has ended, reaps it and returns how it ended. Reaps other children that
 /// end meanwhile.
-pub fn end_within(pid: i32, length: Duration) -> Option<ChildChange> {
+pub fn end_within(pid: i32, length: Duration) -> Option<ExitStatus> {
     let until = now() + length;
     while now() < until {
         match next_change() {
-            Children::Changed(child, change) if child == pid && change.end().is_some() => {
-                return Some(change);
-            }
+            Children::Changed(child, ChildChange::Ended(end)) if child == pid => return Some(end),
             Children::Changed(..) => {}
             Children::Quiet => pause(Duration::from_millis(1)),
             Children::None => return None,

@@ -3,11 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::channel::Channel;
+use super::channel::ToFront;
 use super::exit_status::ExitStatus;
 use super::failure::{KeeperFailure, WhyFailed};
 use super::signals::Signal;
-use super::wait::ChildChange;
 use crate::lock::Moment;
 
 /// How long a keeper may take to exit after its last message, and to die after SIGKILL.
@@ -28,7 +27,7 @@ pub enum FrontEnd {
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(super) struct Watch {
     pub(super) keeper: i32,
-    pub(super) channel: Channel,
+    pub(super) channel: OwnedFd,
     /// The last ending signal. The keeper may have exited before it could receive it.
     pub(super) told_to_end: Option<Signal>,
     /// When the front acts if the keeper has not.
@@ -45,35 +44,23 @@ pub(super) struct Watch {
     /// The anchors, kept until the tree is gone.
     pub(super) anchors: Vec<OwnedFd>,
     /// The keeper's last message; the keeper is about to exit.
-    pub(super) last_word: Option<LastWord>,
+    pub(super) last_word: Option<ToFront>,
     pub(super) closed: bool,
     pub(super) died: Option<WhyFailed>,
     /// How the command ended, if this process reaped it.
-    pub(super) command_ended: Option<ChildChange>,
+    pub(super) command_ended: Option<ExitStatus>,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum LastWord {
-    Done(ExitStatus),
-    Again(Duration),
-    Suspended,
-}
-
+/// How the watch of one keeper ends.
 pub(super) enum Step {
-    Continue,
     End(FrontEnd),
+    /// Another keeper follows.
     Again,
-}
-
-impl Step {
-    pub(super) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
-        if let Self::Continue = self { next() } else { self }
-    }
 }
 
 impl Watch {
     /// Starts for a keeper just forked, which must act before `act_by`.
-    pub(super) fn new(keeper: i32, channel: Channel, act_by: Moment) -> Self {
+    pub(super) fn new(keeper: i32, channel: OwnedFd, act_by: Moment) -> Self {
         Self {
             keeper,
             channel,

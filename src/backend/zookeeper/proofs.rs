@@ -92,7 +92,7 @@ impl Proofs {
     /// command must be killed.
     pub(super) fn ends(&self) -> Moment {
         let last = self.sent[self.sent.len() - 1];
-        let terms = LeaseTimes::at_least(self.ttl, Duration::ZERO);
+        let terms = LeaseTimes::new(self.ttl, Duration::ZERO);
         if self.regranted { terms.kill_at(last) } else { last + self.ttl }
     }
 }

@@ -6,7 +6,6 @@ use anyhow::{Result, anyhow};
 
 use crate::backend::{Options, locator};
 use crate::cli::args::{CommonArgs, ConnectionArgs, MessageArgs};
-use crate::cli::credentials::Reading;
 use crate::cli::exit_code::Hinted as _;
 use crate::cli::layers::{Environment, Layers};
 use crate::cli::source::{Source, Sources};
@@ -86,8 +85,8 @@ pub(in crate::cli) fn connection(layers: &mut Layers, args: &ConnectionArgs) -> 
         allow_network_fs: layers.switch("allow-network-fs", args.allow_network_fs),
     };
     // One configuration may serve all users of a host. Not every user can read the secrets of every service.
-    let reading = if locator::may_log_in(&options) { Reading::Wanted } else { Reading::Unneeded };
-    options.password = credentials::password(layers, args, reading)?;
-    options.tls = credentials::tls(layers, args, reading)?;
+    let is_needed = locator::may_log_in(&options);
+    options.password = credentials::password(layers, args, is_needed)?;
+    options.tls = credentials::tls(layers, args, is_needed)?;
     Ok(Connection { options, sources: layers.sources.clone() })
 }

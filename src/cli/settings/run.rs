@@ -14,7 +14,6 @@ use crate::hold::{Plan, Wait};
 use crate::lock::{LockName, Mode, Moment};
 use crate::output::sanitise;
 use crate::supervise::exit_status::ExitStatus;
-use crate::supervise::signals::Signal;
 
 /// The command that runs under the lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +84,7 @@ impl RunSettings {
             wait,
             ttl: ttl.as_ref().map_or(Ok(Duration::from_secs(30)), values::ttl)?,
             grace: grace.as_ref().map_or(Ok(Duration::from_secs(5)), values::length)?,
-            signal: args.signal.unwrap_or(Signal::TERM),
+            signal: args.signal.unwrap_or_default(),
             max_run: args.max_run.filter(|length| !length.is_zero()),
             hold_at_least: args.hold_at_least.unwrap_or_default(),
             supersede: args.supersede || args.replace,

@@ -37,7 +37,7 @@ fn os(words: &[&str]) -> Vec<OsString> {
 fn run_in(words: &[&str], around: &Environment) -> Result<RunSettings, Failure> {
     let invocation = parse::parse(os(words)).map_err(|error| Failure::from(&error))?;
     let Invocation::Run(args) = invocation else { panic!("{invocation:?}") };
-    RunSettings::resolve(*args, around, Moment::default()).map_err(|error| Failure::from(&error))
+    RunSettings::resolve(*args, around, Moment::from_nanos(0)).map_err(|error| Failure::from(&error))
 }
 
 fn run(line: &str) -> Result<RunSettings, Failure> {
@@ -153,7 +153,9 @@ fn every_usage_error_is_one_clear_line() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let result = parse::parse(os(&words)).and_then(|invocation| match invocation {
-            Invocation::Run(args) => RunSettings::resolve(*args, &around(&[]), Moment::default()).map(drop),
+            Invocation::Run(args) => {
+                RunSettings::resolve(*args, &around(&[]), Moment::from_nanos(0)).map(drop)
+            }
             _ => Ok(()),
         });
         let failure = Failure::from(&result.expect_err(line));
@@ -182,7 +184,7 @@ fn non_unicode_text_is_an_error_or_passes_unchanged() {
     let bad = || OsStr::from_bytes(b"a\xff").to_owned();
     let resolved = |words: Vec<OsString>, around: &Environment| {
         parse::parse(words).and_then(|invocation| match invocation {
-            Invocation::Run(args) => RunSettings::resolve(*args, around, Moment::default()),
+            Invocation::Run(args) => RunSettings::resolve(*args, around, Moment::from_nanos(0)),
             other => panic!("{other:?}"),
         })
     };

@@ -216,6 +216,6 @@ impl Machine {
         let command = self.command.unwrap_or(ExitStatus::Exited(0));
         self.phase = Phase::Leaving;
         self.verdict = Some(Verdict::Ran(command));
-        vec![Action::Leave { succeeded: command.is_success() && !self.given_back }]
+        vec![Action::Leave { succeeded: command == ExitStatus::Exited(0) && !self.given_back }]
     }
 }

@@ -24,7 +24,7 @@ use crate::lock::{ClaimState, Entry, Error, Grant, Moment};
 use crate::supervise::exit_status::ExitStatus;
 
 /// How long the machine tries to reach a service that has never answered, if the wait has no end.
-const FIRST_ANSWER: Duration = Duration::from_secs(60);
+pub const FIRST_ANSWER: Duration = Duration::from_secs(60);
 /// The time between two attempts to reach a service.
 const RETRY: Duration = Duration::from_millis(250);
 /// How much longer than its deadline an attempt may take. It ends by itself at the deadline and returns the reason; of
@@ -32,98 +32,57 @@ const RETRY: Duration = Duration::from_millis(250);
 const LAST_WORD: Duration = Duration::from_millis(100);
 
 /// The state of one hold. [`Machine::on`] takes events and returns actions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact that several phases need")]
 pub struct Machine {
     plan: Plan,
-    phase: Phase,
+    pub(super) phase: Phase,
     grant: Option<Grant>,
     window: Option<Window>,
-    held_at: Option<Moment>,
+    /// Since when the lock has been held.
+    pub(super) held_at: Option<Moment>,
     answered: bool,
     /// A service answered, but had no room for this client.
     full: bool,
-    /// See [`Machine::is_unanswered`].
-    unanswered: bool,
-    retry_at: Moment,
+    /// An attempt to enter failed without an answer.
+    pub(super) unanswered: bool,
+    /// When to enter, or to enter again.
+    pub(super) retry_at: Moment,
     pub(super) last_error: Option<Error>,
     ask_until: Moment,
     grace_until: Moment,
     last_ending: Option<Moment>,
     linger_until: Moment,
-    cut_short: Option<CutShort>,
+    /// Why the hold ended early, although the status of the command counts.
+    pub(super) cut_short: Option<CutShort>,
     killing: bool,
     /// Members of the tree cannot be killed; the lock stays as long as there is a lease.
     remains: bool,
-    command: Option<ExitStatus>,
+    /// How the command ended. If its owner has released the lock, it counts as ended.
+    pub(super) command: Option<ExitStatus>,
     /// The owner released the lock under an adopted process that runs on, so its end is not known.
     given_back: bool,
-    tree_gone: bool,
+    /// The tree is known to be gone.
+    pub(super) tree_gone: bool,
     marks_gone: bool,
     seen_holder: Option<Box<Entry>>,
     /// Why the service's last answer is missing.
     unseen: Option<Error>,
-    verdict: Option<Verdict>,
+    /// How the hold ended, once it is over.
+    pub(super) verdict: Option<Verdict>,
     /// An ending signal arrived, for dlock alone or for the whole foreground group.
-    told_to_end: bool,
+    pub(super) told_to_end: bool,
 }
 
 impl Machine {
     /// Creates a machine in its first phase. The first action is [`Action::Enter`].
     pub fn new(plan: Plan) -> Self {
-        Self {
-            plan,
-            phase: Phase::Entering,
-            grant: None,
-            window: None,
-            held_at: None,
-            answered: false,
-            full: false,
-            unanswered: false,
-            retry_at: Moment::NEVER,
-            last_error: None,
-            ask_until: Moment::NEVER,
-            grace_until: Moment::NEVER,
-            last_ending: None,
-            linger_until: Moment::NEVER,
-            cut_short: None,
-            killing: false,
-            remains: false,
-            command: None,
-            given_back: false,
-            tree_gone: false,
-            marks_gone: false,
-            seen_holder: None,
-            unseen: None,
-            verdict: None,
-            told_to_end: false,
-        }
-    }
-
-    /// Makes the first attempt to enter begin at `when` instead of now.
-    pub fn begin_at(&mut self, when: Moment) -> Vec<Action> {
-        self.retry_at = when;
-        Vec::new()
-    }
-
-    /// Returns whether an ending signal arrived, for dlock alone or for the whole foreground group.
-    pub fn told_to_end(&self) -> bool {
-        self.told_to_end
-    }
-
-    /// Returns the phase.
-    pub fn phase(&self) -> &Phase {
-        &self.phase
+        Self { plan, ..Self::default() }
     }
 
     /// Returns the grant, if the lock is or was held.
     pub fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref().filter(|_| self.held_at.is_some())
-    }
-
-    /// Returns since when the lock has been held.
-    pub fn held_at(&self) -> Option<Moment> {
-        self.held_at
     }
 
     /// Returns whether an attempt to enter may have left an entry: unless the service refused the last one with a
@@ -137,29 +96,9 @@ impl Machine {
         }
     }
 
-    /// Returns whether an attempt to enter failed without an answer.
-    pub fn is_unanswered(&self) -> bool {
-        self.unanswered
-    }
-
     /// Returns whether the hold ends because the service cannot be used. dlock then prints that.
     pub fn ends_for_the_service(&self) -> bool {
         matches!(self.verdict, Some(Verdict::Failed(_) | Verdict::NotReached(_)))
-    }
-
-    /// Returns whether the tree is known to be gone.
-    pub fn tree_is_gone(&self) -> bool {
-        self.tree_gone
-    }
-
-    /// Returns whether the command has ended, or its owner has released the lock.
-    pub fn command_has_ended(&self) -> bool {
-        self.command.is_some()
-    }
-
-    /// Returns why the hold ended early, although the status of the command counts.
-    pub fn cut_short(&self) -> Option<&CutShort> {
-        self.cut_short.as_ref()
     }
 
     /// Returns whether only nested runs keep the hold.
@@ -220,11 +159,6 @@ impl Machine {
         }
     }
 
-    /// Returns how the hold ended, once it is over.
-    pub fn into_verdict(self) -> Option<Verdict> {
-        self.verdict
-    }
-
     /// Returns when the next [`Event::Tick`] is due.
     pub fn wake_at(&self) -> Moment {
         match &self.phase {
@@ -232,8 +166,7 @@ impl Machine {
             Phase::Waiting | Phase::Confirming => self.plan.give_up_at(),
             Phase::Asking => self.ask_until,
             Phase::Running => self.terminate_at().min(self.max_run_at()),
-            Phase::Stopping(_) if self.tree_gone => self.kill_at(),
-            Phase::Stopping(_) if self.remains => self.kill_at(),
+            Phase::Stopping(_) if self.tree_gone || self.remains => self.kill_at(),
             Phase::Stopping(_) if self.killing => Moment::NEVER,
             Phase::Stopping(_) => self.grace_until.min(self.kill_at()),
             Phase::Lingering => self.linger_until.min(self.terminate_at()).min(self.max_run_at()),

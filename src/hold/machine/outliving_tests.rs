@@ -164,9 +164,9 @@ fn a_loss_after_the_command_has_ended_keeps_its_status() {
     let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
     m.on(Event::MarksGone, at(20));
     m.on(exited(4), at(20));
-    assert!(m.command_has_ended());
+    assert!(m.command.is_some());
     assert_eq!(m.on(lost(), at(30)), LEAVE);
-    assert_eq!(m.cut_short(), Some(&CutShort::Lost(LossReason::SessionEnded)));
+    assert_eq!(m.cut_short.as_ref(), Some(&CutShort::Lost(LossReason::SessionEnded)));
     ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(4))));
 }
 
@@ -176,7 +176,7 @@ fn break_after_the_command_releases_and_keeps_its_status() {
     m.on(Event::MarksGone, at(20));
     m.on(exited(4), at(20));
     assert_eq!(m.on(asked(), at(30)), LEAVE);
-    assert_eq!(m.cut_short(), Some(&CutShort::Broken(Holder::default())));
+    assert_eq!(m.cut_short.as_ref(), Some(&CutShort::Broken(Holder::default())));
     ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(4))));
 }
 
@@ -364,6 +364,6 @@ fn released_lock_waits_for_nested_runs_and_records_no_success() {
 fn detached_lease_is_left_in_place() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::LeftAlone, at(20)), []);
-    assert_eq!(*m.phase(), Phase::Over);
-    assert!(matches!(m.into_verdict(), Some(Verdict::LeftAlone)));
+    assert_eq!(m.phase, Phase::Over);
+    assert!(matches!(m.verdict, Some(Verdict::LeftAlone)));
 }

@@ -17,7 +17,7 @@ fn a_signal_goes_to_the_command_once() {
     assert_eq!(m.on(signal(usr1), at(20)), [Action::Pass(usr1)]);
     assert_eq!(m.on(from_terminal(usr1), at(20)), []);
     assert_eq!(m.on(from_terminal(Signal::INT), at(20)), [], "Ctrl-C has reached it already");
-    assert_eq!(*m.phase(), Phase::Running, "and starts no grace");
+    assert_eq!(m.phase, Phase::Running, "and starts no grace");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn release_during_an_end_request_spares_the_command() {
         let mut m = running_machine(plan());
         m.on(reason, at(1000));
         assert_eq!(m.on(Event::Released, at(1100)), [], "nested runs are waited for");
-        assert_eq!(*m.phase(), Phase::Lingering);
+        assert_eq!(m.phase, Phase::Lingering);
         assert_eq!(m.on(Event::Tick, at(6000)), [], "the grace is over, and no process is killed");
         assert_eq!(m.on(Event::MarksGone, at(6001)), [Action::Leave { succeeded: false }]);
         ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(0))));
@@ -76,7 +76,7 @@ fn release_spares_no_tree_under_kill_or_without_a_lease() {
     assert_eq!(expiring.on(Event::Tick, at(18_000)), [Action::PassToGroup(Signal::TERM)]);
     for mut m in [killed, expiring] {
         assert_eq!(m.on(Event::Released, at(18_001)), []);
-        assert!(matches!(m.phase(), Phase::Stopping(_)));
+        assert!(matches!(&m.phase, Phase::Stopping(_)));
     }
 }
 

@@ -91,7 +91,7 @@ fn waiting_machine(plan: Plan) -> Machine {
 
 fn running_machine(plan: Plan) -> Machine {
     let machine = machine(plan, vec![Event::Entered, window(20_000), held(), Event::Go]);
-    assert_eq!(*machine.phase(), Phase::Running);
+    assert_eq!(machine.phase, Phase::Running);
     machine
 }
 
@@ -104,7 +104,7 @@ const LEAVE: [Action; 1] = [Action::Leave { succeeded: false }];
 #[track_caller]
 fn ends_as(mut machine: Machine, wanted: impl Fn(&Verdict) -> bool) {
     machine.on(Event::Left, at(19_999));
-    assert_eq!(*machine.phase(), Phase::Over);
-    let verdict = machine.into_verdict().expect("a verdict");
+    assert_eq!(machine.phase, Phase::Over);
+    let verdict = machine.verdict.expect("a verdict");
     assert!(wanted(&verdict), "{verdict:?}");
 }

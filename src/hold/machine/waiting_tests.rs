@@ -11,7 +11,7 @@ fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
     m.on(window(20_000), at(3));
     assert_eq!(m.on(held(), at(3)), [Action::Ask]);
     assert_eq!(m.on(Event::Go, at(4)), [Action::Spawn]);
-    assert_eq!(m.held_at(), Some(at(3)));
+    assert_eq!(m.held_at, Some(at(3)));
     assert_eq!(m.on(Event::MarksGone, at(5)), []);
     assert_eq!(m.on(exited(3), at(5)), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Exited(3))));
@@ -20,19 +20,19 @@ fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
 #[test]
 fn postponed_attempt_waits_and_ends_as_any_wait() {
     let mut m = Machine::new(Plan { started: at(5000), ..plan() });
-    assert_eq!(m.begin_at(at(5000)), []);
+    m.retry_at = at(5000);
     assert_eq!(m.wake_at(), at(5000));
     assert_eq!(m.on(Event::Tick, at(4999)), []);
     assert_eq!(m.on(Event::Tick, at(5000)), [Action::Enter]);
     let mut m = Machine::new(Plan { started: at(5000), ..plan() });
-    m.begin_at(at(5000));
-    assert!(!m.told_to_end());
+    m.retry_at = at(5000);
+    assert!(!m.told_to_end);
     assert_eq!(m.on(signal(Signal::TERM), at(10)), LEAVE);
-    assert!(m.told_to_end());
+    assert!(m.told_to_end);
     ends_as(m, |v| matches!(v, Verdict::Signalled(_)));
     let mut m = running_machine(plan());
     m.on(from_terminal(Signal::INT), at(20));
-    assert!(m.told_to_end(), "Ctrl-C is for dlock as well");
+    assert!(m.told_to_end, "Ctrl-C is for dlock as well");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn before_the_command_runs_an_ending_signal_leaves_the_queue() {
 fn other_signals_mean_nothing_while_waiting() {
     let mut m = waiting_machine(plan());
     assert_eq!(m.on(signal(Signal::CONT), at(20)), []);
-    assert_eq!(*m.phase(), Phase::Waiting);
+    assert_eq!(m.phase, Phase::Waiting);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_suspended_wait_leaves_the_queue() {
 fn waiter_with_a_lost_entry_joins_again() {
     let mut m = waiting_machine(plan());
     assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
-    assert_eq!(*m.phase(), Phase::Entering);
+    assert_eq!(m.phase, Phase::Entering);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn superseding_waiter_enters_once() {
 fn a_hold_lost_before_the_start_joins_again() {
     let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
     assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
-    assert_eq!(m.held_at(), None);
+    assert_eq!(m.held_at, None);
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn late_grant_is_held_only_after_a_confirmed_renewal() {
     m.on(window(20_000), at(20));
     // After an outage: so late that the command would have to be stopped at once.
     assert_eq!(m.on(held(), at(19_000)), []);
-    assert_eq!((m.phase(), m.held_at(), m.grant()), (&Phase::Confirming, None, None));
+    assert_eq!((&m.phase, m.held_at, m.grant()), (&Phase::Confirming, None, None));
     assert_eq!(m.on(Event::Go, at(19_100)), [], "nothing starts");
     assert_eq!(m.on(window(20_000), at(19_200)), [], "an answer to an older renewal");
     assert_eq!(m.on(window(49_000), at(19_500)), [Action::Ask]);
-    assert_eq!((m.held_at(), m.wake_at()), (Some(at(19_500)), at(47_000)));
+    assert_eq!((m.held_at, m.wake_at()), (Some(at(19_500)), at(47_000)));
     assert_eq!(m.on(Event::Go, at(19_600)), [Action::Spawn]);
 }
 
@@ -327,7 +327,7 @@ fn unconfirmed_hold_is_no_hold() {
     let mut m = confirming(Wait::Forever);
     assert_eq!(m.wake_at(), Moment::NEVER, "the service decides, not a timer");
     assert_eq!(m.on(lost(), at(19_000)), [Action::EnterAgain(LossReason::SessionEnded)]);
-    assert_eq!((m.phase(), m.grant()), (&Phase::Entering, None));
+    assert_eq!((&m.phase, m.grant()), (&Phase::Entering, None));
     let mut m = confirming(Wait::AtMost(ms(15_000)));
     assert_eq!(m.on(Event::Tick, m.wake_at()), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::WaitOver(None)));
