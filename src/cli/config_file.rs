@@ -7,8 +7,9 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, Deserializer, ValueDeserializer};
 
 use super::exit_code::Hinted as _;
 use super::exposure;
@@ -18,50 +19,127 @@ use crate::backend::Risk;
 use crate::net::passwords::has_password;
 use crate::output::sanitise;
 
-/// The kinds of values, as an error names them. It does not show the value itself, which may be a secret.
-const TEXT: &str = "a text in quotes";
-const TEXTS: &str = "a text in quotes, or a list of them";
-const LENGTH: &str = "a duration in quotes, such as \"30s\", or a number of seconds";
-const SWITCH: &str = "true or false";
+// The types of values. Their errors name the expected type and never the value, which may be a secret.
 
-/// The keys, in the order of the manual. Keys of services that this program was built without are valid, so that one
-/// file serves a whole fleet.
-const KEYS: &[(&str, &str)] = &[
-    ("backend", TEXT),
-    ("endpoint", TEXTS),
-    ("prefix", TEXT),
-    ("allow-network-fs", SWITCH),
-    ("user", TEXT),
-    ("password", TEXT),
-    ("password-file", TEXT),
-    ("cacert", TEXT),
-    ("cert", TEXT),
-    ("key", TEXT),
-    ("tls-server-name", TEXT),
-    ("max-ttl", LENGTH),
-    ("zk-layout", TEXT),
-    ("ttl", LENGTH),
-    ("grace", LENGTH),
-    ("wait", LENGTH),
-    ("label", TEXT),
-    ("log-format", TEXT),
-    ("quiet", SWITCH),
-    ("verbose", SWITCH),
-];
-
-/// Returns the keys, in the order of the manual.
-pub fn keys() -> impl DoubleEndedIterator<Item = &'static str> {
-    KEYS.iter().map(|(key, _)| *key)
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a text in quotes")]
+enum Text {
+    One(String),
 }
 
-/// The values of a file or of one of its profiles, each with its line.
-type Table = BTreeMap<&'static str, (Vec<String>, usize)>;
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a text in quotes, or a list of them")]
+enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a duration in quotes, such as \"30s\", or a number of seconds")]
+enum Length {
+    Text(String),
+    Whole(i64),
+    Part(f64),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "true or false")]
+enum Switch {
+    Is(bool),
+}
+
+/// A value as texts, the form in which flags and variables have it.
+trait Value {
+    fn texts(&self) -> Vec<String>;
+}
+
+impl Value for Text {
+    fn texts(&self) -> Vec<String> {
+        let Self::One(text) = self;
+        vec![text.clone()]
+    }
+}
+
+impl Value for Texts {
+    fn texts(&self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text.clone()],
+            Self::Many(texts) => texts.clone(),
+        }
+    }
+}
+
+impl Value for Length {
+    fn texts(&self) -> Vec<String> {
+        vec![match self {
+            Self::Text(text) => text.clone(),
+            Self::Whole(seconds) => seconds.to_string(),
+            Self::Part(seconds) => seconds.to_string(),
+        }]
+    }
+}
+
+impl Value for Switch {
+    fn texts(&self) -> Vec<String> {
+        let Self::Is(on) = self;
+        vec![on.to_string()]
+    }
+}
+
+/// Makes the table of keys, for a file and for each of its profiles.
+macro_rules! keys {
+    ($($key:literal $field:ident: $type:ty,)*) => {
+        /// The keys, in the order of the manual. Keys of services that this program was built without are valid, so that one
+        /// file serves a whole fleet.
+        pub const KEYS: &[&str] = &[$($key),*];
+
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default, expecting = "a table of options")]
+        struct Table {
+            $(#[serde(rename = $key)] $field: Option<Spanned<$type>>,)*
+        }
+
+        impl Table {
+            /// Returns the value of `key`, and its position in the file.
+            fn get(&self, key: &str) -> Option<(Vec<String>, usize)> {
+                match key {
+                    $($key => self.$field.as_ref().map(|found| (found.get_ref().texts(), found.span().start)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+keys! {
+    "backend" backend: Text,
+    "endpoint" endpoint: Texts,
+    "prefix" prefix: Text,
+    "allow-network-fs" allow_network_fs: Switch,
+    "user" user: Text,
+    "password" password: Text,
+    "password-file" password_file: Text,
+    "cacert" cacert: Text,
+    "cert" cert: Text,
+    "key" key: Text,
+    "tls-server-name" tls_server_name: Text,
+    "max-ttl" max_ttl: Length,
+    "zk-layout" zk_layout: Text,
+    "ttl" ttl: Length,
+    "grace" grace: Length,
+    "wait" wait: Length,
+    "label" label: Text,
+    "log-format" log_format: Text,
+    "quiet" quiet: Switch,
+    "verbose" verbose: Switch,
+}
 
 /// A configuration file that was read and checked.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     /// The path.
     pub path: PathBuf,
+    text: String,
     top: Table,
     profiles: BTreeMap<String, Table>,
 }
@@ -89,7 +167,7 @@ impl ConfigFile {
         ensure!(bytes.len() as u64 <= MOST_BYTES, "the configuration file {shown} is longer than a mebibyte");
         let text = String::from_utf8(bytes)
             .map_err(|_| anyhow!("the configuration file {shown} is not valid UTF-8"))?;
-        Self::parse(path, &text).map(Some)
+        Self::parse(path, text).map(Some)
     }
 
     /// Returns the risk that other users can read a password in the file.
@@ -98,29 +176,19 @@ impl ConfigFile {
         self.has_secret().then(|| exposure::doubt(what, &self.path))?
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self> {
-        let mut root = DeTable::parse(text).map_err(|error| broken(path, text, &error))?.into_inner();
-        let found = root.remove("profile");
-        let top = table(path, text, &root)?;
-        let mut profiles = BTreeMap::new();
-        if let Some(found) = &found {
-            let DeValue::Table(tables) = found.get_ref() else {
-                return Err(wrong(path, text, found, "profile", "a map"));
-            };
-            for (name, value) in tables {
-                let DeValue::Table(entries) = value.get_ref() else {
-                    return Err(wrong(path, text, value, name.get_ref(), "a table of options"));
-                };
-                profiles.insert(name.get_ref().to_string(), table(path, text, entries)?);
-            }
-        }
-        Ok(Self { path: path.to_owned(), top, profiles })
+    fn parse(path: &Path, text: String) -> Result<Self> {
+        let wrong = |error| fault(path, &text, &error);
+        let mut root = DeTable::parse(&text).map_err(wrong)?;
+        let profiles = root.get_mut().remove("profile").map(ValueDeserializer::from);
+        let top = Table::deserialize(Deserializer::from(root)).map_err(wrong)?;
+        let profiles = profiles.map(BTreeMap::deserialize).transpose().map_err(wrong)?.unwrap_or_default();
+        Ok(Self { path: path.to_owned(), text, top, profiles })
     }
 
     fn has_secret(&self) -> bool {
         self.profiles.values().chain([&self.top]).any(|table| {
-            let mut endpoints = table.get("endpoint").into_iter().flat_map(|(urls, _)| urls);
-            table.contains_key("password") || endpoints.any(|url| has_password(url))
+            let endpoints = table.get("endpoint").map(|(urls, _)| urls).unwrap_or_default();
+            table.password.is_some() || endpoints.iter().any(|url| has_password(url))
         })
     }
 
@@ -134,72 +202,36 @@ impl ConfigFile {
         let profile = profile.and_then(|name| Some((self.profiles.get(name)?, Some(name.to_owned()))));
         let mut values = Vec::new();
         for (table, profile) in std::iter::once((&self.top, None)).chain(profile) {
-            for key in keys().rev() {
-                let Some((texts, line)) = table.get(key) else { continue };
-                let (path, line, profile) = (self.path.clone(), *line, profile.clone());
-                values.push((key, texts.clone(), Source::File { key, path, line, profile }));
+            for key in KEYS.iter().rev() {
+                let Some((texts, start)) = table.get(key) else { continue };
+                let (line, path) = (line_of(&self.text, start), self.path.clone());
+                values.push((*key, texts, Source::File { key, path, line, profile: profile.clone() }));
             }
         }
         values
     }
 }
 
-/// Returns the options in `entries`, a table of the file `path`, which has `text`.
-fn table(path: &Path, text: &str, entries: &DeTable<'_>) -> Result<Table> {
-    let mut table = Table::new();
-    for (word, value) in entries {
-        let Some((key, kind)) = KEYS.iter().find(|(key, _)| key == word.get_ref()) else {
-            let near = nearest(word.get_ref(), keys().chain(["profile"]));
-            let listed = || "the keys are listed under FILES in dlock man run".to_owned();
-            let hint = near.map_or_else(listed, |near| format!("did you mean {near}?"));
-            let (place, word) = (place(path, text, word.span().start), sanitise::text(word.get_ref()));
-            return Err(anyhow!("{place}: unknown key {word}").hint(hint));
-        };
-        let texts = texts(kind, value.get_ref()).ok_or_else(|| wrong(path, text, value, key, kind))?;
-        table.insert(*key, (texts, line_of(text, value.span().start)));
-    }
-    Ok(table)
-}
-
-/// Returns `value` as texts, the form in which flags and variables have it, if it is of this kind.
-fn texts(kind: &str, value: &DeValue<'_>) -> Option<Vec<String>> {
-    let one = match (kind, value) {
-        (TEXTS, DeValue::Array(items)) => {
-            return items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
-        }
-        (TEXT | TEXTS | LENGTH, DeValue::String(text)) => text.to_string(),
-        (LENGTH, DeValue::Integer(seconds)) => {
-            i64::from_str_radix(seconds.as_str(), seconds.radix()).ok()?.to_string()
-        }
-        (LENGTH, DeValue::Float(seconds)) => seconds.as_str().parse::<f64>().ok()?.to_string(),
-        (SWITCH, DeValue::Boolean(on)) => on.to_string(),
-        _ => return None,
-    };
-    Some(vec![one])
-}
-
-/// Returns the error of a `value` that is not of this kind.
-fn wrong(path: &Path, text: &str, value: &Spanned<DeValue<'_>>, key: &str, kind: &str) -> anyhow::Error {
-    anyhow!("{}: {} must be {kind}", place(path, text, value.span().start), sanitise::text(key))
-}
-
 fn line_of(text: &str, start: usize) -> usize {
     text.as_bytes().iter().take(start).filter(|b| **b == b'\n').count() + 1
 }
 
-fn place(path: &Path, text: &str, start: usize) -> String {
-    format!("{}:{}", sanitise::os(path.as_os_str()), line_of(text, start))
-}
-
-/// Returns the error of the file `path`, whose `text` is no TOML.
-fn broken(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let start = error.span().unwrap_or_default().start;
-    let place = place(path, text, start);
+/// Returns the error of the file `path`, which has `text`.
+fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let span = error.span().unwrap_or_default();
+    let place = format!("{}:{}", sanitise::os(path.as_os_str()), line_of(text, span.start));
     // Only the first line of the message is needed.
     let reason = error.message().lines().next().unwrap_or_default();
+    if reason.starts_with("unknown field ") {
+        let word = text.get(span).unwrap_or_default().trim_matches(['"', '\'']);
+        let near = nearest(word, KEYS.iter().copied().chain(["profile"]));
+        let hint = near.map(|near| format!("did you mean {near}?"));
+        return anyhow!("{place}: unknown key {}", sanitise::text(word))
+            .hint(hint.unwrap_or_else(|| "the keys are listed under FILES in dlock man run".to_owned()));
+    }
     // The message may repeat the value, which may be a secret.
     let wanted = reason.rsplit_once(", expected ").map(|(_, wanted)| wanted);
-    let key = text.get(..start).and_then(|before| before.trim_end().strip_suffix('='));
+    let key = text.get(..span.start).and_then(|before| before.trim_end().strip_suffix('='));
     match (key.and_then(|before| before.split_whitespace().last()), wanted.unwrap_or(reason)) {
         (Some(key), wanted) => anyhow!("{place}: {} must be {wanted}", sanitise::text(key)),
         (None, reason) => anyhow!("{place}: {reason}"),

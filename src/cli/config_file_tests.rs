@@ -11,7 +11,8 @@ use crate::cli::exit_code::Failure;
 use crate::output::file::tests::Folder;
 
 fn parse(text: &str) -> Result<ConfigFile, Failure> {
-    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text).map_err(|error| Failure::from(&error))
+    ConfigFile::parse(Path::new("/etc/dlock/config.toml"), text.to_owned())
+        .map_err(|error| Failure::from(&error))
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn non_text_file_is_an_error() {
 fn every_option_of_a_service_is_an_argument_and_a_key() {
     let command = args::subcommand("status");
     for option in LOGIN.iter().chain(SERVICES.iter().flat_map(|service| service.options)) {
-        let known = keys().any(|key| key == option.name);
+        let known = KEYS.contains(&option.name);
         assert!(known, "{} is no key of the configuration files", option.name);
         let argument = command.get_arguments().any(|argument| argument.get_long() == Some(option.name));
         assert!(argument, "there is no --{}", option.name);

@@ -59,7 +59,7 @@ pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow
 /// Returns every option that has a value, and where the locks are.
 fn all_settings(layers: &mut Layers, address: &dyn Address) -> anyhow::Result<Vec<Setting>> {
     let mut settings = Vec::new();
-    for option in config_file::keys().chain(["profile"]) {
+    for option in config_file::KEYS.iter().copied().chain(["profile"]) {
         settings.extend(setting(option, layers.texts(option, None)?));
     }
     for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())] {

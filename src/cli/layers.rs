@@ -25,7 +25,7 @@ const WITHOUT_VARIABLE: [&str; 5] = ["allow-network-fs", "wait", "label", "quiet
 /// sets some for a service that is called dlock.
 fn variables() -> impl Iterator<Item = &'static str> {
     // Of two rivals in one layer the first key is set last.
-    let keys = config_file::keys().rev().filter(|key| !WITHOUT_VARIABLE.contains(key));
+    let keys = config_file::KEYS.iter().copied().rev().filter(|key| !WITHOUT_VARIABLE.contains(key));
     keys.chain(["config", "profile"])
 }
 

@@ -207,7 +207,7 @@ fn pages_have_every_exit_status_and_every_key_of_the_files() {
         assert!(page.contains(&format!(".TP\n\\fB{code}\\fR")), "{code}");
     }
     let page = roff(Page::named("config").expect("a page"));
-    for key in dlock::cli::config_file::keys() {
+    for key in dlock::cli::config_file::KEYS {
         assert!(page.contains(&roff::escape(key)), "{key}");
     }
 }
