@@ -6,8 +6,9 @@ use crate::etcd::{available, env};
 use crate::servers::Site as _;
 use crate::servers::etcd::{Cluster, Etcd};
 use crate::support::process::is_alive;
-use crate::support::scripts::{Overlap, Tree};
+use crate::support::scene::Scene;
 use crate::support::wait::{let_pass, until_true};
+use crate::support::way::Way;
 use crate::support::{TestEnv, quiet, within};
 
 /// Expects that the command of the holder runs and that the queue is as long as before.
@@ -124,31 +125,22 @@ fn without_a_majority_the_tree_ends_and_no_command_starts() {
     let leader = cluster.leader(0);
     let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
     let env = env(cluster.endpoints([follower, leader, other]));
-    let ttl = Duration::from_secs(6);
-    let (tree, words) = Tree::words(&env, "tree");
-    let holder = env.start(env.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
-    let members = tree.await_grown(&env);
-    let (overlap, words) = Overlap::words(&env, &members);
-    let waiter = env.start(env.run(["-q", "--name", "x", "--ttl", "6s", "--"]).args(words));
-    env.await_waiters("x", 1);
+    let (service, ttl) = (env.service().clone(), Duration::from_secs(6));
+    let scene = Scene::of(env, Way::Run, &["--ttl", "6s"], &["-q", "--ttl", "6s"]);
     // The member that dlock uses is left.
     cluster.down(other);
     cluster.down(leader);
     let alone = Instant::now();
-    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    scene.await_tree_gone();
     // The last renewal was sent before.
     within(alone.elapsed(), ttl);
-    holder.finish().lost_its_lease("x");
     let_pass((ttl + ttl / 2).saturating_sub(alone.elapsed()));
-    assert!(!env.exists("overlap"), "a command started without a majority");
+    assert!(!scene.env.exists("overlap"), "a command started without a majority");
     cluster.up(other);
-    let ended = waiter.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    overlap.assert_none(&env);
-    env.await_no_process();
+    scene.conclude().lost_its_lease("x");
     cluster.up(leader);
     cluster.await_serving(leader);
-    env.assert_free("x");
+    TestEnv::on(service).assert_free("x");
 }
 
 #[test]
