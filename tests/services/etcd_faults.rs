@@ -1,66 +1,16 @@
 //! etcd: one bad server among several, users and tokens.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use rustix::process::Signal;
 
+use crate::causes::ports::Full;
 use crate::etcd::{available, env};
 use crate::servers::etcd::{Etcd, signing};
-use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv, within};
-
-/// A port that drops packets: no process accepts connections, and the queue is full.
-struct Dropping {
-    port: u16,
-    _sockets: Vec<OwnedFd>,
-}
-
-impl Dropping {
-    fn new() -> Self {
-        let port = free_port();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket =
-            || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a descriptor");
-        let listener = socket();
-        bind(&listener, &address).expect("a free port");
-        listen(&listener, 0).expect("listens");
-        let mut sockets = vec![listener];
-        for _ in 0..4 {
-            let client = socket();
-            // The first connections fill the queue. The test waits for none of them.
-            let _ = connect(&client, &address);
-            sockets.push(client);
-        }
-        let probe = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200));
-        assert!(probe.is_err(), "it takes connections");
-        Self { port, _sockets: sockets }
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
-/// Creates users in `etcd`: `root` with the password `admin`, and `ci` with `secret` and the rights on all of `locks/`.
-fn with_users(etcd: &Etcd) {
-    for words in [
-        &["user", "add", "root:admin"] as &[&str],
-        &["user", "add", "ci:secret"],
-        &["role", "add", "locks"],
-        &["role", "grant-permission", "--prefix", "locks", "readwrite", "locks/"],
-        &["user", "grant-role", "ci", "locks"],
-        &["auth", "enable"],
-    ] {
-        etcd.ask(words);
-    }
-}
 
 fn locks_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
@@ -76,8 +26,8 @@ fn first_server_dropping_packets_is_passed_over() {
     if !available() {
         return;
     }
-    let (etcd, dropping) = (Etcd::start(), Dropping::new());
-    let env = env(format!("{},{}", dropping.endpoint(), etcd.endpoint()));
+    let (etcd, dropping) = (Etcd::start(), Full::new());
+    let env = env(format!("http://127.0.0.1:{},{}", dropping.port(), etcd.endpoint()));
     for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"], &["--ttl", "6s", "--try"]] {
         let ended = env.finish(env.run(["--name", "x"]).args(words).args(["--", "true"]));
         assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
@@ -91,7 +41,7 @@ fn mute_first_server_is_passed_over_with_a_password() {
         return;
     }
     let etcd = Etcd::start();
-    with_users(&etcd);
+    etcd.guard("secret", &["locks/"]);
     let mute = Proxy::to(etcd.server().port());
     mute.set(Conduct::Hole);
     let env = locks_at(format!("http://127.0.0.1:{},{}", mute.port(), etcd.endpoint()));
@@ -103,20 +53,14 @@ fn mute_first_server_is_passed_over_with_a_password() {
     }
 }
 
-/// Starts a server with signed tokens.
-fn with_signed_tokens(folder: &std::path::Path) -> Etcd {
-    let etcd = Etcd::with(&signing(folder), None);
-    with_users(&etcd);
-    etcd
-}
-
 #[test]
 fn user_changes_end_no_command_with_a_signed_token() {
     if !available() {
         return;
     }
     let env = TestEnv::new();
-    let etcd = with_signed_tokens(env.root());
+    let etcd = Etcd::with(&signing(env.root()), None);
+    etcd.guard("secret", &["locks/"]);
     let env = locks_at(etcd.endpoint());
     let script = |up: &str| format!("echo up >{up}; sleep 7");
     let held = |name: &str| {
@@ -201,27 +145,14 @@ fn late_enter_request_revives_no_refused_claim() {
     pass_on(&etcd, &env, &proxy);
 }
 
-/// Starts a server on which `ci` has rights only to keys with these prefixes.
-fn etcd_where_ci_may_use(beginnings: &[&str]) -> Etcd {
-    let etcd = Etcd::start();
-    etcd.ask(&["user", "add", "root:admin"]);
-    etcd.ask(&["user", "add", "ci:secret"]);
-    etcd.ask(&["role", "add", "own"]);
-    for beginning in beginnings {
-        etcd.ask(&["role", "grant-permission", "--prefix", "own", "readwrite", beginning]);
-    }
-    etcd.ask(&["user", "grant-role", "ci", "own"]);
-    etcd.ask(&["auth", "enable"]);
-    etcd
-}
-
 #[test]
 fn missing_right_is_named() {
     if !available() {
         return;
     }
     // `etcdctl lock x` needs this prefix.
-    let etcd = etcd_where_ci_may_use(&["x/"]);
+    let etcd = Etcd::start();
+    etcd.guard("secret", &["x/"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let mut command = as_ci(env.run(["--name", "x", "--", "true"]));
@@ -234,7 +165,8 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
     if !available() {
         return;
     }
-    let etcd = etcd_where_ci_may_use(&["a/", "a\u{1}", "\u{1}"]);
+    let etcd = Etcd::start();
+    etcd.guard("secret", &["a/", "a\u{1}", "\u{1}"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let start = |names: &[&str], script: &str| {
@@ -299,7 +231,7 @@ fn waiter_without_write_permission_warns_at_its_turn() {
         return;
     }
     let etcd = Etcd::start();
-    with_users(&etcd);
+    etcd.guard("secret", &["locks/"]);
     let env = locks_at(etcd.endpoint());
     let gate = env.gate("gate");
     let mut command = env.run(["--name", "x", "--", "sh", "-c", "echo up >up; read _ <gate"]);
@@ -308,7 +240,7 @@ fn waiter_without_write_permission_warns_at_its_turn() {
     let waiter = env.start(&mut as_ci(env.run(["--name", "x", "--", "true"])));
     until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
     let may = |what| {
-        etcd.ask(&["--user", "root:admin", "role", "grant-permission", "--prefix", "locks", what, "locks/"]);
+        etcd.ask(&["--user", "root:admin", "role", "grant-permission", "--prefix", "own", what, "locks/"]);
     };
     may("read");
     gate.open();
