@@ -18,30 +18,6 @@ const BOTH: [&str; 7] = ["-q", "--slots", "2", "--name", "x", "--name", "y"];
 const CLAIMS: usize = 36;
 
 #[test]
-fn waiter_for_one_name_holds_one_slot_of_the_other() {
-    if absent() {
-        return;
-    }
-    for env in envs("names") {
-        let (first, second) = (env.held(&X), env.held(&X));
-        let mut waiter = env.hold(&BOTH);
-        env.await_waiters("x", 1);
-        let beside = env.held(&Y);
-        let mut third = env.hold(&Y);
-        env.await_waiters("y", 1);
-        assert_eq!(env.status("y")["waiters"][0]["ahead"], 2);
-        first.release().silently(0);
-        waiter.await_start();
-        assert!(!third.has_started(), "three on two slots");
-        waiter.release().silently(0);
-        third.await_start();
-        release_all([second, beside, third]);
-        env.assert_free("x");
-        env.assert_free("y");
-    }
-}
-
-#[test]
 fn leaving_waiter_releases_slots_already_granted() {
     if absent() {
         return;
