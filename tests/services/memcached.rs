@@ -1,14 +1,15 @@
 //! One memcached: logins, messages, and holds that it forgets.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::causes::secure;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::{Server, certificates, memcached, shared_folder};
+use crate::servers::{Server, memcached};
+use crate::site::run_with;
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Finished, Service, TestEnv};
+use crate::support::{Service, TestEnv};
 
 /// Returns whether memcached is installed. Prints the reason if not.
 fn is_here() -> bool {
@@ -27,12 +28,6 @@ fn env_on(server: &Server) -> TestEnv {
     env_at(memcached::address(server))
 }
 
-/// Runs `true` under the lock x with these variables.
-fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
-    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
-    env.finish(command.envs(variables.iter().copied()))
-}
-
 #[test]
 fn forgotten_hold_ends_its_command() {
     if !is_here() {
@@ -46,23 +41,6 @@ fn forgotten_hold_ends_its_command() {
     let holder = env.held(&["--name", "x"]);
     server.restart();
     holder.running.finish().failed(76, &["lost x"]);
-}
-
-/// A claim that takes a waiter's place writes a note first. The waiter may hold the lock by then.
-#[test]
-fn forgotten_hold_noted_as_superseded_ends_its_command() {
-    if !is_here() {
-        return;
-    }
-    let server = memcached::start();
-    let env = env_on(&server);
-    let holder = env.held(&["--supersede", "--name", "x"]);
-    let note = r#"{"why":"superseded","by":{"host":"h","pid":4,"user":"u","command":"c"}}"#;
-    let key = format!("x%.gone-{}", holder.claim());
-    let noted = format!("set {key} 0 60 {}\r\n{note}\r\n", note.len());
-    assert_eq!(memcached::raw(server.port(), noted.as_bytes()), "STORED\r\n");
-    assert_eq!(memcached::raw(server.port(), b"delete x\r\n"), "DELETED\r\n");
-    holder.running.finish().failed(76, &["lost x", "memcached no longer has the item"]);
 }
 
 #[test]
@@ -162,21 +140,10 @@ fn a_list_shows_the_locks_of_its_own_prefix() {
 }
 
 #[test]
-fn users_and_passwords_let_in_and_wrong_ones_do_not() {
+fn needless_login_stores_no_item() {
     if !is_here() {
         return;
     }
-    let folder = shared_folder("memcached-users");
-    let file = folder.join("users");
-    fs::write(&file, "ci:right\n").expect("writes");
-    let server = memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]);
-    let env = env_on(&server);
-    let login = |user: &'static str, password: &'static str| {
-        run_with(&env, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
-    };
-    login("ci", "right").silently(0);
-    login("ci", "wr0ng").failed(77, &["does not accept"]).said_one_line(&["memcached"]);
-    run_with(&env, &[]).failed(77, &["--password-file"]);
     let open = memcached::start();
     let refused = run_with(
         &env_on(&open),
@@ -188,21 +155,10 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 }
 
 #[test]
-fn tls_admits_clients_trusting_the_authority() {
-    if !is_here() {
-        return;
-    }
-    let folder = certificates::folder();
-    let path = |name: &str| folder.join(name);
-    let option = |name: &str, file: &str| format!("{name}={}", path(file).display());
-    let (chain, key) = (option("ssl_chain_cert", "server.pem"), option("ssl_key", "server.key"));
-    let server = memcached::start_with(&["-Z", "-o", &chain, "-o", &key]);
-    let env = env_at(format!("memcacheds://127.0.0.1:{}", server.port()));
-    let authority = path("ca.pem");
-    run_with(&env, &[("DLOCK_CACERT", &authority)]).silently(0);
-    run_with(&env, &[]).failed(77, &["certificate"]);
-    let plain = env_on(&server);
-    run_with(&plain, &[("DLOCK_CACERT", &authority)]).failed(64, &["memcacheds://"]);
+fn an_authority_without_encryption_is_refused() {
+    let plain = env_at("memcached://127.0.0.1:1".to_owned());
+    let authority = secure::file("ca.pem");
+    run_with(&plain, &[("DLOCK_CACERT", Path::new(&authority))]).failed(64, &["memcacheds://"]);
 }
 
 #[test]
