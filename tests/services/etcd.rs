@@ -8,20 +8,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::servers::Site as _;
-use crate::servers::etcd::{self, Etcd};
+use crate::servers::etcd::Etcd;
 use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
-
-/// Returns whether etcd is installed. Fails if the tests require it and it is missing.
-pub(crate) fn available() -> bool {
-    let Some(reason) = etcd::missing() else { return true };
-    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|name| name == "etcd"), "{reason}");
-    eprintln!("skipped: {reason}");
-    false
-}
 
 pub(crate) fn env(endpoint: String) -> TestEnv {
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -35,9 +26,6 @@ fn one(env: &TestEnv) -> Command {
 
 #[test]
 fn users_and_passwords() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::with(&["--auth-token-ttl".to_owned(), "2".to_owned()], None);
     etcd.guard("se:cret", &["locks/", "\u{1}"]);
     let env = TestEnv::on(Service {
@@ -63,9 +51,6 @@ fn users_and_passwords() {
 
 #[test]
 fn one_dead_server_of_two_is_passed_over() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let dead = format!("http://127.0.0.1:{}", free_port());
     for endpoints in [format!("{dead},{}", etcd.endpoint()), format!("{},{dead}", etcd.endpoint())] {
@@ -84,9 +69,6 @@ fn one_dead_server_of_two_is_passed_over() {
 
 #[test]
 fn holder_survives_the_compaction_of_its_watched_keys() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let proxied = Proxy::to(etcd.server().port());
@@ -118,9 +100,6 @@ fn put_together(etcd: &Etcd, puts: &[String]) {
 
 #[test]
 fn waiter_beyond_the_transaction_limit_is_not_superseded() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let prefix = env.service().prefix.clone().unwrap_or_default();
@@ -138,9 +117,6 @@ fn waiter_beyond_the_transaction_limit_is_not_superseded() {
 
 #[test]
 fn waiter_learns_of_a_leave_request_after_a_server_outage() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let proxy = Proxy::to(etcd.server().port());
@@ -163,9 +139,6 @@ fn waiter_learns_of_a_leave_request_after_a_server_outage() {
 
 #[test]
 fn record_of_a_newer_dlock_is_another_kind() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let prefix = env.service().prefix.clone().unwrap_or_default();
@@ -188,9 +161,6 @@ fn record_of_a_newer_dlock_is_another_kind() {
 
 #[test]
 fn ended_runs_leave_no_lease() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     for words in

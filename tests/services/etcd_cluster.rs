@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::etcd::{available, env};
+use crate::etcd::env;
 use crate::servers::Site as _;
 use crate::servers::etcd::{Cluster, Etcd};
 use crate::support::process::is_alive;
@@ -24,9 +24,6 @@ fn unchanged(env: &TestEnv, command: i32, token: u64) {
 
 #[test]
 fn members_killed_one_at_a_time_change_nothing() {
-    if !available() {
-        return;
-    }
     let cluster = Cluster::start();
     let leader = cluster.leader(0);
     let (spoken_to, other) = ((leader + 1) % 3, (leader + 2) % 3);
@@ -103,23 +100,16 @@ fn killed(leads: bool) {
 
 #[test]
 fn killed_leader_ends_no_run_over_tls_with_a_password() {
-    if available() {
-        killed(true);
-    }
+    killed(true);
 }
 
 #[test]
 fn killed_follower_ends_no_run_over_tls_with_a_password() {
-    if available() {
-        killed(false);
-    }
+    killed(false);
 }
 
 #[test]
 fn without_a_majority_the_tree_ends_and_no_command_starts() {
-    if !available() {
-        return;
-    }
     let _alone = quiet::measuring();
     let cluster = Cluster::start();
     let leader = cluster.leader(0);
@@ -145,9 +135,6 @@ fn without_a_majority_the_tree_ends_and_no_command_starts() {
 
 #[test]
 fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
     let env = env(etcd.endpoint());
     let ttl = Duration::from_secs(6);

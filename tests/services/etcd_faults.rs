@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::causes::ports::Full;
-use crate::etcd::{available, env};
+use crate::etcd::env;
 use crate::servers::etcd::{Etcd, signing};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::{let_pass, until_true};
@@ -23,9 +23,6 @@ fn as_ci(mut command: Command) -> Command {
 
 #[test]
 fn first_server_dropping_packets_is_passed_over() {
-    if !available() {
-        return;
-    }
     let (etcd, dropping) = (Etcd::start(), Full::new());
     let env = env(format!("http://127.0.0.1:{},{}", dropping.port(), etcd.endpoint()));
     for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"], &["--ttl", "6s", "--try"]] {
@@ -37,9 +34,6 @@ fn first_server_dropping_packets_is_passed_over() {
 
 #[test]
 fn mute_first_server_is_passed_over_with_a_password() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     etcd.guard("secret", &["locks/"]);
     let mute = Proxy::to(etcd.server().port());
@@ -55,9 +49,6 @@ fn mute_first_server_is_passed_over_with_a_password() {
 
 #[test]
 fn user_changes_end_no_command_with_a_signed_token() {
-    if !available() {
-        return;
-    }
     let env = TestEnv::new();
     let etcd = Etcd::with(&signing(env.root()), None);
     etcd.guard("secret", &["locks/"]);
@@ -111,9 +102,6 @@ fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
 
 #[test]
 fn late_enter_request_revives_no_claim() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     for code in [0, 3] {
         let proxy = Proxy::to(etcd.server().port());
@@ -127,9 +115,6 @@ fn late_enter_request_revives_no_claim() {
 
 #[test]
 fn late_enter_request_revives_no_refused_claim() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let proxy = Proxy::to(etcd.server().port());
     proxy.set(Conduct::Hole);
@@ -147,9 +132,6 @@ fn late_enter_request_revives_no_refused_claim() {
 
 #[test]
 fn missing_right_is_named() {
-    if !available() {
-        return;
-    }
     // `etcdctl lock x` needs this prefix.
     let etcd = Etcd::start();
     etcd.guard("secret", &["x/"]);
@@ -162,9 +144,6 @@ fn missing_right_is_named() {
 
 #[test]
 fn a_nested_run_needs_no_right_to_the_queues_of_others() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     etcd.guard("secret", &["a/", "a\u{1}", "\u{1}"]);
     let env =
@@ -200,9 +179,6 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
 /// Its entry is at the head, so all entries behind it wait for a waiter that cannot start.
 #[test]
 fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
     let env = locks_at(etcd.endpoint());
     let holder = env.held(&["--name", "x", "-q"]);
@@ -227,9 +203,6 @@ fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
 
 #[test]
 fn waiter_without_write_permission_warns_at_its_turn() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     etcd.guard("secret", &["locks/"]);
     let env = locks_at(etcd.endpoint());

@@ -11,15 +11,6 @@ use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 
-/// Returns whether memcached is installed. Prints the reason if not.
-fn is_here() -> bool {
-    let Some(reason) = memcached::missing() else { return true };
-    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-    assert!(required.split(',').all(|name| name.trim() != "memcached"), "{reason}");
-    eprintln!("skipped: {reason}");
-    false
-}
-
 fn env_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "memcached", endpoint, prefix: None })
 }
@@ -30,9 +21,6 @@ fn env_on(server: &Server) -> TestEnv {
 
 #[test]
 fn forgotten_hold_ends_its_command() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let holder = env.held(&["--name", "x"]);
@@ -45,9 +33,6 @@ fn forgotten_hold_ends_its_command() {
 
 #[test]
 fn waiter_announces_its_rejoin_only_after_rejoining() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
@@ -65,9 +50,6 @@ fn waiter_announces_its_rejoin_only_after_rejoining() {
 
 #[test]
 fn try_loop_does_not_keep_a_dead_lease_alive() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let words = ["--detach", "--name", "x", "--ttl", "2s"];
@@ -78,9 +60,6 @@ fn try_loop_does_not_keep_a_dead_lease_alive() {
 
 #[test]
 fn several_names_are_refused() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let refused = env.finish(&mut env.run(["--name", "x", "--name", "y", "--", "touch", "started"]));
@@ -91,18 +70,12 @@ fn several_names_are_refused() {
 
 #[test]
 fn several_servers_are_refused() {
-    if !is_here() {
-        return;
-    }
     let env = env_at("memcached://127.0.0.1:1,memcached://127.0.0.1:2".to_owned());
     run_with(&env, &[]).failed(64, &["name one endpoint"]);
 }
 
 #[test]
 fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
@@ -114,9 +87,6 @@ fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
 
 #[test]
 fn a_list_shows_the_locks_of_its_own_prefix() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let theirs = TestEnv::on(Service { prefix: Some("app:".into()), ..env.service().clone() });
@@ -141,9 +111,6 @@ fn a_list_shows_the_locks_of_its_own_prefix() {
 
 #[test]
 fn needless_login_stores_no_item() {
-    if !is_here() {
-        return;
-    }
     let open = memcached::start();
     let refused = run_with(
         &env_on(&open),
@@ -163,9 +130,6 @@ fn an_authority_without_encryption_is_refused() {
 
 #[test]
 fn doctor_warns_of_missing_guarantees_of_a_cache() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let looked = env_on(&server).finish(&mut env_on(&server).verb("doctor", [] as [&str; 0]));
     assert_eq!(looked.code(), Some(0), "{}", looked.err);
@@ -177,9 +141,6 @@ fn doctor_warns_of_missing_guarantees_of_a_cache() {
 
 #[test]
 fn a_release_outlasts_a_moment_without_the_server() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
     let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));
@@ -203,9 +164,6 @@ fn claim_from_before_a_restart_affects_no_later_claim() {
     use dlock::backend::{Backend as _, Options};
     use dlock::clock;
     use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let options = Options { endpoints: vec![memcached::address(&server)], ..Options::default() };
     let open = || with_clock(MemcachedConfig::parse(&options).expect("valid"), clock::Clock::Boot);
@@ -245,9 +203,6 @@ fn claim_from_before_a_restart_affects_no_later_claim() {
 
 #[test]
 fn holder_reconnects_before_waiters_at_the_connection_limit() {
-    if !is_here() {
-        return;
-    }
     // The limit includes memcached's own descriptors and leaves room for nine clients.
     let server = memcached::start_with(&["-c", "22", "-t", "1"]);
     let proxy = Proxy::to(server.port());

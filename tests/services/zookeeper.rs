@@ -40,9 +40,6 @@ fn own_corner(name: &str) -> String {
 
 #[test]
 fn lock_belongs_to_its_creating_user() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::new();
     let at = own_corner("users");
     let as_user = |user: &str, password: &str| {
@@ -62,9 +59,6 @@ fn lock_belongs_to_its_creating_user() {
 
 #[test]
 fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::new();
     let live = zookeeper::shared_port();
     let list = format!("127.0.0.1:{},127.0.0.1:{live},localhost:{live}/silent", hostile::mute());
@@ -77,9 +71,6 @@ fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
 
 #[test]
 fn isolated_server_of_an_ensemble_is_named_as_such() {
-    if absent() {
-        return;
-    }
     let (clients, env) = (free_port(), TestEnv::new());
     let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
     let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[n], ports[3 + n]));
@@ -106,9 +97,6 @@ fn server_with_malformed_replies_is_abandoned() {
 
 #[test]
 fn name_without_a_valid_path_is_refused() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::new();
     let mut command =
         dlock(&env, "run", &own_corner("raw"), &["--prefix", "", "--name", "a//b", "--", "true"]);
@@ -119,9 +107,6 @@ fn name_without_a_valid_path_is_refused() {
 
 #[test]
 fn doctor_names_the_server_and_its_limits() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::new();
     let finished = env.finish(&mut dlock(&env, "doctor", &own_corner("doctor"), &[]));
     assert_eq!(finished.code(), Some(0));
@@ -133,9 +118,6 @@ fn doctor_names_the_server_and_its_limits() {
 
 #[test]
 fn rolling_restart_of_an_ensemble_changes_nothing() {
-    if absent() {
-        return;
-    }
     let servers = zookeeper::start_ensemble();
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
     let endpoint = zookeeper::KIND.at(&ports).endpoint;

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::zookeeper::absent;
 use crate::cut_off::CutOff;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::zookeeper::{self, Setup, TICK};
@@ -100,25 +99,16 @@ fn cut_off(mode: &str, patience: u32) -> String {
 
 #[test]
 fn unaware_cut_off_follower_keeps_no_tree_alive() {
-    if absent() {
-        return;
-    }
     let ticks = u32::try_from(TTL.as_millis() / TICK.as_millis()).expect("small");
     assert_eq!(cut_off("follower", ticks * 4), "follower", "it noticed, and the hazard did not come about");
 }
 
 #[test]
 fn aware_cut_off_follower_keeps_no_tree_alive() {
-    if absent() {
-        return;
-    }
     assert_eq!(cut_off("follower", 4), "", "it serves on");
 }
 
 #[test]
 fn cut_off_leader_keeps_no_tree_alive() {
-    if absent() {
-        return;
-    }
     assert_ne!(cut_off("leader", 4), "leader", "it leads on");
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::zookeeper::absent;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
@@ -36,9 +35,6 @@ fn transactions(port: u16) -> u64 {
 /// The server restarts and grants less. Expects that the holder is stopped before the server releases the lock.
 /// `meanwhile` passes between the server's return and a cut.
 fn a_shorter_grant_counts(meanwhile: Duration) {
-    if absent() {
-        return;
-    }
     let _alone = quiet::measuring();
     let server = zookeeper::start_on(free_port(), &Setup::default());
     let relay = Proxy::to(server.port());

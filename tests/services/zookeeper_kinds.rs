@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::zookeeper::absent;
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::Way;
 use crate::servers::zookeeper::{self, Raw};
@@ -33,9 +32,6 @@ fn is_decided(holder: &mut Holder) -> bool {
 
 #[test]
 fn incompatible_kinds_never_run_together() {
-    if absent() {
-        return;
-    }
     let kinds: [[&[&str]; 2]; 3] =
         [[&["--slots", "2"], &["-x"]], [&["--slots", "1"], &["--slots", "3"]], [&["-s"], &["--slots", "2"]]];
     let envs = envs("kinds");
@@ -64,9 +60,6 @@ fn incompatible_kinds_never_run_together() {
 
 #[test]
 fn half_entry_seen_by_curators_writers_counts_as_whole() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::on(service("half", None));
     // Far longer than the notification may take.
     let holder = env.held(&["--ttl", "60s", "--name", "x"]);
@@ -79,9 +72,6 @@ fn half_entry_seen_by_curators_writers_counts_as_whole() {
 
 #[test]
 fn waiter_without_permission_for_its_slot_warns() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::on(service("unslotted", None));
     let words = ["--name", "x", "--slots", "1"];
     let holder = env.held(&[&["-q"], &words[..]].concat());
@@ -104,9 +94,6 @@ fn waiter_without_permission_for_its_slot_warns() {
 
 #[test]
 fn unreadable_entry_of_another_user_is_waited_for() {
-    if absent() {
-        return;
-    }
     let env = TestEnv::on(service("unreadable", None));
     let first = env.held(&["--name", "x"]);
     // Every user may use the directory of the lock. Ann's nodes are hers alone.
@@ -125,9 +112,6 @@ fn unreadable_entry_of_another_user_is_waited_for() {
 #[test]
 fn a_waiter_at_rest_renews_and_asks_nothing_else() {
     const MULTI: &str = " operation 14 ";
-    if absent() {
-        return;
-    }
     let relay = Relay::to(&[zookeeper::shared_port()], zookeeper::KIND.protocol, None);
     for mode in [&["-x"][..], &["--slots", "1"]] {
         let test = format!("rest{}", mode.len());
