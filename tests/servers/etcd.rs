@@ -83,6 +83,11 @@ impl Etcd {
         Self::with(&encrypting(&folder), Some(folder))
     }
 
+    /// Starts a server that [`Etcd::fill`] fills soon.
+    pub(crate) fn small() -> Self {
+        Self::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None)
+    }
+
     /// Starts a server with these additional arguments.
     pub(crate) fn with(words: &[String], secure: Option<PathBuf>) -> Self {
         let etcd = Self { server: Self::bare(words, secure.is_some()), secure };
@@ -137,6 +142,22 @@ impl Etcd {
         }
         self.ask(&["user", "grant-role", "ci", "own"]);
         self.ask(&["auth", "enable"]);
+    }
+
+    /// Puts ballast until there is no space left. Returns the refusal.
+    pub(crate) fn fill(&self) -> String {
+        let ballast = "x".repeat(100_000);
+        let refused = (0..100).find_map(|_| {
+            let output = self.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs");
+            (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        });
+        refused.expect("the space ends")
+    }
+
+    /// Returns the present revision. `key` is any key.
+    pub(crate) fn revision(&self, key: &str) -> String {
+        let fields = self.ask(&["get", key, "-w", "fields"]);
+        fields.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision").to_owned()
     }
 
     /// Starts etcd's own proxy in front of this server, with these additional arguments.

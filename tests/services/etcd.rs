@@ -80,10 +80,7 @@ fn holder_survives_the_compaction_of_its_watched_keys() {
     for n in 0..20 {
         etcd.ask(&["put", "other", &n.to_string()]);
     }
-    let revision = etcd.ask(&["get", "other", "-w", "fields"]);
-    let revision =
-        revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
-    etcd.ask(&["compact", revision]);
+    etcd.ask(&["compact", &etcd.revision("other")]);
     proxied.set(Conduct::Pass);
     let finished = running.finish();
     assert_eq!(finished.code(), Some(0), "{}", finished.err);

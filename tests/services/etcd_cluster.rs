@@ -135,18 +135,13 @@ fn without_a_majority_the_tree_ends_and_no_command_starts() {
 
 #[test]
 fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
-    let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
+    let etcd = Etcd::small();
     let env = env(etcd.endpoint());
     let ttl = Duration::from_secs(6);
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);
     let mut waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
     env.await_waiters("x", 1);
-    let ballast = "x".repeat(100_000);
-    let refused = (0..100).find_map(|_| {
-        let output = etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs");
-        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
-    });
-    assert!(refused.expect("the space ends").contains("space exceeded"));
+    assert!(etcd.fill().contains("space exceeded"));
     until_true("an alarm", || etcd.ask(&["alarm", "list"]).contains("NOSPACE"));
     let full = Instant::now();
     for words in [&["--name", "x", "-n"][..], &["--name", "y", "-w", "1s"]] {
@@ -163,10 +158,7 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
     holder.release().silently(0);
     until_true("a queue without its holder", || env.holders("x") + env.waiters("x") == 1);
     assert!(!waiter.has_started(), "a hold was proved without space for the proof");
-    let revision = etcd.ask(&["get", "ballast", "-w", "fields"]);
-    let revision =
-        revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
-    etcd.ask(&["compact", "--physical", revision]);
+    etcd.ask(&["compact", "--physical", &etcd.revision("ballast")]);
     etcd.ask(&["del", "ballast"]);
     etcd.ask(&["defrag"]);
     etcd.ask(&["alarm", "disarm"]);

@@ -179,14 +179,12 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
 /// Its entry is at the head, so all entries behind it wait for a waiter that cannot start.
 #[test]
 fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
-    let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
+    let etcd = Etcd::small();
     let env = locks_at(etcd.endpoint());
     let holder = env.held(&["--name", "x", "-q"]);
     let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "3s", "--", "true"]));
     env.await_waiters("x", 1);
-    let ballast = "x".repeat(100_000);
-    let full = |_| !etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs").status.success();
-    assert!((0..100).any(full), "the space ends");
+    etcd.fill();
     assert_eq!(holder.release().code(), Some(0));
     let trouble = "cannot follow the queue of x (etcd)";
     until_true("word of the trouble", || waiter.err_so_far().contains(trouble));

@@ -106,18 +106,7 @@ macro_rules! tests_of {
 }
 
 tests_of!(on_etcd, addresses, alternatives, detached, forced, herd, postdated, unheard);
-tests_of!(
-    on_mysql,
-    addresses,
-    alternatives,
-    detached,
-    forced,
-    herd,
-    postdated,
-    sql,
-    sql_late,
-    sql_rows
-);
+tests_of!(on_mysql, addresses, alternatives, detached, forced, herd, postdated, sql, sql_late, sql_rows);
 tests_of!(
     on_postgres,
     addresses,

@@ -165,8 +165,8 @@ fn unusable_tables_are_named_by_doctor() {
 #[test]
 fn encryption_with_a_private_authority_and_a_client_certificate() {
     let file = |name: &str| secure::folder().join(name);
-    let server =
-        secure::tls_postgres(&secure::file("server.pem"), &secure::file("server.key"), &secure::file("ca.pem"));
+    let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
+    let server = secure::tls_postgres(&pem, &key, &ca);
     server.sql("CREATE ROLE client LOGIN SUPERUSER");
     admit(&server, "hostssl all client 127.0.0.1/32 cert\nhostnossl all client 127.0.0.1/32 reject");
     let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));

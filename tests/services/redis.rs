@@ -5,20 +5,13 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::servers::{Server, free_port, redis, shared_folder};
+use crate::redis_many::{env_at, env_on};
+use crate::servers::{free_port, redis, shared_folder};
 use crate::site::run_with;
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
-
-fn env_at(endpoint: String) -> TestEnv {
-    TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
-}
-
-fn env_on(server: &Server) -> TestEnv {
-    env_at(redis::address(server))
-}
 
 #[test]
 fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {

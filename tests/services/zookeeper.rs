@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::hostile;
 use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
-use crate::support::{Finished, Service, TestEnv, within};
+use crate::support::{Finished, TestEnv, within};
 
 /// Returns whether ZooKeeper is missing, and prints the reason.
 pub(crate) fn absent() -> bool {
@@ -120,8 +120,7 @@ fn doctor_names_the_server_and_its_limits() {
 fn rolling_restart_of_an_ensemble_changes_nothing() {
     let servers = zookeeper::start_ensemble();
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
-    let endpoint = zookeeper::KIND.at(&ports).endpoint;
-    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    let env = TestEnv::on(zookeeper::KIND.at(&ports));
     let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
     assert!(!text.contains("a single server") && text.contains("four ticks"), "{text}");
     let lock = ["--quiet", "--ttl", "20s", "--name", "x"];

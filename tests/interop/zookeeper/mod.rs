@@ -21,8 +21,7 @@ impl Queue {
     fn new(layout: &'static str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let path = format!("/foreign/queue{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let service =
-            Service { backend: "zk", endpoint: zookeeper::endpoint(), prefix: Some(String::new()) };
+        let service = Service { backend: "zk", endpoint: zookeeper::endpoint(), prefix: Some(String::new()) };
         let env = TestEnv::on(service).with_variables(vec![("DLOCK_ZK_LAYOUT", layout.to_owned())]);
         Self { env, path }
     }

@@ -71,8 +71,9 @@ pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
             Scene::at(format!("https://127.0.0.1:{}", server.port()), server)
         }
         Kind::Redis | Kind::Redlock => {
-            let nodes: Vec<Server> =
-                (0..kind.servers()).map(|_| tls_redis(&pem, &key, &ca, clients, &["--appendonly", "no"])).collect();
+            let nodes: Vec<Server> = (0..kind.servers())
+                .map(|_| tls_redis(&pem, &key, &ca, clients, &["--appendonly", "no"]))
+                .collect();
             let all: Vec<String> =
                 nodes.iter().map(|node| format!("rediss://127.0.0.1:{}", node.port())).collect();
             Scene::at(all.join(","), nodes)
