@@ -173,15 +173,6 @@ fn every_address_in_the_readme_leads_to_a_service() {
 }
 
 #[test]
-fn credentials_without_a_service_do_not_lead_to_a_directory() {
-    let given = Options { user: Some("u".to_owned()), ..Options::default() };
-    let error = parse(&given).expect_err("a forgotten service");
-    assert!(error.to_string().contains("no service"), "{error}");
-    let backend = Some("file".to_owned());
-    assert!(parse(&Options { backend, ..given }).is_ok(), "one file may serve a whole fleet");
-}
-
-#[test]
 fn invalid_address_is_refused_with_reason() {
     for (backend, endpoints, part) in [
         (Some("etcd"), &["h:1/x"] as &[&str], "not the address of an etcd server"),

@@ -12,9 +12,7 @@ use super::super::testing::{Fate, Memory};
 use crate::backend::claim_state::SHORT_HOLD;
 use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
-use crate::lock::{
-    ClaimId, ClaimState, ErrorKind, Grant, Holder, LockName, LossReason, Mode, Moment, Request,
-};
+use crate::lock::{ClaimId, ClaimState, Grant, Holder, LockName, Mode, Moment, Request};
 
 const TTL: Duration = Duration::from_secs(9);
 
@@ -117,23 +115,6 @@ async fn only_a_long_hold_after_a_wait_records_its_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_slot_is_held_once_and_given_on() {
-    let world = World::new(false);
-    let mut holders = Vec::new();
-    for id in 1..=3 {
-        let claim = world.enter(&request(id, slots(3))).await;
-        assert_eq!(held(&claim).await.names[0].slot, u32::try_from(id).ok());
-        holders.push(claim);
-    }
-    let fourth = world.enter(&request(4, slots(3))).await;
-    let fifth = world.enter(&request(5, slots(3))).await;
-    holders[1].leave(false, world.soon()).await.expect("leaves");
-    assert_eq!(held(&fourth).await.names[0].slot, Some(2));
-    holders[0].leave(false, world.soon()).await.expect("leaves");
-    assert_eq!(held(&fifth).await.names[0].slot, Some(1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_lost_answer_at_any_request_loses_nothing() {
     for fate in [Fate::Lost, Fate::Unanswered, Fate::Late(Duration::from_millis(700))] {
         for (nth, mode) in (0..6).flat_map(|nth| [(nth, Mode::Exclusive), (nth, slots(1))]) {
@@ -164,71 +145,6 @@ async fn a_lost_answer_at_any_request_loses_nothing() {
             assert!(matches!(state(&three).await, ClaimState::Waiting { .. }), "{fate:?} {nth}");
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn kinds_do_not_mix_and_leave_nothing() {
-    let world = World::new(false);
-    let one = world.enter(&request(1, slots(2))).await;
-    let refused = world.queues.enter(&request(2, Mode::Exclusive), world.soon()).await;
-    assert_eq!(refused.err().map(|error| error.kind), Some(ErrorKind::Mismatch));
-    let name: LockName = "x".parse().expect("a name");
-    let status = world.queues.inspect(&name, world.soon()).await.expect("a status");
-    assert_eq!((status.holders.len(), status.waiters.len()), (1, 0));
-    drop(one);
-}
-
-#[tokio::test(start_paused = true)]
-async fn newer_claim_supersedes_waiters_and_no_holder() {
-    let world = World::new(false);
-    let superseding = |id| Request { supersede: true, ..request(id, Mode::Exclusive) };
-    let one = world.enter(&superseding(1)).await;
-    let two = world.enter(&superseding(2)).await;
-    let three = world.enter(&superseding(3)).await;
-    let seen = two.changed(Some(&ClaimState::Waiting { ahead: None, holder: None })).await;
-    let mut seen = seen.expect("a state");
-    if matches!(seen, ClaimState::Waiting { .. }) {
-        seen = two.changed(Some(&seen)).await.expect("a state");
-    }
-    assert!(matches!(&seen, ClaimState::Superseded { by } if by.host == "h3"), "{seen:?}");
-    assert!(matches!(state(&one).await, ClaimState::Held(_)));
-    one.leave(false, world.soon()).await.expect("leaves");
-    held(&three).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn break_asks_or_removes_exactly_one_entry() {
-    let world = World::new(false);
-    let name: LockName = "x".parse().expect("a name");
-    let by = Holder { host: "admin".into(), ..Holder::default() };
-    let one = world.enter(&request(1, Mode::Exclusive)).await;
-    held(&one).await;
-    let two = world.enter(&request(2, Mode::Exclusive)).await;
-    let evict = |id, how| world.queues.evict(&name, ClaimId::from_number(id), how, &by, world.soon());
-    assert!(evict(1, Evict::Ask).await.expect("answers"));
-    let seen = one.changed(Some(&state(&one).await)).await.expect("a state");
-    assert!(matches!(seen, ClaimState::AskedToLeave { .. }), "{seen:?}");
-    assert!(evict(2, Evict::Force).await.expect("answers"));
-    let mut seen = state(&two).await;
-    while !seen.is_final() {
-        seen = two.changed(Some(&seen)).await.expect("a state");
-    }
-    assert_eq!(seen, ClaimState::Lost(LossReason::Evicted(Some(by.clone()))));
-    assert!(!evict(7, Evict::Force).await.expect("answers"), "it is not in the queue");
-    let late = world.enter(&request(7, Mode::Exclusive)).await;
-    assert!(state(&late).await.is_final(), "its requests in flight are refused");
-}
-
-#[tokio::test(start_paused = true)]
-async fn entry_of_another_program_is_waited_for_and_can_be_removed() {
-    let world = World::new(false);
-    let name: LockName = "x".parse().expect("a name");
-    world.store.put_foreign(&name, ClaimId::from_number(99));
-    let one = world.enter(&request(1, slots(2))).await;
-    assert!(matches!(state(&one).await, ClaimState::Waiting { ahead: Some(1), .. }));
-    let removed = world.queues.evict_foreign(&name, ClaimId::from_number(99), world.soon()).await;
-    assert!(removed.expect("answers"));
-    held(&one).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -184,17 +184,6 @@ impl State {
         let asked = self.find(own.names.first()?, own.keys.first()?).and_then(|stored| stored.asked.clone());
         asked.map(Note::Asked).or_else(|| self.notes.get(&own.id).cloned())
     }
-
-    /// Puts another program's entry at the end of a queue.
-    fn put_foreign(&mut self, name: &LockName, id: ClaimId) {
-        let token = self.draw();
-        let key = Key { order: self.drawn, text: id.to_string() };
-        let (slot, left, about) = (None, None, None);
-        let item =
-            Item { at: 0, key, id, foreign: true, mode: Some(Mode::Exclusive), slot, token, left, about };
-        let stored = Stored { item, dies_at: Moment::NEVER, ttl: Duration::MAX, asked: None };
-        self.queues.entry(name.clone()).or_default().push(stored);
-    }
 }
 
 impl Memory {
@@ -212,11 +201,6 @@ impl Memory {
     /// Sets the fates of the next requests.
     pub(super) fn expect(&self, fates: &[Fate]) {
         *self.fates.lock().unwrap_or_else(PoisonError::into_inner) = fates.iter().rev().copied().collect();
-    }
-
-    /// Puts another program's entry at the end of a queue.
-    pub(super) fn put_foreign(&self, name: &LockName, id: ClaimId) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).put_foreign(name, id);
     }
 
     /// Returns how long a claim has held, as recorded last.

@@ -3,49 +3,17 @@
 use rustix::process::Signal;
 
 use super::acquire::{pair, script};
-use crate::support::scripts::{Overlap, Tree};
+use crate::support::scene::Scene;
+use crate::support::way::Way;
 use crate::support::{TestEnv, process};
 
 #[test]
 fn broken_holder_ends_its_tree_first_and_shows_the_requester() {
-    let env = TestEnv::new();
-    let (tree, words) = Tree::words(&env, "tree");
-    let running = env.start(env.run(["--name", "x", "--grace", "300ms", "--"]).args(words));
-    let members = tree.await_grown(&env);
-    let (overlap, words) = Overlap::words(&env, &members);
-    let waiter = env.start(env.run(["-q", "--name", "x", "--"]).args(words));
-    env.await_waiters("x", 1);
-    let claim = env.status("x")["holders"][0]["claim"].as_str().expect("a claim").to_owned();
-    let breaking = env.finish(&mut env.verb("break", ["x", "--claim", &claim, "--yes"]));
+    let scene = Scene::of(TestEnv::new(), Way::Run, &["--grace", "300ms"], &["-q"]);
+    let claim = scene.env.status("x")["holders"][0]["claim"].as_str().expect("a claim").to_owned();
+    let breaking = scene.env.finish(&mut scene.env.verb("break", ["x", "--claim", &claim, "--yes"]));
     assert_eq!(breaking.code(), Some(0), "{}", breaking.err);
-    let ended = running.finish();
-    ended.failed(76, &["x", "broke"]);
-    waiter.finish().silently(0);
-    overlap.assert_none(&env);
-    env.assert_free("x");
-    env.await_no_process();
-}
-
-#[test]
-fn missing_claim_exits_76() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let other = "0123456789abcdef0123456789abcdef";
-    env.finish(&mut env.verb("break", ["x", "--claim", other, "--yes"])).failed(76, &[]);
-    assert_eq!(env.holders("x"), 1);
-    // `break --claim` with the claim of an ended hold leaves the present hold alone.
-    let old = holder.claim().to_owned();
-    holder.release().silently(0);
-    let holder = env.held(&["--name", "x"]);
-    env.finish(&mut env.verb("break", ["x", "--claim", &old, "--yes"])).failed(76, &[]);
-    holder.release().silently(0);
-}
-
-#[test]
-fn invalid_claim_exits_64() {
-    let env = TestEnv::new();
-    env.finish(&mut env.verb("break", ["x", "--claim", "junk", "--yes"])).failed(64, &[]);
-    env.finish(&mut env.verb("break", ["x", "--yes"])).failed(76, &["neither held nor waited for"]);
+    scene.conclude().failed(76, &["x", "broke"]);
 }
 
 #[test]
@@ -62,18 +30,6 @@ fn a_waiter_can_be_broken_too() {
     assert_eq!(env.waiters("x"), 0);
     holder.release().silently(0);
     assert!(!env.exists("started"));
-}
-
-#[test]
-fn all_holders_can_be_broken_at_once() {
-    let env = TestEnv::new();
-    let readers = [env.held(&["--name", "x", "-s"]), env.held(&["--name", "x", "-s"])];
-    let breaking = env.finish(&mut env.verb("break", ["x", "--all", "--yes"]));
-    assert_eq!(breaking.code(), Some(0), "{}", breaking.err);
-    for reader in readers {
-        reader.running.finish().failed(76, &["x"]);
-    }
-    env.assert_free("x");
 }
 
 #[test]

@@ -298,19 +298,6 @@ fn non_directory_endpoint_is_not_called_free() {
 }
 
 #[test]
-fn a_configuration_file_and_its_profiles_are_obeyed() {
-    let env = TestEnv::new();
-    let (first, second) = (env.path("first"), env.path("second"));
-    let text = format!("endpoint = {first:?}\n[profile.ci]\nendpoint = {second:?}\n");
-    let file = env.write("dlock.toml", &text).display().to_string();
-    env.finish(&mut env.dlock(["run", "--config", &file, "--name", "x", "--", "true"])).silently(0);
-    assert!(first.join("x").exists());
-    let words = ["run", "--config", &file, "--profile", "ci", "--name", "x", "--", "true"];
-    env.finish(&mut env.dlock(words)).silently(0);
-    assert!(second.join("x").exists());
-}
-
-#[test]
 fn doctor_mentions_a_password_without_its_text() {
     let env = TestEnv::new();
     fs::create_dir_all(env.path(".config/dlock")).expect("a directory");

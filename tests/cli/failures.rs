@@ -117,16 +117,6 @@ fn superseded_waiter_shows_the_newer_claim() {
 }
 
 #[test]
-fn superseding_never_ends_a_holder() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--supersede"]);
-    let newer = env.start(&mut env.run(["--name", "x", "--supersede", "--", "true"]));
-    env.await_waiters("x", 1);
-    holder.release().silently(0);
-    assert_eq!(newer.finish().code(), Some(0));
-}
-
-#[test]
 fn exceeded_max_run_exits_124() {
     let env = TestEnv::new();
     let ended = env.finish(&mut env.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));

@@ -16,6 +16,8 @@ mod failures;
 mod files;
 #[path = "../services/forced.rs"]
 mod forced;
+#[path = "../services/kinds.rs"]
+mod kinds;
 mod look;
 mod names;
 mod nested;

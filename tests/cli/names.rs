@@ -1,7 +1,6 @@
 //! Unusual names, and several names at once.
 
 use crate::support::TestEnv;
-use crate::support::running::finish_all;
 use crate::support::test_env::release_all;
 
 #[test]
@@ -111,26 +110,6 @@ fn a_name_given_twice_does_not_wait_for_itself() {
         ended.failed(64, &["a"]);
     }
     env.assert_free("a");
-}
-
-#[test]
-fn opposite_orders_of_many_processes_all_finish() {
-    let env = TestEnv::new();
-    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["a", "c", "b"]];
-    let script = r#"[ "$(cat busy 2>/dev/null)" = "" ] || echo overlap >>log; echo $$ >busy; : >busy"#;
-    let running: Vec<_> = (0..24)
-        .map(|n: usize| {
-            let order = orders[n % orders.len()];
-            let mut command = env.run(["-q"]);
-            command.args(order.iter().flat_map(|name| ["--name", name]));
-            env.start(command.args(["--", "sh", "-c", script]))
-        })
-        .collect();
-    finish_all(running);
-    assert_eq!(env.read("log"), "");
-    for name in ["a", "b", "c"] {
-        env.assert_free(name);
-    }
 }
 
 #[test]

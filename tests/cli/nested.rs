@@ -265,31 +265,6 @@ fn an_ordinary_second_claim_under_the_own_hold_is_a_deadlock() {
 }
 
 #[test]
-fn later_of_two_closing_a_cycle_is_refused() {
-    let env = TestEnv::new();
-    let step = |own: &str, other: &str| {
-        let gate = env.gate(&format!("{own}.gate"));
-        let script = format!(
-            "echo up >{own}.up; read _ <{own}.gate; {RUN} --name {other} -- sh -c 'echo {own} >>log'"
-        );
-        let running = env.start(&mut env.run(["--name", own, "--", "bash", "-c", &script]));
-        env.await_line(&format!("{own}.up"));
-        (running, gate)
-    };
-    let (first, first_gate) = step("a", "b");
-    let (second, second_gate) = step("b", "a");
-    first_gate.open();
-    env.await_waiters("b", 1);
-    second_gate.open();
-    let refused = second.finish();
-    assert_eq!(refused.code(), Some(75), "{}", refused.err);
-    let last = refused.err.lines().last().unwrap_or_default().to_owned();
-    assert!(last.starts_with("dlock: ") && last.contains('a') && last.contains('b'), "{last}");
-    assert_eq!(first.finish().code(), Some(0));
-    assert_eq!(env.read("log"), "a\n");
-}
-
-#[test]
 fn cycle_of_three_is_shown_to_the_last_with_all_holders() {
     let env = TestEnv::new();
     let mut running = Vec::new();
@@ -318,17 +293,6 @@ fn cycle_of_three_is_shown_to_the_last_with_all_holders() {
         assert_eq!(one.finish().code(), Some(0));
     }
     assert_eq!(env.read("log"), "build\ndeploy\n");
-}
-
-#[test]
-fn nested_wait_without_a_cycle_is_no_deadlock() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "y"]);
-    let script = format!("{RUN} -q --name y -- sh -c 'exit 6'");
-    let outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", &script]));
-    env.await_waiters("y", 1);
-    holder.release().silently(0);
-    outer.finish().silently(6);
 }
 
 #[test]

@@ -5,60 +5,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::acquire::script;
-use crate::support::test_env::release_all;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Running, TestEnv, process};
-
-#[test]
-fn slots_are_numbered_from_one_and_all_different() {
-    let env = TestEnv::new();
-    let options = ["--name", "x", "--slots", "3"];
-    let mut holders = vec![env.held(&options), env.held(&options), env.held(&options)];
-    let mut slots: Vec<u32> = holders.iter().map(crate::support::test_env::Holder::slot).collect();
-    slots.sort_unstable();
-    assert_eq!(slots, [1, 2, 3]);
-    env.finish(&mut env.run(["--name", "x", "--slots", "3", "-n", "--", "true"])).failed(75, &["x"]);
-    // The next holder gets the slot that was released.
-    let freed = holders.remove(1);
-    let slot = freed.slot();
-    freed.release().silently(0);
-    let next = env.held(&options);
-    assert_eq!(next.slot(), slot);
-    holders.push(next);
-    release_all(holders);
-}
-
-#[test]
-fn shared_holds_go_together_and_exclude_an_exclusive_one() {
-    let env = TestEnv::new();
-    let readers = [env.held(&["--name", "x", "-s"]), env.held(&["--name", "x", "--shared"])];
-    assert_eq!(env.holders("x"), 2);
-    env.finish(&mut env.run(["--name", "x", "-n", "--", "true"])).failed(75, &["x"]);
-    release_all(readers);
-    let writer = env.held(&["--name", "x", "-x"]);
-    env.finish(&mut env.run(["--name", "x", "-s", "-n", "--", "true"])).failed(75, &["x"]);
-    writer.release().silently(0);
-}
-
-#[test]
-fn no_claim_overtakes_shared_or_exclusive() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "-s"]);
-    let mut writer = env.hold(&["--name", "x"]);
-    env.await_waiters("x", 1);
-    // A reader queues behind a waiting writer, so that writers do not starve.
-    let mut reader = env.hold(&["--name", "x", "-s"]);
-    env.await_waiters("x", 2);
-    env.finish(&mut env.run(["--name", "x", "-s", "-n", "--", "true"])).failed(75, &["x"]);
-    holder.release().silently(0);
-    writer.await_start();
-    assert!(!reader.has_started());
-    let token = writer.token();
-    assert_eq!(writer.release().code(), Some(0));
-    reader.await_start();
-    assert!(reader.token() > token);
-    assert_eq!(reader.release().code(), Some(0));
-}
 
 #[test]
 fn tokens_grow_from_hold_to_hold() {

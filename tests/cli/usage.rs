@@ -11,24 +11,9 @@ fn refused(arguments: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn missing_command_or_name_is_refused() {
-    refused(&["run", "--name", "x"], &["COMMAND"]);
-    refused(&["run", "--name", "x", "--"], &["COMMAND"]);
-    refused(&["run", "--", "touch", "started"], &["--name"]);
-    refused(&["run"], &[]);
-}
-
-#[test]
 fn no_arguments_at_all_is_a_usage_error_on_standard_error() {
     let env = TestEnv::new();
     env.finish(&mut env.dlock::<&str>([])).failed(64, &["--help"]);
-}
-
-#[test]
-fn unknown_service_is_refused() {
-    for (option, value) in [("--endpoint", "gopher://host/"), ("--backend", "chubby")] {
-        refused(&["run", option, value, "--name", "x", "--", "touch", "started"], &[]);
-    }
 }
 
 #[test]
@@ -41,18 +26,6 @@ fn prefix_of_the_file_backend_stays_in_its_directory() {
         }
         assert!(!std::path::Path::new("/etc/x").exists());
     }
-}
-
-#[test]
-fn unknown_configuration_key_error_shows_the_nearest_one() {
-    let env = TestEnv::new();
-    let file = env.write("config.toml", "enpdoint = \"/tmp\"\n").display().to_string();
-    let words = ["run", "--config", &file, "--name", "x", "--", "touch", "started"];
-    env.finish(&mut env.dlock(words)).failed(64, &["enpdoint", "endpoint"]);
-    env.write("config.toml", "this is [no toml\n");
-    env.finish(&mut env.dlock(words)).failed(64, &["config.toml"]);
-    std::fs::remove_file(env.path("config.toml")).expect("a file to remove");
-    env.finish(&mut env.dlock(words)).failed(64, &["config.toml"]);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
 
 cases![
-    c01_fresh_lock_is_held_at_once[],
     c01_again_after_release[],
     c01_other_name_is_independent[],
     c01_another_id_of_the_same_holder_waits[],
@@ -28,11 +27,6 @@ cases![
     c01_several_names_with_slots_wait_with_one_place_on_each[AtomicNames],
     c01_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
 ];
-
-async fn c01_fresh_lock_is_held_at_once(b: Bench) {
-    let a = b.hold(b.ask(&b.name("a"))).await;
-    a.still_holds().await;
-}
 
 async fn c01_again_after_release(b: Bench) {
     let lock = b.name("a");

@@ -9,10 +9,6 @@ use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
 
 cases![
-    c01_mutex_second_waits_for_first[],
-    c01_mutex_second_waits_for_first_as_one_slot[],
-    c01_mutex_second_waits_for_first_as_last_of_five_slots[],
-    c01_mutex_second_waits_for_first_as_exclusive_against_shared[Shared],
     c01_mutex_contenders_never_overlap[],
     c01_mutex_contenders_never_overlap_as_one_slot[],
     c01_mutex_contenders_never_overlap_as_last_of_five_slots[],
@@ -66,16 +62,6 @@ impl Mutex {
         };
         self.b.ask_as(&self.lock, mode)
     }
-}
-
-async fn second_waits(b: Bench, way: Way) {
-    let m = Mutex::new(&b, way).await;
-    let first = b.hold(m.ask(0)).await;
-    let second = b.enter(m.ask(1)).await;
-    second.waits().await;
-    first.still_holds().await;
-    first.leave().await;
-    second.held().await;
 }
 
 async fn never_overlap(b: Bench, way: Way) {
@@ -140,10 +126,6 @@ macro_rules! ways {
 }
 
 ways![
-    c01_mutex_second_waits_for_first = second_waits(Exclusive),
-    c01_mutex_second_waits_for_first_as_one_slot = second_waits(OneSlot),
-    c01_mutex_second_waits_for_first_as_last_of_five_slots = second_waits(LastOfFive),
-    c01_mutex_second_waits_for_first_as_exclusive_against_shared = second_waits(AgainstShared),
     c01_mutex_contenders_never_overlap = never_overlap(Exclusive),
     c01_mutex_contenders_never_overlap_as_one_slot = never_overlap(OneSlot),
     c01_mutex_contenders_never_overlap_as_last_of_five_slots = never_overlap(LastOfFive),

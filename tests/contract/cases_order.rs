@@ -10,7 +10,6 @@ cases![
     c02_slots_are_given_in_order[Queue],
     c02_ahead_only_falls_and_ends_with_the_hold[Queue],
     c02_writer_is_not_starved[Queue, Shared],
-    c02_readers_behind_a_writer_hold_together[Queue, Shared],
     c02_withdrawing_in_the_middle_moves_no_other_claim[Queue],
     c02_withdrawing_the_first_waiter_lets_readers_through[Queue, Shared],
     c02_supersede_removes_older_superseding_waiters[Queue],
@@ -105,18 +104,6 @@ async fn c02_writer_is_not_starved(b: Bench) {
     late.waits().await;
     writer.leave().await;
     late.held().await;
-}
-
-async fn c02_readers_behind_a_writer_hold_together(b: Bench) {
-    let lock = b.name("a");
-    let writer = b.hold(b.ask(&lock)).await;
-    let one = b.enter(b.ask_as(&lock, Mode::Shared)).await;
-    let two = b.enter(b.ask_as(&lock, Mode::Shared)).await;
-    let next = b.enter(b.ask(&lock)).await;
-    writer.leave().await;
-    one.held().await;
-    two.held().await;
-    next.waits().await;
 }
 
 async fn c02_withdrawing_in_the_middle_moves_no_other_claim(b: Bench) {

@@ -9,7 +9,6 @@ cases![
     c03_tokens_rise_over_200_hand_overs[],
     c03_tokens_rise_across_modes[Queue, Shared],
     c03_tokens_rise_over_released_slots[],
-    c03_tokens_rise_over_new_connections[],
     c03_tokens_rise_over_idle_times[],
     c03_tokens_rise_over_a_restart[Restart],
     c03_tokens_rise_for_each_of_several_names[AtomicNames],
@@ -73,14 +72,6 @@ async fn c03_tokens_rise_over_released_slots(b: Bench) {
     let two = b.enter(b.ask_as(&lock, slots(1))).await;
     one.leave().await;
     assert!(token(&two.held().await) > first);
-}
-
-async fn c03_tokens_rise_over_new_connections(b: Bench) {
-    let lock = b.name("a");
-    let mut last = 0;
-    for _ in 0..5 {
-        last = pass(&b.enter(b.ask(&lock)).await, last).await;
-    }
 }
 
 async fn c03_tokens_rise_over_idle_times(b: Bench) {

@@ -78,22 +78,28 @@ impl Etcd {
         Self::with(&[], None)
     }
 
-    /// Starts a server that uses TLS with the certificates of `folder` (see `certificates.rs`). If `clients` is true,
-    /// it demands a client certificate.
-    pub(crate) fn secure(folder: PathBuf, clients: bool) -> Self {
-        let mut words = encrypting(&folder).to_vec();
-        if clients {
-            let authority = folder.join("ca.pem").display().to_string();
-            words.extend(["--client-cert-auth".to_owned(), "--trusted-ca-file".to_owned(), authority]);
-        }
-        Self::with(&words, Some(folder))
+    /// Starts a server that uses TLS with the certificates of `folder` (see `certificates.rs`).
+    pub(crate) fn secure(folder: PathBuf) -> Self {
+        Self::with(&encrypting(&folder), Some(folder))
+    }
+
+    /// Starts a server that [`Etcd::fill`] fills soon.
+    pub(crate) fn small() -> Self {
+        Self::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None)
     }
 
     /// Starts a server with these additional arguments.
     pub(crate) fn with(words: &[String], secure: Option<PathBuf>) -> Self {
+        let etcd = Self { server: Self::bare(words, secure.is_some()), secure };
+        etcd.await_leader();
+        etcd
+    }
+
+    /// Starts a server with these additional arguments, and waits only for its port.
+    pub(crate) fn bare(words: &[String], tls: bool) -> Server {
         let (port, peer) = (free_port(), free_port());
-        let (words, tls) = (words.to_vec(), secure.is_some());
-        let server = Server::start(shared_folder("etcd"), port, move || {
+        let words = words.to_vec();
+        Server::start(shared_folder("etcd"), port, move || {
             let scheme = scheme(tls);
             let (client, peer) = (format!("{scheme}://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
             let mut command = dying_with_us("etcd");
@@ -104,10 +110,7 @@ impl Etcd {
             command.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
             command.args(["--logger", "zap", "--log-level", "error"]).args(&words);
             command
-        });
-        let etcd = Self { server, secure };
-        etcd.await_leader();
-        etcd
+        })
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -126,6 +129,35 @@ impl Etcd {
     /// Returns the output of etcdctl.
     pub(crate) fn ask(&self, words: &[&str]) -> String {
         asked(self.ctl(words), words)
+    }
+
+    /// Makes the server demand a password. `root` has the password `admin`. `ci` has `password`, and the rights to keys
+    /// with these prefixes.
+    pub(crate) fn guard(&self, password: &str, prefixes: &[&str]) {
+        self.ask(&["user", "add", "root:admin"]);
+        self.ask(&["user", "add", &format!("ci:{password}")]);
+        self.ask(&["role", "add", "own"]);
+        for prefix in prefixes {
+            self.ask(&["role", "grant-permission", "--prefix", "own", "readwrite", prefix]);
+        }
+        self.ask(&["user", "grant-role", "ci", "own"]);
+        self.ask(&["auth", "enable"]);
+    }
+
+    /// Puts ballast until there is no space left. Returns the refusal.
+    pub(crate) fn fill(&self) -> String {
+        let ballast = "x".repeat(100_000);
+        let refused = (0..100).find_map(|_| {
+            let output = self.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs");
+            (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        });
+        refused.expect("the space ends")
+    }
+
+    /// Returns the present revision. `key` is any key.
+    pub(crate) fn revision(&self, key: &str) -> String {
+        let fields = self.ask(&["get", key, "-w", "fields"]);
+        fields.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision").to_owned()
     }
 
     /// Starts etcd's own proxy in front of this server, with these additional arguments.
@@ -255,12 +287,18 @@ fn lose(endpoints: &str, way: &[String], part: &Service, name: &str, id: &str) {
     asked(ctl(endpoints, way, &words), &words);
 }
 
-/// Returns how many client messages the member at `port` has received.
-fn messages(port: u16) -> u64 {
+/// Returns what the member at `port` counts.
+pub(crate) fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("answers");
+    text
+}
+
+/// Returns how many client messages the member at `port` has received.
+fn messages(port: u16) -> u64 {
+    let text = metrics(port);
     let counts = text.lines().filter(|line| line.starts_with("grpc_server_msg_received_total"));
     let numbers = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
     let all: Vec<u64> = numbers.map(|n| format!("{n:.0}").parse().expect("a number")).collect();

@@ -173,7 +173,7 @@ pub(crate) fn start_with(setup: &Setup) -> Server {
 /// Starts three servers that are one service.
 pub(crate) fn start_ensemble() -> Vec<Server> {
     let ports = [(); 3].map(|()| (free_port(), free_port(), free_port()));
-    let mut lines = vec!["initLimit=10".to_owned(), "syncLimit=10".to_owned()];
+    let mut lines = vec!["initLimit=20".to_owned(), "syncLimit=10".to_owned()];
     for (n, (_, quorum, election)) in ports.iter().enumerate() {
         lines.push(format!("server.{}=127.0.0.1:{quorum}:{election}", n + 1));
     }
@@ -196,15 +196,6 @@ pub(crate) fn shared_port() -> u16 {
 /// Returns the address of the server that all cases of this process share.
 pub(crate) fn endpoint() -> String {
     format!("zk://127.0.0.1:{}", shared_port())
-}
-
-/// Removes the first claim in the queue of `name`: closes its session in its client's stead.
-pub(crate) fn lose(name: &str) {
-    let name = dlock::lock::LockName::new(name).expect("a name").percent_encoded();
-    let queue = format!("/dlock/{name}");
-    let mut nodes = Raw::connect(shared_port(), 0).children(&queue);
-    nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
-    end_session_of(shared_port(), &queue, nodes.first().expect("a claim is in the queue"));
 }
 
 /// Ends the session that owns the node `node` in the queue at the path `queue`.

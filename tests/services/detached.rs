@@ -78,14 +78,6 @@ fn break_ends_a_waiting_acquire_detach() {
 }
 
 #[test]
-fn no_process_stays_behind() {
-    let env = TestEnv::new();
-    acquire(&env, "4s", &[]).silently(0);
-    env.await_no_process();
-    env.assert_busy("x");
-}
-
-#[test]
 fn detached_lease_starts_with_full_ttl_after_a_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);

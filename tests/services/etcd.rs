@@ -1,28 +1,18 @@
-//! etcd: logins, servers that fail, claims that other clients remove.
+//! etcd: logins, servers that fail, limits of a transaction, leases.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::servers::Site as _;
-use crate::servers::etcd::{self, Etcd};
+use crate::servers::etcd::Etcd;
+use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::{certificates, free_port};
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
-
-/// Returns whether etcd is installed. Fails if the tests require it and it is missing.
-pub(crate) fn available() -> bool {
-    let Some(reason) = etcd::missing() else { return true };
-    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|name| name == "etcd"), "{reason}");
-    eprintln!("skipped: {reason}");
-    false
-}
 
 pub(crate) fn env(endpoint: String) -> TestEnv {
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -31,58 +21,13 @@ pub(crate) fn env(endpoint: String) -> TestEnv {
 }
 
 fn one(env: &TestEnv) -> Command {
-    waiting(env, "20s")
-}
-
-fn waiting(env: &TestEnv, wait: &str) -> Command {
-    env.run(["--name", "x", "--wait", wait, "--", "true"])
-}
-
-#[test]
-fn a_private_authority_and_client_certificates() {
-    if !available() {
-        return;
-    }
-    let folder = certificates::folder();
-    let file = |name: &str| folder.join(name).display().to_string();
-    let etcd = Etcd::secure(folder.clone(), true);
-    let env = env(etcd.endpoint());
-    let with = |words: &[(&str, &str)]| {
-        let mut command = env.run(["--name", "x", "--wait", "4s"]);
-        for (flag, name) in words {
-            command.arg(flag).arg(file(name));
-        }
-        command.args(["--", "true"]);
-        env.finish(&mut command)
-    };
-    let own = [("--cert", "client.pem"), ("--key", "client.key")];
-    with(&[("--cacert", "ca.pem"), own[0], own[1]]).silently(0);
-    let stranger = with(&[("--cacert", "other.pem"), own[0], own[1]]);
-    stranger.failed(77, &["signed by an unknown authority", "--cacert"]);
-    // The server gives the reason in its last message. The end of the connection may overtake that message.
-    let unnamed = with(&[("--cacert", "ca.pem")]);
-    assert!(matches!(unnamed.code(), Some(77 | 69)), "{}", unnamed.err);
-    let broken = with(&[("--cacert", "ca.pem"), ("--cert", "client.key"), ("--key", "client.pem")]);
-    assert_eq!(broken.code(), Some(64), "{}", broken.err);
+    env.run(["--name", "x", "--wait", "20s", "--", "true"])
 }
 
 #[test]
 fn users_and_passwords() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::with(&["--auth-token-ttl".to_owned(), "2".to_owned()], None);
-    for words in [
-        &["user", "add", "root:admin"] as &[&str],
-        &["user", "add", "ci:se:cret"],
-        &["role", "add", "locks"],
-        &["role", "grant-permission", "--prefix", "locks", "readwrite", "locks/"],
-        &["role", "grant-permission", "--prefix", "locks", "readwrite", "\u{1}"],
-        &["user", "grant-role", "ci", "locks"],
-        &["auth", "enable"],
-    ] {
-        etcd.ask(words);
-    }
+    etcd.guard("se:cret", &["locks/", "\u{1}"]);
     let env = TestEnv::on(Service {
         backend: "etcd",
         endpoint: etcd.endpoint(),
@@ -106,9 +51,6 @@ fn users_and_passwords() {
 
 #[test]
 fn one_dead_server_of_two_is_passed_over() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let dead = format!("http://127.0.0.1:{}", free_port());
     for endpoints in [format!("{dead},{}", etcd.endpoint()), format!("{},{dead}", etcd.endpoint())] {
@@ -126,79 +68,7 @@ fn one_dead_server_of_two_is_passed_over() {
 }
 
 #[test]
-fn absent_or_silent_server_is_an_error() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::start();
-    etcd.server().freeze();
-    let nonsense = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).expect("listens");
-    let babbler = nonsense.local_addr().expect("bound").port();
-    std::thread::spawn(move || {
-        for mut client in nonsense.incoming().map_while(Result::ok) {
-            // The client may hang up earlier.
-            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
-        }
-    });
-    for port in [free_port(), etcd.server().port(), babbler] {
-        let env = env(format!("http://127.0.0.1:{port}"));
-        let begun = Instant::now();
-        let finished = env.finish(&mut waiting(&env, "3s"));
-        assert_eq!(finished.code(), Some(69), "{}", finished.err);
-        assert!(finished.err.contains(&port.to_string()), "says which server: {}", finished.err);
-        let took = begun.elapsed();
-        assert!(took > Duration::from_secs(2), "{took:?}");
-        within(took, Duration::from_secs(4));
-    }
-    etcd.server().thaw();
-}
-
-#[test]
-fn bad_addresses_are_usage_errors() {
-    let env = env("http://127.0.0.1:1/path".to_owned());
-    env.finish(&mut one(&env)).failed(64, &["write HOST:PORT"]);
-}
-
-#[test]
-fn removed_claim_ends_the_command_at_once() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::start();
-    let env = env(etcd.endpoint());
-    let holder = env.held(&["--name", "x"]);
-    let begun = Instant::now();
-    etcd.lose(env.service(), "x", holder.claim());
-    let finished = holder.running.finish();
-    assert_eq!(finished.code(), Some(76), "{}", finished.err);
-    within(begun.elapsed(), Duration::from_secs(1));
-}
-
-#[test]
-fn a_restart_changes_nothing_for_holder_and_waiter() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::start();
-    let env = env(etcd.endpoint());
-    let holder = env.held(&["--name", "x", "--ttl", "6s"]);
-    let waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
-    env.await_waiters("x", 1);
-    etcd.restart();
-    until_true("the queue is as before", || (env.holders("x"), env.waiters("x")) == (1, 1));
-    let first = holder.token();
-    assert_eq!(holder.release().code(), Some(0));
-    let mut waiter = waiter;
-    waiter.await_start();
-    assert!(waiter.token() > first, "{} after {first}", waiter.token());
-    assert_eq!(waiter.release().code(), Some(0));
-}
-
-#[test]
 fn holder_survives_the_compaction_of_its_watched_keys() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let proxied = Proxy::to(etcd.server().port());
@@ -210,10 +80,7 @@ fn holder_survives_the_compaction_of_its_watched_keys() {
     for n in 0..20 {
         etcd.ask(&["put", "other", &n.to_string()]);
     }
-    let revision = etcd.ask(&["get", "other", "-w", "fields"]);
-    let revision =
-        revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
-    etcd.ask(&["compact", revision]);
+    etcd.ask(&["compact", &etcd.revision("other")]);
     proxied.set(Conduct::Pass);
     let finished = running.finish();
     assert_eq!(finished.code(), Some(0), "{}", finished.err);
@@ -230,9 +97,6 @@ fn put_together(etcd: &Etcd, puts: &[String]) {
 
 #[test]
 fn waiter_beyond_the_transaction_limit_is_not_superseded() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let prefix = env.service().prefix.clone().unwrap_or_default();
@@ -250,9 +114,6 @@ fn waiter_beyond_the_transaction_limit_is_not_superseded() {
 
 #[test]
 fn waiter_learns_of_a_leave_request_after_a_server_outage() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let proxy = Proxy::to(etcd.server().port());
@@ -275,9 +136,6 @@ fn waiter_learns_of_a_leave_request_after_a_server_outage() {
 
 #[test]
 fn record_of_a_newer_dlock_is_another_kind() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     let prefix = env.service().prefix.clone().unwrap_or_default();
@@ -300,9 +158,6 @@ fn record_of_a_newer_dlock_is_another_kind() {
 
 #[test]
 fn ended_runs_leave_no_lease() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let env = env(etcd.endpoint());
     for words in

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::etcd::{available, env};
+use crate::etcd::env;
 use crate::servers::etcd::Etcd;
 use crate::support::TestEnv;
 use crate::support::running::CROWD;
@@ -78,9 +78,6 @@ fn member(etcd: &Etcd) -> Vec<u8> {
 /// A balancer may send each request to another member.
 #[test]
 fn a_renewal_counts_whichever_members_answer() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let member = member(&etcd);
     let (changed, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU8::new(0)));
@@ -110,9 +107,6 @@ fn a_renewal_counts_whichever_members_answer() {
 /// The delay is longer than the time that dlock first gives one server of several.
 #[test]
 fn slow_committing_cluster_is_entered_by_several_addresses() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let slow = || relay(etcd.server().port(), Duration::from_secs(2), |_| ());
     let env = env(format!("http://127.0.0.1:{},127.0.0.1:{}", slow(), slow()));
@@ -148,9 +142,6 @@ fn forgetful(etcd: &Etcd) -> (TestEnv, Arc<AtomicUsize>) {
 /// A leader elected a moment ago may not have reached the lease in its log.
 #[test]
 fn lease_unknown_to_a_new_leader_is_looked_up_again() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let (env, forgets) = forgetful(&etcd);
     let has_forgotten = || forgets.load(Ordering::Relaxed) == 0;

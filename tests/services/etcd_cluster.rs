@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::etcd::{available, env};
+use crate::etcd::env;
 use crate::servers::Site as _;
 use crate::servers::etcd::{Cluster, Etcd};
 use crate::support::process::is_alive;
-use crate::support::scripts::{Overlap, Tree};
+use crate::support::scene::Scene;
 use crate::support::wait::{let_pass, until_true};
+use crate::support::way::Way;
 use crate::support::{TestEnv, quiet, within};
 
 /// Expects that the command of the holder runs and that the queue is as long as before.
@@ -23,9 +24,6 @@ fn unchanged(env: &TestEnv, command: i32, token: u64) {
 
 #[test]
 fn members_killed_one_at_a_time_change_nothing() {
-    if !available() {
-        return;
-    }
     let cluster = Cluster::start();
     let leader = cluster.leader(0);
     let (spoken_to, other) = ((leader + 1) % 3, (leader + 2) % 3);
@@ -102,72 +100,48 @@ fn killed(leads: bool) {
 
 #[test]
 fn killed_leader_ends_no_run_over_tls_with_a_password() {
-    if available() {
-        killed(true);
-    }
+    killed(true);
 }
 
 #[test]
 fn killed_follower_ends_no_run_over_tls_with_a_password() {
-    if available() {
-        killed(false);
-    }
+    killed(false);
 }
 
 #[test]
 fn without_a_majority_the_tree_ends_and_no_command_starts() {
-    if !available() {
-        return;
-    }
     let _alone = quiet::measuring();
     let cluster = Cluster::start();
     let leader = cluster.leader(0);
     let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
     let env = env(cluster.endpoints([follower, leader, other]));
-    let ttl = Duration::from_secs(6);
-    let (tree, words) = Tree::words(&env, "tree");
-    let holder = env.start(env.run(["--name", "x", "--ttl", "6s", "--"]).args(words));
-    let members = tree.await_grown(&env);
-    let (overlap, words) = Overlap::words(&env, &members);
-    let waiter = env.start(env.run(["-q", "--name", "x", "--ttl", "6s", "--"]).args(words));
-    env.await_waiters("x", 1);
+    let (service, ttl) = (env.service().clone(), Duration::from_secs(6));
+    let scene = Scene::of(env, Way::Run, &["--ttl", "6s"], &["-q", "--ttl", "6s"]);
     // The member that dlock uses is left.
     cluster.down(other);
     cluster.down(leader);
     let alone = Instant::now();
-    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    scene.await_tree_gone();
     // The last renewal was sent before.
     within(alone.elapsed(), ttl);
-    holder.finish().lost_its_lease("x");
     let_pass((ttl + ttl / 2).saturating_sub(alone.elapsed()));
-    assert!(!env.exists("overlap"), "a command started without a majority");
+    assert!(!scene.env.exists("overlap"), "a command started without a majority");
     cluster.up(other);
-    let ended = waiter.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    overlap.assert_none(&env);
-    env.await_no_process();
+    scene.conclude().lost_its_lease("x");
     cluster.up(leader);
     cluster.await_serving(leader);
-    env.assert_free("x");
+    TestEnv::on(service).assert_free("x");
 }
 
 #[test]
 fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
+    let etcd = Etcd::small();
     let env = env(etcd.endpoint());
     let ttl = Duration::from_secs(6);
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);
     let mut waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
     env.await_waiters("x", 1);
-    let ballast = "x".repeat(100_000);
-    let refused = (0..100).find_map(|_| {
-        let output = etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs");
-        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
-    });
-    assert!(refused.expect("the space ends").contains("space exceeded"));
+    assert!(etcd.fill().contains("space exceeded"));
     until_true("an alarm", || etcd.ask(&["alarm", "list"]).contains("NOSPACE"));
     let full = Instant::now();
     for words in [&["--name", "x", "-n"][..], &["--name", "y", "-w", "1s"]] {
@@ -184,10 +158,7 @@ fn a_server_without_space_refuses_the_new_and_keeps_the_old() {
     holder.release().silently(0);
     until_true("a queue without its holder", || env.holders("x") + env.waiters("x") == 1);
     assert!(!waiter.has_started(), "a hold was proved without space for the proof");
-    let revision = etcd.ask(&["get", "ballast", "-w", "fields"]);
-    let revision =
-        revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision");
-    etcd.ask(&["compact", "--physical", revision]);
+    etcd.ask(&["compact", "--physical", &etcd.revision("ballast")]);
     etcd.ask(&["del", "ballast"]);
     etcd.ask(&["defrag"]);
     etcd.ask(&["alarm", "disarm"]);

@@ -2,11 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::etcd::available;
+use crate::cut_off::CutOff;
 use crate::servers::etcd::Cluster;
-use crate::support::process::is_alive;
-use crate::support::scripts::{Overlap, Tree};
-use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, quiet, within};
 
 const TTL: Duration = Duration::from_secs(8);
@@ -26,39 +23,25 @@ fn cut_off(leads: bool) -> bool {
     // The waiter then uses the leader alone.
     let far = if leads { others.map(|n| cluster.endpoint(n)).join(",") } else { cluster.endpoint(leader) };
     let (near, far) = (env_at(cluster.endpoint(member)), env_at(far));
-    let (tree, words) = Tree::words(&near, "tree");
-    let options = ["--ttl", "8s", "--name", "x", "--"];
-    let holder = near.start(near.run(options).args(words));
-    let members = tree.await_grown(&near);
-    let (overlap, words) = Overlap::words(&far, &members);
-    let waiter = far.start(far.run(["-q"]).args(options).args(words));
-    far.await_waiters("x", 1);
+    let scene = CutOff::start(near, far, "8s");
     let lease = cluster.lease_of_first(member, "cut/x/");
     cluster.cut(member);
     let cut = Instant::now();
     let renewed = cluster.renews(member, &lease);
-    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    scene.await_tree_gone();
     let took = cut.elapsed();
     // The last valid renewal was sent before the cut.
     within(took, TTL);
-    holder.finish().lost_its_lease("x");
-    let ended = waiter.finish();
-    assert_eq!(ended.code(), Some(0), "the others give the lock on: {}", ended.err);
-    overlap.assert_none(&far);
-    near.await_no_process();
+    scene.conclude();
     renewed
 }
 
 #[test]
 fn cut_off_leader_keeps_no_tree_alive_despite_renewals() {
-    if available() {
-        assert!(cut_off(true), "it knew at once, and the hazard did not come about");
-    }
+    assert!(cut_off(true), "it knew at once, and the hazard did not come about");
 }
 
 #[test]
 fn cut_off_follower_keeps_no_tree_alive() {
-    if available() {
-        assert!(!cut_off(false), "it reached the leader, and was not cut off");
-    }
+    assert!(!cut_off(false), "it reached the leader, and was not cut off");
 }

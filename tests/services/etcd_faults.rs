@@ -1,66 +1,16 @@
 //! etcd: one bad server among several, users and tokens.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use rustix::process::Signal;
 
-use crate::etcd::{available, env};
+use crate::causes::ports::Full;
+use crate::etcd::env;
 use crate::servers::etcd::{Etcd, signing};
-use crate::servers::free_port;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv, within};
-
-/// A port that drops packets: no process accepts connections, and the queue is full.
-struct Dropping {
-    port: u16,
-    _sockets: Vec<OwnedFd>,
-}
-
-impl Dropping {
-    fn new() -> Self {
-        let port = free_port();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket =
-            || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a descriptor");
-        let listener = socket();
-        bind(&listener, &address).expect("a free port");
-        listen(&listener, 0).expect("listens");
-        let mut sockets = vec![listener];
-        for _ in 0..4 {
-            let client = socket();
-            // The first connections fill the queue. The test waits for none of them.
-            let _ = connect(&client, &address);
-            sockets.push(client);
-        }
-        let probe = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200));
-        assert!(probe.is_err(), "it takes connections");
-        Self { port, _sockets: sockets }
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
-/// Creates users in `etcd`: `root` with the password `admin`, and `ci` with `secret` and the rights on all of `locks/`.
-fn with_users(etcd: &Etcd) {
-    for words in [
-        &["user", "add", "root:admin"] as &[&str],
-        &["user", "add", "ci:secret"],
-        &["role", "add", "locks"],
-        &["role", "grant-permission", "--prefix", "locks", "readwrite", "locks/"],
-        &["user", "grant-role", "ci", "locks"],
-        &["auth", "enable"],
-    ] {
-        etcd.ask(words);
-    }
-}
 
 fn locks_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
@@ -73,11 +23,8 @@ fn as_ci(mut command: Command) -> Command {
 
 #[test]
 fn first_server_dropping_packets_is_passed_over() {
-    if !available() {
-        return;
-    }
-    let (etcd, dropping) = (Etcd::start(), Dropping::new());
-    let env = env(format!("{},{}", dropping.endpoint(), etcd.endpoint()));
+    let (etcd, dropping) = (Etcd::start(), Full::new());
+    let env = env(format!("http://127.0.0.1:{},{}", dropping.port(), etcd.endpoint()));
     for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"], &["--ttl", "6s", "--try"]] {
         let ended = env.finish(env.run(["--name", "x"]).args(words).args(["--", "true"]));
         assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
@@ -87,11 +34,8 @@ fn first_server_dropping_packets_is_passed_over() {
 
 #[test]
 fn mute_first_server_is_passed_over_with_a_password() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
-    with_users(&etcd);
+    etcd.guard("secret", &["locks/"]);
     let mute = Proxy::to(etcd.server().port());
     mute.set(Conduct::Hole);
     let env = locks_at(format!("http://127.0.0.1:{},{}", mute.port(), etcd.endpoint()));
@@ -103,20 +47,11 @@ fn mute_first_server_is_passed_over_with_a_password() {
     }
 }
 
-/// Starts a server with signed tokens.
-fn with_signed_tokens(folder: &std::path::Path) -> Etcd {
-    let etcd = Etcd::with(&signing(folder), None);
-    with_users(&etcd);
-    etcd
-}
-
 #[test]
 fn user_changes_end_no_command_with_a_signed_token() {
-    if !available() {
-        return;
-    }
     let env = TestEnv::new();
-    let etcd = with_signed_tokens(env.root());
+    let etcd = Etcd::with(&signing(env.root()), None);
+    etcd.guard("secret", &["locks/"]);
     let env = locks_at(etcd.endpoint());
     let script = |up: &str| format!("echo up >{up}; sleep 7");
     let held = |name: &str| {
@@ -167,9 +102,6 @@ fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
 
 #[test]
 fn late_enter_request_revives_no_claim() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     for code in [0, 3] {
         let proxy = Proxy::to(etcd.server().port());
@@ -183,9 +115,6 @@ fn late_enter_request_revives_no_claim() {
 
 #[test]
 fn late_enter_request_revives_no_refused_claim() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
     let proxy = Proxy::to(etcd.server().port());
     proxy.set(Conduct::Hole);
@@ -201,27 +130,11 @@ fn late_enter_request_revives_no_refused_claim() {
     pass_on(&etcd, &env, &proxy);
 }
 
-/// Starts a server on which `ci` has rights only to keys with these prefixes.
-fn etcd_where_ci_may_use(beginnings: &[&str]) -> Etcd {
-    let etcd = Etcd::start();
-    etcd.ask(&["user", "add", "root:admin"]);
-    etcd.ask(&["user", "add", "ci:secret"]);
-    etcd.ask(&["role", "add", "own"]);
-    for beginning in beginnings {
-        etcd.ask(&["role", "grant-permission", "--prefix", "own", "readwrite", beginning]);
-    }
-    etcd.ask(&["user", "grant-role", "ci", "own"]);
-    etcd.ask(&["auth", "enable"]);
-    etcd
-}
-
 #[test]
 fn missing_right_is_named() {
-    if !available() {
-        return;
-    }
     // `etcdctl lock x` needs this prefix.
-    let etcd = etcd_where_ci_may_use(&["x/"]);
+    let etcd = Etcd::start();
+    etcd.guard("secret", &["x/"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let mut command = as_ci(env.run(["--name", "x", "--", "true"]));
@@ -231,10 +144,8 @@ fn missing_right_is_named() {
 
 #[test]
 fn a_nested_run_needs_no_right_to_the_queues_of_others() {
-    if !available() {
-        return;
-    }
-    let etcd = etcd_where_ci_may_use(&["a/", "a\u{1}", "\u{1}"]);
+    let etcd = Etcd::start();
+    etcd.guard("secret", &["a/", "a\u{1}", "\u{1}"]);
     let env =
         TestEnv::on(Service { backend: "etcd", endpoint: etcd.endpoint(), prefix: Some(String::new()) });
     let start = |names: &[&str], script: &str| {
@@ -268,17 +179,12 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
 /// Its entry is at the head, so all entries behind it wait for a waiter that cannot start.
 #[test]
 fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
-    if !available() {
-        return;
-    }
-    let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
+    let etcd = Etcd::small();
     let env = locks_at(etcd.endpoint());
     let holder = env.held(&["--name", "x", "-q"]);
     let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "3s", "--", "true"]));
     env.await_waiters("x", 1);
-    let ballast = "x".repeat(100_000);
-    let full = |_| !etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs").status.success();
-    assert!((0..100).any(full), "the space ends");
+    etcd.fill();
     assert_eq!(holder.release().code(), Some(0));
     let trouble = "cannot follow the queue of x (etcd)";
     until_true("word of the trouble", || waiter.err_so_far().contains(trouble));
@@ -295,11 +201,8 @@ fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
 
 #[test]
 fn waiter_without_write_permission_warns_at_its_turn() {
-    if !available() {
-        return;
-    }
     let etcd = Etcd::start();
-    with_users(&etcd);
+    etcd.guard("secret", &["locks/"]);
     let env = locks_at(etcd.endpoint());
     let gate = env.gate("gate");
     let mut command = env.run(["--name", "x", "--", "sh", "-c", "echo up >up; read _ <gate"]);
@@ -308,7 +211,7 @@ fn waiter_without_write_permission_warns_at_its_turn() {
     let waiter = env.start(&mut as_ci(env.run(["--name", "x", "--", "true"])));
     until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
     let may = |what| {
-        etcd.ask(&["--user", "root:admin", "role", "grant-permission", "--prefix", "locks", what, "locks/"]);
+        etcd.ask(&["--user", "root:admin", "role", "grant-permission", "--prefix", "own", what, "locks/"]);
     };
     may("read");
     gate.open();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::etcd::{available, env};
+use crate::etcd::env;
 use crate::servers::Server;
 use crate::servers::etcd::Etcd;
 use crate::support::wait::{let_pass, until_true};
@@ -34,9 +34,6 @@ fn assert_leases_are_kept(env: &TestEnv, ttl: &str, longer: Duration) {
 
 #[test]
 fn behind_the_grpc_proxy_leases_are_kept_and_doctor_warns() {
-    if !available() {
-        return;
-    }
     let (_etcd, _proxy, env) = proxied(&[]);
     assert_leases_are_kept(&env, "6s", Duration::from_secs(8));
     // The proxy answers a keep-alive after it has sent its own, a third of the lease later.
@@ -49,9 +46,6 @@ fn behind_the_grpc_proxy_leases_are_kept_and_doctor_warns() {
 
 #[test]
 fn behind_the_grpc_proxy_a_killed_holder_is_gone_with_its_lease() {
-    if !available() {
-        return;
-    }
     let (_etcd, _proxy, env) = proxied(&[]);
     let holder = env.held(&["--name", "x", "--ttl", "5s"]);
     let_pass(Duration::from_secs(2));
@@ -62,9 +56,6 @@ fn behind_the_grpc_proxy_a_killed_holder_is_gone_with_its_lease() {
 
 #[test]
 fn grpc_proxy_advertising_the_servers_is_recognised() {
-    if !available() {
-        return;
-    }
     let (_etcd, _proxy, env) = proxied(&["--advertise-client-url="]);
     assert_leases_are_kept(&env, "6s", Duration::from_secs(8));
     let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();

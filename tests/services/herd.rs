@@ -66,7 +66,7 @@ fn cost(site: &dyn Site, mode: &[&str], holders: usize, waiters: u32) -> (f64, f
 }
 
 /// Returns the cost of a hand-over in the shortest queue. Longer queues must not cost more.
-pub(super) fn cost_in_any_line(mode: &[&str], holders: usize) -> f64 {
+fn cost_in_any_line(mode: &[&str], holders: usize) -> f64 {
     let sizes = sizes();
     let most = sizes.iter().max().map_or(0, |most| usize::try_from(*most).expect("few"));
     let site = site::start_for(most + holders);
@@ -88,4 +88,9 @@ pub(super) fn cost_in_any_line(mode: &[&str], holders: usize) -> f64 {
 fn requests_for_one_hand_over_do_not_grow_with_the_queue() {
     let cost = cost_in_any_line(&[], 1);
     assert!(cost <= site::kind().facts.hand_over + 1.0, "{cost} for each hand-over");
+}
+
+#[test]
+fn requests_for_a_slot_hand_over_do_not_grow_with_the_queue() {
+    cost_in_any_line(&["--slots", "2"], 2);
 }

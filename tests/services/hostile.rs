@@ -16,7 +16,8 @@ pub(crate) fn babbling() -> u16 {
     answering(Some(b"\x00\x00\x00\x07nonsense\r\n+what?\r\n\xff\xff\xff\xff"))
 }
 
-fn answering(words: Option<&'static [u8]>) -> u16 {
+/// Returns a port that answers every request with `words`.
+pub(crate) fn answering(words: Option<&'static [u8]>) -> u16 {
     let port = free_port();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("listens");
     thread::spawn(move || {

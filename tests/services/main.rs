@@ -7,6 +7,7 @@
 #![allow(clippy::duplicate_mod, reason = "the same tests, once for each service")]
 
 mod causes;
+mod cut_off;
 mod etcd;
 mod etcd_answers;
 mod etcd_cluster;
@@ -59,8 +60,6 @@ macro_rules! tests_of {
         mod $service {
             #[path = "../cli/acquire.rs"]
             mod acquire;
-            #[path = "acquired.rs"]
-            mod acquired;
             #[path = "../cli/breaking.rs"]
             mod breaking;
             #[path = "../cli/concurrency.rs"]
@@ -106,20 +105,8 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, alternatives, detached, forced, herd, herd_slots, postdated, unheard);
-tests_of!(
-    on_mysql,
-    addresses,
-    alternatives,
-    detached,
-    forced,
-    herd,
-    herd_slots,
-    postdated,
-    sql,
-    sql_late,
-    sql_rows
-);
+tests_of!(on_etcd, addresses, alternatives, detached, forced, herd, postdated, unheard);
+tests_of!(on_mysql, addresses, alternatives, detached, forced, herd, postdated, sql, sql_late, sql_rows);
 tests_of!(
     on_postgres,
     addresses,
@@ -127,7 +114,6 @@ tests_of!(
     detached,
     forced,
     herd,
-    herd_slots,
     postdated,
     sql,
     sql_late,
@@ -142,7 +128,6 @@ tests_of!(
     failures,
     forced,
     herd,
-    herd_slots,
     #[path = "../supervise/jobs.rs"]
     jobs,
     late,
@@ -152,13 +137,11 @@ tests_of!(
     #[path = "../cli/reports.rs"]
     reports
 );
-tests_of!(on_zk, addresses, alternatives, herd, herd_slots, unheard);
+tests_of!(on_zk, addresses, alternatives, herd, unheard);
 
 /// The tests of a service that has no queue, no shared locks and no claims on several names.
 #[path = "."]
 mod on_redlock {
-    #[path = "acquired.rs"]
-    mod acquired;
     #[path = "../supervise/crash.rs"]
     mod crash;
     mod doctor;
@@ -183,8 +166,6 @@ mod on_redlock {
 mod on_memcached {
     #[path = "../cli/acquire.rs"]
     mod acquire;
-    #[path = "acquired.rs"]
-    mod acquired;
     mod addresses;
     #[path = "../cli/deadlocks.rs"]
     mod deadlocks;

@@ -1,23 +1,15 @@
 //! One memcached: logins, messages, and holds that it forgets.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::causes::secure;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::{Server, certificates, memcached, shared_folder};
+use crate::servers::{Server, memcached};
+use crate::site::run_with;
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Finished, Service, TestEnv};
-
-/// Returns whether memcached is installed. Prints the reason if not.
-fn is_here() -> bool {
-    let Some(reason) = memcached::missing() else { return true };
-    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-    assert!(required.split(',').all(|name| name.trim() != "memcached"), "{reason}");
-    eprintln!("skipped: {reason}");
-    false
-}
+use crate::support::{Service, TestEnv};
 
 fn env_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "memcached", endpoint, prefix: None })
@@ -27,17 +19,8 @@ fn env_on(server: &Server) -> TestEnv {
     env_at(memcached::address(server))
 }
 
-/// Runs `true` under the lock x with these variables.
-fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
-    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
-    env.finish(command.envs(variables.iter().copied()))
-}
-
 #[test]
 fn forgotten_hold_ends_its_command() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let holder = env.held(&["--name", "x"]);
@@ -48,28 +31,8 @@ fn forgotten_hold_ends_its_command() {
     holder.running.finish().failed(76, &["lost x"]);
 }
 
-/// A claim that takes a waiter's place writes a note first. The waiter may hold the lock by then.
-#[test]
-fn forgotten_hold_noted_as_superseded_ends_its_command() {
-    if !is_here() {
-        return;
-    }
-    let server = memcached::start();
-    let env = env_on(&server);
-    let holder = env.held(&["--supersede", "--name", "x"]);
-    let note = r#"{"why":"superseded","by":{"host":"h","pid":4,"user":"u","command":"c"}}"#;
-    let key = format!("x%.gone-{}", holder.claim());
-    let noted = format!("set {key} 0 60 {}\r\n{note}\r\n", note.len());
-    assert_eq!(memcached::raw(server.port(), noted.as_bytes()), "STORED\r\n");
-    assert_eq!(memcached::raw(server.port(), b"delete x\r\n"), "DELETED\r\n");
-    holder.running.finish().failed(76, &["lost x", "memcached no longer has the item"]);
-}
-
 #[test]
 fn waiter_announces_its_rejoin_only_after_rejoining() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
@@ -87,9 +50,6 @@ fn waiter_announces_its_rejoin_only_after_rejoining() {
 
 #[test]
 fn try_loop_does_not_keep_a_dead_lease_alive() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let words = ["--detach", "--name", "x", "--ttl", "2s"];
@@ -100,9 +60,6 @@ fn try_loop_does_not_keep_a_dead_lease_alive() {
 
 #[test]
 fn several_names_are_refused() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let refused = env.finish(&mut env.run(["--name", "x", "--name", "y", "--", "touch", "started"]));
@@ -113,18 +70,12 @@ fn several_names_are_refused() {
 
 #[test]
 fn several_servers_are_refused() {
-    if !is_here() {
-        return;
-    }
     let env = env_at("memcached://127.0.0.1:1,memcached://127.0.0.1:2".to_owned());
     run_with(&env, &[]).failed(64, &["name one endpoint"]);
 }
 
 #[test]
 fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
@@ -136,9 +87,6 @@ fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
 
 #[test]
 fn a_list_shows_the_locks_of_its_own_prefix() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let env = env_on(&server);
     let theirs = TestEnv::on(Service { prefix: Some("app:".into()), ..env.service().clone() });
@@ -162,21 +110,7 @@ fn a_list_shows_the_locks_of_its_own_prefix() {
 }
 
 #[test]
-fn users_and_passwords_let_in_and_wrong_ones_do_not() {
-    if !is_here() {
-        return;
-    }
-    let folder = shared_folder("memcached-users");
-    let file = folder.join("users");
-    fs::write(&file, "ci:right\n").expect("writes");
-    let server = memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]);
-    let env = env_on(&server);
-    let login = |user: &'static str, password: &'static str| {
-        run_with(&env, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
-    };
-    login("ci", "right").silently(0);
-    login("ci", "wr0ng").failed(77, &["does not accept"]).said_one_line(&["memcached"]);
-    run_with(&env, &[]).failed(77, &["--password-file"]);
+fn needless_login_stores_no_item() {
     let open = memcached::start();
     let refused = run_with(
         &env_on(&open),
@@ -188,28 +122,14 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
 }
 
 #[test]
-fn tls_admits_clients_trusting_the_authority() {
-    if !is_here() {
-        return;
-    }
-    let folder = certificates::folder();
-    let path = |name: &str| folder.join(name);
-    let option = |name: &str, file: &str| format!("{name}={}", path(file).display());
-    let (chain, key) = (option("ssl_chain_cert", "server.pem"), option("ssl_key", "server.key"));
-    let server = memcached::start_with(&["-Z", "-o", &chain, "-o", &key]);
-    let env = env_at(format!("memcacheds://127.0.0.1:{}", server.port()));
-    let authority = path("ca.pem");
-    run_with(&env, &[("DLOCK_CACERT", &authority)]).silently(0);
-    run_with(&env, &[]).failed(77, &["certificate"]);
-    let plain = env_on(&server);
-    run_with(&plain, &[("DLOCK_CACERT", &authority)]).failed(64, &["memcacheds://"]);
+fn an_authority_without_encryption_is_refused() {
+    let plain = env_at("memcached://127.0.0.1:1".to_owned());
+    let authority = secure::file("ca.pem");
+    run_with(&plain, &[("DLOCK_CACERT", Path::new(&authority))]).failed(64, &["memcacheds://"]);
 }
 
 #[test]
 fn doctor_warns_of_missing_guarantees_of_a_cache() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let looked = env_on(&server).finish(&mut env_on(&server).verb("doctor", [] as [&str; 0]));
     assert_eq!(looked.code(), Some(0), "{}", looked.err);
@@ -221,9 +141,6 @@ fn doctor_warns_of_missing_guarantees_of_a_cache() {
 
 #[test]
 fn a_release_outlasts_a_moment_without_the_server() {
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
     let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));
@@ -247,9 +164,6 @@ fn claim_from_before_a_restart_affects_no_later_claim() {
     use dlock::backend::{Backend as _, Options};
     use dlock::clock;
     use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
-    if !is_here() {
-        return;
-    }
     let server = memcached::start();
     let options = Options { endpoints: vec![memcached::address(&server)], ..Options::default() };
     let open = || with_clock(MemcachedConfig::parse(&options).expect("valid"), clock::Clock::Boot);
@@ -289,9 +203,6 @@ fn claim_from_before_a_restart_affects_no_later_claim() {
 
 #[test]
 fn holder_reconnects_before_waiters_at_the_connection_limit() {
-    if !is_here() {
-        return;
-    }
     // The limit includes memcached's own descriptors and leaves room for nine clients.
     let server = memcached::start_with(&["-c", "22", "-t", "1"]);
     let proxy = Proxy::to(server.port());

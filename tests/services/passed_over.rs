@@ -6,7 +6,7 @@ use crate::causes::ports::{self, Full};
 use crate::causes::scene::{Kind, Scene};
 use crate::causes::secure;
 use crate::servers::etcd::Etcd;
-use crate::servers::{Server, free_port, mariadb, redis, shared_folder};
+use crate::servers::{Server, free_port, mariadb, redis};
 use crate::support::wait::until_true;
 use crate::support::{Finished, Service, TestEnv, within};
 
@@ -18,7 +18,7 @@ fn guarded(kind: Kind) -> (Scene, u16) {
     let (scene, port) = match kind {
         Kind::File | Kind::Memcached => unreachable!("it has one address"),
         Kind::Etcd => {
-            let etcd = Etcd::secure(secure::folder().to_owned(), false);
+            let etcd = Etcd::secure(secure::folder().to_owned());
             for words in [&["user", "add", "root:right"][..], &["auth", "enable"]] {
                 etcd.ask(words);
             }
@@ -83,16 +83,8 @@ fn tls_of_redis() -> [String; 4] {
 }
 
 fn guarded_redis() -> Server {
-    let (folder, port) = (shared_folder("redis"), free_port());
-    let lines = tls_of_redis();
-    let words = lines
-        .iter()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, value)| (format!("--{name}"), value));
-    let words: Vec<(String, &str)> = words.collect();
-    let options: Vec<&str> = words.iter().flat_map(|(name, value)| [name.as_str(), value]).collect();
-    let listening = ["--port", "0", "--tls-port", &port.to_string()];
-    redis::start_in(folder, port, &listening, &[&options[..], &["--requirepass", "right"]].concat())
+    let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
+    secure::tls_redis(&pem, &key, &ca, false, &["--requirepass", "right"])
 }
 
 /// Puts a dead address before the first server. On Redlock the dead address replaces one of the servers, because a

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
+use crate::causes::secure;
 use crate::servers::postgres::{self, Postgres};
-use crate::servers::{certificates, free_port};
+use crate::site::{looked, run_with};
 use crate::support::wait::until_true;
-use crate::support::{Finished, Service, TestEnv, within};
+use crate::support::{Finished, Service, TestEnv};
 
 pub(super) fn env_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "postgres", endpoint, prefix: None })
@@ -21,12 +21,6 @@ pub(super) fn env_on(server: &Postgres) -> TestEnv {
 /// Starts a server that gives no cause for a warning.
 pub(super) fn start() -> Postgres {
     postgres::start_with(&["fsync=on"])
-}
-
-/// Runs `true` under the lock x with these variables.
-pub(super) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
-    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
-    env.finish(command.envs(variables.iter().copied()))
 }
 
 /// Makes `lines` the access rules. The superuser is admitted where they do not apply.
@@ -71,25 +65,6 @@ fn users_and_passwords_let_in_and_wrong_ones_do_not() {
     let elsewhere = env.path("elsewhere");
     fs::rename(&file, &elsewhere).expect("moves");
     run_with(&env, &[("PGPASSFILE", &elsewhere)]).silently(0);
-}
-
-#[test]
-fn defaults_come_from_psql_variables() {
-    let server = start();
-    let env = TestEnv::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
-    let port = server.port().to_string();
-    let around =
-        [("PGHOST", "127.0.0.1"), ("PGPORT", &port), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
-    let with = |words: &[&str]| {
-        let mut command = env.dlock(words.iter().copied());
-        env.finish(command.envs(around))
-    };
-    with(&["run", "--backend", "postgres", "--name", "x", "--", "true"]).silently(0);
-    let seen = with(&["doctor", "--backend", "postgres"]);
-    assert!(seen.text().contains("PostgreSQL 1") && seen.text().contains(&port), "{}", seen.text());
-    let mode = [("PGSSLMODE", "require"), ("PGHOST", "127.0.0.1")];
-    let mut encrypted = env.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
-    env.finish(encrypted.envs(around).envs(mode)).failed(77, &["does not speak TLS"]);
 }
 
 #[test]
@@ -166,12 +141,6 @@ fn missing_create_permission_error_shows_the_schema_command() {
     env.assert_free("x");
 }
 
-/// Returns the output of `doctor` with the wrapped lines joined.
-fn looked(env: &TestEnv) -> String {
-    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[test]
 fn unusable_tables_are_named_by_doctor() {
     let server = start();
@@ -195,31 +164,15 @@ fn unusable_tables_are_named_by_doctor() {
 
 #[test]
 fn encryption_with_a_private_authority_and_a_client_certificate() {
-    let server = start();
-    let folder = certificates::folder();
-    let copy = |from: &str, to: &str| {
-        let path = server.data().join(to);
-        fs::copy(folder.join(from), &path).expect("copies");
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("sets");
-        let owner = fs::metadata(server.data()).expect("a directory");
-        let (user, group) =
-            (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
-        std::os::unix::fs::chown(&path, Some(user), Some(group)).expect("changes the owner");
-    };
-    for (from, to) in [("server.pem", "server.crt"), ("server.key", "server.key"), ("ca.pem", "root.crt")] {
-        copy(from, to);
-    }
+    let file = |name: &str| secure::folder().join(name);
+    let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
+    let server = secure::tls_postgres(&pem, &key, &ca);
     server.sql("CREATE ROLE client LOGIN SUPERUSER");
-    fs::write(server.data().join("postgresql.auto.conf"), "ssl = on\nssl_ca_file = 'root.crt'\n")
-        .expect("writes");
     admit(&server, "hostssl all client 127.0.0.1/32 cert\nhostnossl all client 127.0.0.1/32 reject");
-    let file = |name: &str| folder.join(name);
-    let (ca, other, cert, key) = (file("ca.pem"), file("other.pem"), file("client.pem"), file("client.key"));
+    let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
     let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
     let env = env_at(format!("postgres://client@127.0.0.1:{}/postgres", server.port()));
     until_true("encryption", || run_with(&env, &all).code() == Some(0));
-    let stranger = [("DLOCK_CACERT", other.as_path()), all[1], all[2]];
-    run_with(&env, &stranger).failed(77, &["signed by an unknown authority", "--cacert"]);
     let misnamed = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
     run_with(&env, &misnamed).failed(77, &["its certificate is for 127.0.0.1, not other.test"]);
     // The server does not admit a client without a certificate.
@@ -313,16 +266,6 @@ fn risky_settings_are_warned_of() {
     for part in ["PostgreSQL 1", "fsync is off", "note: a claim counts on the database's clock"] {
         assert!(looked.contains(part), "{looked}");
     }
-}
-
-#[test]
-fn absent_server_is_an_error_with_its_address() {
-    let port = free_port();
-    let env = env_at(format!("postgres://me@127.0.0.1:{port}/d"));
-    run_with(&env, &[]).failed(69, &[&port.to_string(), "refused"]);
-    let waited =
-        env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
-    within(waited.took, Duration::from_secs(3));
 }
 
 /// The planner takes a table for empty if it was empty when it was last vacuumed. Two indexes then look alike to it. It

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::causes::secure;
-use crate::postgres::{env_at, env_on, run_with, start};
+use crate::postgres::{env_at, env_on, start};
 use crate::postgres_many::pooler;
 use crate::servers::postgres::Postgres;
+use crate::site::run_with;
 use crate::sql_settings;
 use crate::support::wait::let_pass;
 

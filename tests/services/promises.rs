@@ -1,6 +1,6 @@
 //! dlock's promises while a service is frozen, cut off and restarted.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -8,7 +8,6 @@ use crate::hostile;
 use crate::servers::free_port;
 use crate::site;
 use crate::support::process::{is_alive, is_stopped};
-use crate::support::scripts::{Overlap, Tree};
 use crate::support::test_env::Holder;
 use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
@@ -23,31 +22,6 @@ fn ends_well(holder: Holder) {
 
 fn words_of(length: Duration) -> String {
     format!("{}ms", length.as_millis())
-}
-
-#[test]
-fn removed_claim_ends_the_tree_and_the_next_token_is_higher() {
-    let _alone = quiet::measuring();
-    // So long that the tree's end in time cannot be mistaken for the expiry of the lease.
-    let ttl = site::kind().ttl(Duration::from_secs(21));
-    let env = TestEnv::new();
-    let (tree, words) = Tree::words(&env, "tree");
-    let holder = env.start(env.run(["--name", "x", "--ttl", &words_of(ttl), "--"]).args(words));
-    let members = tree.await_grown(&env);
-    let token =
-        env.status("x")["holders"][0]["token"].as_str().expect("a token").parse::<u64>().expect("digits");
-    let (overlap, words) = Overlap::words(&env, &members);
-    site::lose(&env, "x");
-    let lost = Instant::now();
-    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
-    within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
-    holder.finish().failed(76, &["lost x"]);
-    env.finish(env.run(["--name", "x", "--"]).args(words)).silently(0);
-    overlap.assert_none(&env);
-    let next = env.held(&["--name", "x"]);
-    assert!(next.token() > token, "{} after {token}", next.token());
-    next.release().silently(0);
-    env.await_no_process();
 }
 
 #[test]

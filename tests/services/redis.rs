@@ -1,49 +1,17 @@
-//! One Redis: logins, messages, and other clients of the same locks.
+//! One Redis: passwords, databases, warnings, and other clients of the same locks.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::{Server, free_port, redis, shared_folder};
+use crate::redis_many::{env_at, env_on};
+use crate::servers::{free_port, redis, shared_folder};
+use crate::site::run_with;
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
-
-fn env_at(endpoint: String) -> TestEnv {
-    TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
-}
-
-fn env_on(server: &Server) -> TestEnv {
-    env_at(redis::address(server))
-}
-
-/// Runs `true` under the lock x with these variables.
-fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> crate::support::Finished {
-    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
-    env.finish(command.envs(variables.iter().copied()))
-}
-
-#[test]
-fn users_and_passwords_let_in_and_wrong_ones_do_not() {
-    let server = redis::start_with(QUIET);
-    let (port, env) = (server.port(), env_on(&server));
-    let rights = ["~dlock:*", "~{dlock:*", "+@all", "-@dangerous", "+info"];
-    let user = [&["ACL", "SETUSER", "ci", "on", ">right"], &rights[..]].concat();
-    assert_eq!(redis::raw(port, &user), "+OK\r\n");
-    assert_eq!(redis::raw(port, &["ACL", "SETUSER", "default", "off"]), "+OK\r\n");
-    let login = |user: &'static str, password: &'static str| {
-        run_with(&env, &[("DLOCK_USER", Path::new(user)), ("DLOCK_PASSWORD", Path::new(password))])
-    };
-    login("ci", "right").silently(0);
-    login("ci", "wr0ng").failed(77, &["password"]).said_one_line(&["redis"]);
-    let refused = run_with(&env, &[]).failed(77, &["--password-file"]);
-    assert!(!refused.err.contains("right"), "{}", refused.err);
-}
 
 #[test]
 fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {
@@ -100,113 +68,6 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
     tcp.assert_busy("x");
     holder.release().silently(0);
     tcp.assert_free("x");
-}
-
-fn openssl(folder: &Path, words: &str) {
-    let made =
-        Command::new("openssl").args(words.split(' ')).current_dir(folder).output().expect("openssl runs");
-    assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
-}
-
-/// Creates an authority, a server certificate and a client certificate in `folder`.
-fn certificates(folder: &Path) {
-    fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:redis.test").expect("writes");
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    openssl(folder, &format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"));
-    for who in ["server", "client"] {
-        openssl(folder, &format!("req {key} -keyout {who}.key -out {who}.csr -subj /CN={who}"));
-        let sign = "x509 -req -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names";
-        openssl(folder, &format!("{sign} -in {who}.csr -out {who}.pem"));
-    }
-}
-
-#[test]
-fn encryption_with_a_private_authority_and_a_client_certificate() {
-    let folder = shared_folder("redis");
-    certificates(&folder);
-    let port = free_port();
-    let listen = ["--port", "0", "--tls-port", &port.to_string()];
-    let files =
-        ["--tls-cert-file", "server.pem", "--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.pem"];
-    let server = redis::start_in(folder, port, &[&listen[..], &files[..]].concat(), QUIET);
-    let file = |name: &str| server.folder().join(name);
-    let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
-    let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
-    let env = env_at(format!("rediss://127.0.0.1:{port}"));
-    run_with(&env, &all).silently(0);
-    let named = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("redis.test"))]].concat();
-    run_with(&env, &named).silently(0);
-    let other = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
-    run_with(&env, &other).failed(77, &["its certificate is for 127.0.0.1, redis.test, not other.test"]);
-    // The server does not admit a client without a certificate. It gives the reason in its last message. The end of the
-    // connection may overtake that message.
-    let without = run_with(&env, &all[..1]);
-    assert!(matches!(without.code(), Some(77 | 69)), "{}", without.err);
-    let plain = env_at(format!("redis://127.0.0.1:{port}"));
-    run_with(&plain, &all).failed(64, &["rediss://"]);
-}
-
-#[test]
-fn absent_server_is_an_error_within_the_wait() {
-    let env = env_at(format!("redis://127.0.0.1:{}", free_port()));
-    run_with(&env, &[]).failed(69, &["127.0.0.1", "refused"]);
-    let waited =
-        env.finish(&mut env.run(["--wait", "1s", "--name", "x", "--", "true"])).failed(69, &["127.0.0.1"]);
-    within(waited.took, Duration::from_secs(3));
-}
-
-#[test]
-fn accepting_but_silent_server_is_abandoned() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
-    let env = env_at(format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port()));
-    let mut command = env.run(["--try", "--ttl", "6s", "--name", "x", "--", "true"]);
-    let tried = env.finish(&mut command).failed(
-        69,
-        &["accepts connections but does not answer: nothing came in 1.", "is this the right port?"],
-    );
-    within(tried.took, Duration::from_secs(2));
-}
-
-#[test]
-fn malformed_replies_are_an_error() {
-    use std::io::{Read, Write};
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
-    let port = listener.local_addr().expect("bound").port();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            // The client may have closed the connection.
-            let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        }
-    });
-    run_with(&env_at(format!("redis://127.0.0.1:{port}")), &[])
-        .failed(69, &["does not answer as Redis does"]);
-}
-
-#[test]
-fn removed_hold_ends_the_command_at_once() {
-    let server = redis::start_with(QUIET);
-    let env = env_on(&server);
-    let holder = env.held(&["--name", "x"]);
-    assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
-    holder.running.finish().failed(76, &["lost x"]);
-    env.assert_free("x");
-}
-
-#[test]
-fn holds_and_waits_outlast_a_broken_connection() {
-    let server = redis::start_with(QUIET);
-    let proxy = Proxy::to(server.port());
-    let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
-    let holder = env.held(&["--name", "x"]);
-    let mut waiter = env.hold(&["--name", "x", "-q"]);
-    env.await_waiters("x", 1);
-    proxy.set(Conduct::Refuse);
-    proxy.set(Conduct::Pass);
-    env_on(&server).await_waiters("x", 1);
-    assert_eq!(holder.release().code(), Some(0));
-    waiter.await_start();
-    waiter.release();
 }
 
 #[test]

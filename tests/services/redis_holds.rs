@@ -6,18 +6,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::redis_many::env_at;
+use crate::redis_many::{env_at, env_on};
 use crate::servers::proxy::Proxy;
 use crate::servers::{Server, redis};
 use crate::support::process;
 use crate::support::wait::until_true;
-use crate::support::{TestEnv, within};
+use crate::support::within;
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
-
-fn env_on(server: &Server) -> TestEnv {
-    env_at(redis::address(server))
-}
 
 /// Returns the remaining life of the key in milliseconds.
 fn life(server: &Server, key: &str) -> i64 {

@@ -2,15 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::redis_many::{cluster, env_at};
+use super::redis_many::{cluster, env_at, env_on};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
 use crate::support::wait::let_pass;
 use crate::support::{TestEnv, within};
-
-fn env_on(server: &Server) -> TestEnv {
-    env_at(redis::address(server))
-}
 
 /// Starts a server without these commands.
 fn without(commands: &[&str]) -> Server {

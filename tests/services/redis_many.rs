@@ -8,6 +8,10 @@ pub(crate) fn env_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
 }
 
+pub(crate) fn env_on(server: &Server) -> TestEnv {
+    env_at(redis::address(server))
+}
+
 #[test]
 fn sentinels_lead_to_the_master_also_after_it_changed() {
     let master = redis::start();

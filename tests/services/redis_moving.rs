@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 
-use crate::redis_many::cluster;
+use crate::redis_many::{cluster, env_on};
 use crate::servers::{Server, redis};
 use crate::support::test_env::Holder;
 use crate::support::wait::until_true;
@@ -145,10 +145,6 @@ fn newcomer_during_a_key_migration_waits_for_its_end() {
     waiter.await_start();
     done(waiter);
     env.assert_free(&name);
-}
-
-fn env_on(server: &Server) -> TestEnv {
-    TestEnv::on(Service { backend: "redis", endpoint: redis::address(server), prefix: None })
 }
 
 #[test]

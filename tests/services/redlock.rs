@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::redis_many::env_at;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
 use crate::site;
@@ -9,13 +10,9 @@ use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Service, TestEnv, quiet, within};
+use crate::support::{TestEnv, quiet, within};
 
 const TTL: Duration = Duration::from_secs(6);
-
-fn env_at(endpoint: String) -> TestEnv {
-    TestEnv::on(Service { backend: "redis", endpoint, prefix: None })
-}
 
 fn env_on(nodes: &[Server]) -> TestEnv {
     env_at(redis::addresses(nodes))

@@ -1,13 +1,12 @@
 //! A waiter that the service refuses to admit again after its connection broke.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::causes::scene::Kind;
 use crate::causes::secure::admit;
-use crate::servers::etcd::Etcd;
+use crate::servers::etcd::{Etcd, metrics};
 use crate::servers::{Server, mariadb, memcached, postgres, redis, shared_folder, zookeeper};
 use crate::support::wait::let_pass;
 use crate::support::{Service, TestEnv, within};
@@ -80,14 +79,7 @@ fn postgres() -> Guarded {
 
 fn etcd() -> Guarded {
     let etcd = Etcd::start();
-    for words in [
-        &["user", "add", "root:admin"] as &[&str],
-        &["user", "add", "ci:right"],
-        &["user", "grant-role", "ci", "root"],
-        &["auth", "enable"],
-    ] {
-        etcd.ask(words);
-    }
+    etcd.guard("right", &[""]);
     let etcd = std::rc::Rc::new(etcd);
     let (endpoint, told) = (etcd.endpoint(), etcd.clone());
     let refuse = move || {
@@ -95,11 +87,7 @@ fn etcd() -> Guarded {
         told.server().restart();
     };
     let logins = move || {
-        let port = etcd.server().port();
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asks");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("answers");
+        let said = metrics(etcd.server().port());
         let refused = |line: &&str| line.contains("Authenticate") && line.contains("InvalidArgument");
         let lines = said.lines().filter(|line| line.starts_with("grpc_server_handled_total"));
         let counts =

@@ -1,10 +1,11 @@
 //! The service of the running test, and the instances that tests share.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::servers::{Kind, Order, Server, Site, redis};
-use crate::support::{Service, TestEnv};
+use crate::support::{Finished, Service, TestEnv};
 
 /// Many tests of a kind start a service of their own, because they restart it.
 const ORDER: Order = Order { keeps: true, in_all: 16, clients: 0 };
@@ -46,6 +47,18 @@ pub(crate) fn shared() -> &'static dyn Site {
 /// Returns a part of it for the running test.
 pub(crate) fn part() -> Service {
     shared().part()
+}
+
+/// Runs `true` under the lock x with these variables.
+pub(crate) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
+    let mut command = env.run(["--try", "--name", "x", "--", "true"]);
+    env.finish(command.envs(variables.iter().copied()))
+}
+
+/// Returns the output of `doctor` with the wrapped lines joined.
+pub(crate) fn looked(env: &TestEnv) -> String {
+    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Removes the claim that holds the lock `name` of `env` without its holder's knowledge.

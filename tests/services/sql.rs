@@ -12,7 +12,7 @@ use crate::servers::postgres::{self, Postgres};
 use crate::site;
 use crate::support::chance::rounds;
 use crate::support::process::{self, is_alive};
-use crate::support::running::{CROWD, finish_all};
+use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, Service};
 
@@ -288,42 +288,6 @@ fn hand_over_outlasts_a_crash_of_the_database() {
     // The crash may have hit its release.
     assert_eq!(holder.running.finish().code(), Some(0));
     env.assert_free("x");
-}
-
-#[test]
-fn a_queue_of_forty_holds_in_the_order_of_arrival() {
-    let database = Database::roomy();
-    let env = database.env();
-    let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);
-    let mut line = Vec::new();
-    for n in 0..40 {
-        let mode = if n % 5 == 4 { "-s" } else { "-x" };
-        let script = format!("echo {n} >>order");
-        let mut command = env.run(["-q", "--name", "x", "--ttl", "10m", mode, "--", "sh", "-c", &script]);
-        line.push(env.start(&mut command));
-        env.await_waiters("x", n + 1);
-    }
-    assert_eq!(holder.release().code(), Some(0));
-    finish_all(line);
-    let order: Vec<usize> = env.read("order").lines().map(|line| line.parse().expect("a number")).collect();
-    assert_eq!(order, (0..40).collect::<Vec<_>>());
-    env.assert_free("x");
-}
-
-#[test]
-fn several_names_in_any_order_never_stand_in_each_others_way() {
-    let database = Database::roomy();
-    let env = database.env();
-    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"]];
-    let script = "read n <counter; sleep 0.002; echo $((n + 1)) >counter";
-    env.write("counter", "0\n");
-    let start = |n: usize| {
-        let names = orders[n % 3].iter().flat_map(|name| ["--name", name]);
-        let mut command = env.run(["-q"]);
-        env.start(command.args(names).args(["--", "sh", "-c", script]))
-    };
-    finish_all((0..24).map(start).collect::<Vec<_>>());
-    assert_eq!(env.read("counter"), "24\n");
 }
 
 /// Some runs wait, some are refused at once, and some find the lock free. The test kills every tenth.

@@ -10,6 +10,7 @@ use crate::site;
 use crate::support::bounds::slack;
 use crate::support::gate::Gate;
 use crate::support::process::{is_alive, is_stopped};
+use crate::support::scene::Scene;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::way::Way;
@@ -79,35 +80,63 @@ fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(TestEnv, One)> {
     all
 }
 
+/// Takes the lock away. Returns the time limit for the end of its command, counted from then on.
+fn lose_x(ttl: Duration, env: &TestEnv) -> (Instant, Duration) {
+    site::lose(env, "x");
+    (Instant::now(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500))
+}
+
+#[test]
+fn removed_claim_ends_the_tree_and_the_next_token_is_higher() {
+    let _alone = quiet::measuring();
+    // So long that the tree's end in time cannot be mistaken for the expiry of the lease.
+    let ttl = site::kind().ttl(Duration::from_secs(21));
+    let lease = format!("{}ms", ttl.as_millis());
+    for way in [Way::Run, Way::Acquire, Way::Elect] {
+        let env = TestEnv::new();
+        let (tree, words) = Tree::words(&env, "tree");
+        let options = ["-q", "--name", "x", "--ttl", &lease];
+        let holder = env.start(&mut way.command(&env, &options, &words));
+        let members = tree.await_grown(&env);
+        let token =
+            env.status("x")["holders"][0]["token"].as_str().expect("a token").parse::<u64>().expect("digits");
+        let (overlap, words) = Overlap::words(&env, &members);
+        let (lost, limit) = lose_x(ttl, &env);
+        until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+        within(lost.elapsed(), limit);
+        let ended = holder.finish();
+        if way == Way::Acquire {
+            assert_eq!(ended.signal(), Some(9), "{}", ended.err);
+        } else {
+            ended.failed(76, &["lost x"]);
+        }
+        env.finish(env.run(["--name", "x", "--"]).args(words)).silently(0);
+        overlap.assert_none(&env);
+        let next = env.held(&["--name", "x"]);
+        assert!(next.token() > token, "{} after {token}", next.token());
+        next.release().silently(0);
+        env.await_no_process();
+    }
+}
+
 #[test]
 fn removed_term_ends_at_once_and_the_next_token_is_higher() {
     let _alone = quiet::measuring();
     let ttl = site::kind().ttl(Duration::from_secs(21));
-    let words = format!("{}ms", ttl.as_millis());
-    for way in [Way::Elect, Way::Forever] {
-        let env = TestEnv::new();
-        let one = One::start(&env, way, "one", &words);
-        let (command, token) = one.turn(&env, 1);
-        site::lose(&env, "x");
-        let lost = Instant::now();
-        until_true("the end of the command", || !is_alive(command));
-        within(lost.elapsed(), (site::kind().facts.news_within)(ttl / 3) + Duration::from_millis(500));
-        if way == Way::Elect {
-            one.running.finish().failed(76, &["lost x"]);
-            let next = env.held(&["--name", "x"]);
-            assert!(next.token() > token, "{} after {token}", next.token());
-            next.release().silently(0);
-        } else {
-            // Its tree is gone, so it campaigns again.
-            let (again, next) = one.turn(&env, 2);
-            assert!(next > token, "{next} after {token}");
-            one.running.signal(Signal::TERM);
-            assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
-            assert!(!is_alive(again), "a command that outlived its dlock");
-        }
-        env.await_no_process();
-        env.assert_free("x");
-    }
+    let env = TestEnv::new();
+    let one = One::start(&env, Way::Forever, "one", &format!("{}ms", ttl.as_millis()));
+    let (command, token) = one.turn(&env, 1);
+    let (lost, limit) = lose_x(ttl, &env);
+    until_true("the end of the command", || !is_alive(command));
+    within(lost.elapsed(), limit);
+    // Its tree is gone, so it campaigns again.
+    let (again, next) = one.turn(&env, 2);
+    assert!(next > token, "{next} after {token}");
+    one.running.signal(Signal::TERM);
+    assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
+    assert!(!is_alive(again), "a command that outlived its dlock");
+    env.await_no_process();
+    env.assert_free("x");
 }
 
 #[test]
@@ -145,39 +174,26 @@ fn long_freeze_ends_every_tree_before_the_next_grant() {
     const TTL: Duration = Duration::from_secs(6);
     let _alone = quiet::measuring();
     let site = site::start();
-    let all = Way::ALL.map(|way| {
-        let env = TestEnv::on(site.part());
-        let (tree, words) = Tree::words(&env, "tree");
-        let options = ["-q", "--name", "x", "--ttl", "6s"];
-        let holder = env.start(&mut way.command(&env, &options, &words));
-        let members = tree.await_grown(&env);
-        let (overlap, words) = Overlap::words(&env, &members);
-        let waiter = env.start(env.run(options).arg("--").args(words));
-        env.await_waiters("x", 1);
-        (way, env, holder, members, overlap, waiter)
-    });
+    let options = ["-q", "--ttl", "6s"];
+    let all = Way::ALL.map(|way| (way, Scene::of(TestEnv::on(site.part()), way, &options, &options)));
     let frozen = Instant::now();
     site.freeze();
-    let lives = |members: &[process::Process]| members.iter().any(|one| is_alive(one.pid));
-    until_true("the end of the trees", || all.iter().all(|(.., members, _, _)| !lives(members)));
+    until_true("the end of the trees", || all.iter().all(|(_, scene)| !scene.is_alive()));
     // The last renewal was sent before the freeze.
     within(frozen.elapsed(), TTL);
-    for (way, _, holder, ..) in &all {
+    for (way, scene) in &all {
         if *way == Way::Forever {
-            holder.signal(Signal::TERM);
+            scene.running.signal(Signal::TERM);
         }
     }
     site.thaw();
-    for (way, env, holder, _, overlap, waiter) in all {
-        let ended = holder.finish();
+    for (way, scene) in all {
+        let ended = scene.conclude();
         // It is about to campaign again, or is still ending its term.
         let told = way == Way::Forever && ended.signal() == Some(Signal::TERM.as_raw());
         if !told {
             way.lost(ended, "x");
         }
-        assert_eq!(waiter.finish().code(), Some(0));
-        overlap.assert_none(&env);
-        env.await_no_process();
     }
 }
 
@@ -228,21 +244,13 @@ fn process_stopped_for_three_leases_lets_no_two_commands_run() {
 fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
     for way in Way::OTHERS {
         for keeper in [false, true] {
-            let env = TestEnv::new();
-            let (tree, words) = Tree::words(&env, "tree");
             // Long compared with the time that the waiter is given.
-            let holder = env.start(&mut way.command(&env, &["-q", "--name", "x", "--ttl", "60s"], &words));
-            let members = tree.await_grown(&env);
-            let (front, its_keeper) = until("the pair", || way.pair(&holder));
-            let (overlap, words) = Overlap::words(&env, &members);
-            let waiter = env.start(env.run(["-q", "--name", "x", "-w", "15s", "--"]).args(words));
-            env.await_waiters("x", 1);
+            let own = ["-q", "--ttl", "60s"];
+            let scene = Scene::of(TestEnv::new(), way, &own, &["-q", "-w", "15s"]);
+            let (front, its_keeper) = until("the pair", || way.pair(&scene.running));
             process::signal(if keeper { its_keeper } else { front }, Signal::KILL);
-            let ended = holder.finish();
+            let ended = scene.conclude();
             assert!(ended.code().is_none_or(|code| code == 76), "{way:?}: {:?}", ended.status);
-            assert_eq!(waiter.finish().code(), Some(0), "{way:?}, keeper: {keeper}");
-            overlap.assert_none(&env);
-            env.await_no_process();
         }
     }
 }

@@ -1,18 +1,12 @@
 //! A member of an ensemble that is cut off from the others. The holder knows only this member.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::zookeeper::absent;
+use crate::cut_off::CutOff;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::zookeeper::{self, Setup, TICK};
 use crate::servers::{Server, free_port};
-use crate::support::process::is_alive;
-use crate::support::scripts::{Overlap, Tree};
-use crate::support::wait::until_true;
 use crate::support::{TestEnv, quiet, until, within};
 
 const TTL: Duration = Duration::from_secs(6);
@@ -60,11 +54,7 @@ impl Ensemble {
 
     /// Returns the mode that the member reports. Returns `None` while it does not serve.
     fn mode(&self, member: usize) -> Option<String> {
-        let mut text = String::new();
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.servers[member].port())).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(1))).expect("sets");
-        stream.write_all(b"srvr").ok()?;
-        stream.read_to_string(&mut text).ok()?;
+        let text = zookeeper::said(self.servers[member].port(), *b"srvr").ok()?;
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
     }
 
@@ -75,15 +65,10 @@ impl Ensemble {
         }
     }
 
-    fn address(&self, member: usize) -> String {
-        format!("zk://127.0.0.1:{}", self.servers[member].port())
+    /// Returns an environment that uses only this member.
+    fn env(&self, member: usize) -> TestEnv {
+        TestEnv::on(zookeeper::KIND.at(&[self.servers[member].port()]))
     }
-}
-
-fn dlock(env: &TestEnv, verb: &str, at: &str, options: &[&str], words: &[String]) -> Command {
-    let mut command = env.dlock([verb, "--backend", "zk", "--endpoint", at]);
-    command.args(options).args(words);
-    command
 }
 
 /// Cuts off the first member in the mode `mode`. Returns the mode that it reported when the holder's tree had ended, or
@@ -95,23 +80,11 @@ fn cut_off(mode: &str, patience: u32) -> String {
     let _alone = quiet::measuring();
     let ensemble = Ensemble::start(patience);
     let member = ensemble.first(mode);
-    let (near, far) = (ensemble.address(member), ensemble.address((member + 1) % 3));
-    let env = TestEnv::new();
-    let options = ["--quiet", "--ttl", "6s", "--name", "x", "--"];
-    let (tree, words) = Tree::words(&env, "tree");
-    let holder = env.start(&mut dlock(&env, "run", &near, &options[1..], &words));
-    let members = tree.await_grown(&env);
-    let (overlap, words) = Overlap::words(&env, &members);
-    let waiter = env.start(&mut dlock(&env, "run", &far, &options, &words));
-    until("a waiter", || {
-        let seen = env.finish(&mut dlock(&env, "status", &far, &["--json", "x"], &[])).text();
-        let line: serde_json::Value = serde_json::from_str(&seen).ok()?;
-        (line["waiters"].as_array().map(Vec::len) == Some(1)).then_some(())
-    });
+    let scene = CutOff::start(ensemble.env(member), ensemble.env((member + 1) % 3), "6s");
     let cut = Instant::now();
     // The connections stay open.
     ensemble.part(member, Conduct::Hole);
-    until_true("the end of the tree", || members.iter().all(|p| !is_alive(p.pid)));
+    scene.await_tree_gone();
     let took = cut.elapsed();
     within(took, TTL);
     let believed = ensemble.mode(member);
@@ -120,36 +93,22 @@ fn cut_off(mode: &str, patience: u32) -> String {
     // hole would not pass on its end.
     ensemble.servers[member].down();
     ensemble.part(member, Conduct::Refuse);
-    holder.finish().lost_its_lease("x");
-    // They elect a leader first. On a busy machine three servers may take long.
-    let ended = waiter.finish_within(Duration::from_secs(90));
-    assert_eq!(ended.code(), Some(0), "the others give the lock on: {}", ended.err);
-    overlap.assert_none(&env);
-    env.await_no_process();
+    scene.conclude();
     believed.unwrap_or_default()
 }
 
 #[test]
 fn unaware_cut_off_follower_keeps_no_tree_alive() {
-    if absent() {
-        return;
-    }
     let ticks = u32::try_from(TTL.as_millis() / TICK.as_millis()).expect("small");
     assert_eq!(cut_off("follower", ticks * 4), "follower", "it noticed, and the hazard did not come about");
 }
 
 #[test]
 fn aware_cut_off_follower_keeps_no_tree_alive() {
-    if absent() {
-        return;
-    }
     assert_eq!(cut_off("follower", 4), "", "it serves on");
 }
 
 #[test]
 fn cut_off_leader_keeps_no_tree_alive() {
-    if absent() {
-        return;
-    }
     assert_ne!(cut_off("leader", 4), "leader", "it leads on");
 }

@@ -1,17 +1,14 @@
-//! The session timeout that a server grants to a session that comes back, and the requests of a session at rest.
+//! The session timeout that a server grants to a session that comes back.
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
-use super::zookeeper::absent;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
 use crate::support::process::is_alive;
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Service, TestEnv, quiet};
+use crate::support::{TestEnv, quiet};
 
 /// Longer than a server takes to restart on a busy machine.
 const LONG: Duration = Duration::from_secs(40);
@@ -38,9 +35,6 @@ fn transactions(port: u16) -> u64 {
 /// The server restarts and grants less. Expects that the holder is stopped before the server releases the lock.
 /// `meanwhile` passes between the server's return and a cut.
 fn a_shorter_grant_counts(meanwhile: Duration) {
-    if absent() {
-        return;
-    }
     let _alone = quiet::measuring();
     let server = zookeeper::start_on(free_port(), &Setup::default());
     let relay = Proxy::to(server.port());
@@ -78,40 +72,4 @@ fn shorter_grant_after_a_restart_counts_at_once() {
 fn shorter_grant_after_a_restart_counts_for_later_renewals() {
     // A renewal by the old length is due meanwhile. It would come too late for the new one.
     a_shorter_grant_counts(LONG / 4 + SHORT / 4);
-}
-
-/// The client library sends pings in addition to the renewals, as often as it takes to leave a silent server in time.
-/// It sends nothing else.
-#[test]
-fn a_waiter_at_rest_sends_its_renewals_and_signs_of_life() {
-    if absent() {
-        return;
-    }
-    let _alone = quiet::measuring();
-    let server = zookeeper::start_on(free_port(), &Setup::default());
-    let env = TestEnv::on(Service {
-        backend: "zk",
-        endpoint: format!("zk://127.0.0.1:{}", server.port()),
-        prefix: None,
-    });
-    let received = || {
-        let said = zookeeper::said(server.port(), *b"srvr").expect("answers");
-        let count = said.lines().find_map(|line| line.strip_prefix("Received: ")).expect("a count");
-        count.parse::<u32>().expect("a number")
-    };
-    let holder = env.held(&["-q", "--name", "x"]);
-    let waiters: Vec<_> = (0..4).map(|_| env.hold(&["-q", "--name", "x"])).collect();
-    env.await_waiters("x", 4);
-    // Until the requests that began with the entry are over.
-    let_pass(Duration::from_secs(2));
-    let (before, begun) = (received(), Instant::now());
-    let_pass(Duration::from_secs(12));
-    let sent = received() - before;
-    let times = |every: f64| begun.elapsed().as_secs_f64() / every + 1.0;
-    let most = 5.0 * (times(30.0 / 4.0) + times(1.5));
-    assert!(f64::from(sent) <= most, "{sent} requests of five sessions, {most} at most");
-    for waiting in waiters {
-        waiting.running.signal(Signal::TERM);
-    }
-    holder.release().silently(0);
 }

@@ -2,7 +2,6 @@
 
 use rustix::process::Signal;
 
-use super::zookeeper::absent;
 use super::zookeeper_kinds::envs;
 use crate::servers::zookeeper::{self, Raw};
 use crate::support::TestEnv;
@@ -18,34 +17,7 @@ const BOTH: [&str; 7] = ["-q", "--slots", "2", "--name", "x", "--name", "y"];
 const CLAIMS: usize = 36;
 
 #[test]
-fn waiter_for_one_name_holds_one_slot_of_the_other() {
-    if absent() {
-        return;
-    }
-    for env in envs("names") {
-        let (first, second) = (env.held(&X), env.held(&X));
-        let mut waiter = env.hold(&BOTH);
-        env.await_waiters("x", 1);
-        let beside = env.held(&Y);
-        let mut third = env.hold(&Y);
-        env.await_waiters("y", 1);
-        assert_eq!(env.status("y")["waiters"][0]["ahead"], 2);
-        first.release().silently(0);
-        waiter.await_start();
-        assert!(!third.has_started(), "three on two slots");
-        waiter.release().silently(0);
-        third.await_start();
-        release_all([second, beside, third]);
-        env.assert_free("x");
-        env.assert_free("y");
-    }
-}
-
-#[test]
 fn leaving_waiter_releases_slots_already_granted() {
-    if absent() {
-        return;
-    }
     for env in envs("gone") {
         let holders = [env.held(&X), env.held(&X)];
         let beside = env.held(&Y);
@@ -85,9 +57,6 @@ fn leaving_waiter_releases_slots_already_granted() {
 
 #[test]
 fn holders_requesting_a_name_of_a_later_waiter_proceed() {
-    if absent() {
-        return;
-    }
     for env in envs("inside") {
         let gate = env.gate("gate");
         let script = r#"read _ <gate; "$dlock" run --endpoint "$locks" "$@" -- true"#;
@@ -111,9 +80,6 @@ fn holders_requesting_a_name_of_a_later_waiter_proceed() {
 /// Expects that no name has more holders than slots, and that no two claims share a slot.
 #[test]
 fn a_crowd_on_names_in_any_order_comes_through() {
-    if absent() {
-        return;
-    }
     let orders: [&[&str]; 6] = [&["x"], &["y", "x"], &["x", "y", "z"], &["z"], &["z", "y"], &["y"]];
     let script = r#"mkdir "$1.$DLOCK_SLOT" || echo "$*: twice" >>wrong
         for name; do
@@ -150,9 +116,6 @@ fn foreign_mutex(env: &TestEnv, raw: &mut Raw, test: &str, name: &str) -> String
 
 #[test]
 fn a_foreign_client_is_waited_for_where_it_stands_alone() {
-    if absent() {
-        return;
-    }
     let [_, env] = envs("foreign");
     let mut raw = Raw::connect(zookeeper::shared_port(), 0);
     let mutex = foreign_mutex(&env, &mut raw, "foreign", "x");

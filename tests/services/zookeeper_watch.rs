@@ -4,16 +4,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::zookeeper::absent;
 use crate::servers::zookeeper;
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv, within};
 
 #[test]
 fn watch_shows_an_outage_and_follows_a_server_without_its_data() {
-    if absent() {
-        return;
-    }
     let server = zookeeper::start();
     let endpoint = format!("zk://127.0.0.1:{}", server.port());
     let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
@@ -40,9 +36,6 @@ fn watch_shows_an_outage_and_follows_a_server_without_its_data() {
 
 #[test]
 fn an_interrupted_watch_leaves_no_session_behind() {
-    if absent() {
-        return;
-    }
     let lines = vec!["4lw.commands.whitelist=srvr,dump".to_owned()];
     let server = zookeeper::start_with(&zookeeper::Setup { lines, ..zookeeper::Setup::default() });
     let endpoint = format!("zk://127.0.0.1:{}", server.port());
@@ -60,9 +53,6 @@ fn an_interrupted_watch_leaves_no_session_behind() {
 
 #[test]
 fn a_lease_without_a_process_is_refused() {
-    if absent() {
-        return;
-    }
     let endpoint = format!("{}/detached", zookeeper::endpoint());
     let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
     let refused = env.finish(&mut env.verb("acquire", ["--detach", "--name", "x"]));

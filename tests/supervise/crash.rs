@@ -4,55 +4,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::process::{Process, is_alive, is_stopped};
-use crate::support::scripts::{Overlap, Tree};
+use crate::support::process::{is_alive, is_stopped};
+use crate::support::scene::Scene;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Finished, Running, TestEnv, process, quiet, within};
-
-/// A dlock with a tree that is hard to kill, and a waiter that checks whether the tree is alive.
-pub(crate) struct Scene {
-    pub(crate) env: TestEnv,
-    pub(crate) running: Running,
-    pub(crate) keeper: i32,
-    pub(crate) tree: Tree,
-    pub(crate) members: Vec<Process>,
-    pub(crate) waiter: Running,
-    overlap: Overlap,
-}
-
-impl Scene {
-    pub(crate) fn new(options: &[&str]) -> Self {
-        let env = TestEnv::new();
-        let (tree, words) = Tree::words(&env, "tree");
-        let mut command = env.run(["--name", "x"]);
-        let running = env.start(command.args(options).arg("--").args(words));
-        let members = tree.await_grown(&env);
-        let (overlap, words) = Overlap::words(&env, &members);
-        let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
-        env.await_waiters("x", 1);
-        let keeper = running.keeper();
-        Self { env, running, keeper, tree, members, waiter, overlap }
-    }
-
-    /// Waits until all members of the tree have ended. Returns the time when that was seen.
-    pub(crate) fn await_tree_gone(&self) -> Instant {
-        until_true("the end of the tree", || self.members.iter().all(|p| !is_alive(p.pid)));
-        let seen = Instant::now();
-        assert_eq!(self.tree.members(), [], "a process was forked meanwhile");
-        seen
-    }
-
-    /// Expects that the waiter ran and saw no member of the tree, and that no process is left.
-    pub(crate) fn conclude(self) -> Finished {
-        let waited = self.waiter.finish();
-        assert_eq!(waited.code(), Some(0), "{}", waited.err);
-        self.overlap.assert_none(&self.env);
-        self.env.assert_free("x");
-        let ended = self.running.finish();
-        self.env.await_no_process();
-        ended
-    }
-}
+use crate::support::{TestEnv, process, quiet, within};
 
 /// Far shorter than a lease of the usual length.
 const AT_ONCE: Duration = Duration::from_millis(200);
@@ -72,8 +27,8 @@ fn a_killed_front_takes_the_whole_tree_with_it_at_once() {
 fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
     let _alone = quiet::measuring();
     let scene = Scene::new(&[]);
-    let begun = Instant::now();
-    process::signal(scene.keeper, Signal::KILL);
+    let (keeper, begun) = (scene.running.keeper(), Instant::now());
+    process::signal(keeper, Signal::KILL);
     let took = scene.await_tree_gone() - begun;
     within(took, AT_ONCE);
     scene.conclude().failed(76, &["the command was stopped"]);
@@ -96,21 +51,11 @@ fn a_stopped_front_ends_nothing() {
 
 #[test]
 fn rest_of_an_externally_killed_command_is_ended_first() {
-    let env = TestEnv::new();
-    let (tree, words) = Tree::words(&env, "tree");
-    let running = env.start(env.run(["--name", "x", "--grace", "100ms", "--"]).args(words));
-    let members = tree.await_grown(&env);
-    let (overlap, words) = Overlap::words(&env, &members);
-    let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
-    env.await_waiters("x", 1);
-    let command = process::children(running.keeper()).first().expect("a command").pid;
+    let scene = Scene::new(&["--grace", "100ms"]);
+    let command = process::children(scene.running.keeper()).first().expect("a command").pid;
     process::signal(command, Signal::KILL);
-    let ended = running.finish();
+    let ended = scene.conclude();
     assert_eq!((ended.signal(), ended.err.as_str()), (Some(9), ""));
-    assert_eq!(waiter.finish().code(), Some(0));
-    overlap.assert_none(&env);
-    env.assert_free("x");
-    env.await_no_process();
 }
 
 #[test]

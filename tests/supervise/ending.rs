@@ -4,6 +4,7 @@
 use rustix::process::{Signal, geteuid};
 
 use crate::support::process::{is_alive, is_stopped};
+use crate::support::scene::Scene;
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, process};
 
@@ -150,10 +151,11 @@ fn with_few_descriptors_the_tree_is_ended_or_never_started() {
 
 #[test]
 fn stopped_front_and_killed_keeper_leave_no_process() {
-    let scene = crate::crash::Scene::new(&[]);
+    let scene = Scene::new(&[]);
+    let keeper = scene.running.keeper();
     scene.running.signal(Signal::STOP);
     until_true("a stopped front", || is_stopped(scene.running.pid()));
-    process::signal(scene.keeper, Signal::KILL);
+    process::signal(keeper, Signal::KILL);
     scene.await_tree_gone();
     scene.conclude().failed(76, &["the command was stopped"]);
 }

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::crash::Scene;
 use crate::support::process::{is_alive, is_stopped};
+use crate::support::scene::Scene;
 use crate::support::wait::{let_pass, until, until_true};
 use crate::support::{TestEnv, process};
 
 #[test]
 fn front_and_keeper_killed_in_turn_leave_the_tree_protected() {
     let scene = Scene::new(&[]);
+    let keeper = scene.running.keeper();
     scene.running.signal(Signal::KILL);
-    process::signal(scene.keeper, Signal::KILL);
+    process::signal(keeper, Signal::KILL);
     // A process that outlived both still has the lock, as under flock(1).
     for survivor in scene.tree.members() {
         process::signal(survivor.pid, Signal::KILL);
@@ -26,10 +27,11 @@ fn front_and_keeper_killed_in_turn_leave_the_tree_protected() {
 #[test]
 fn front_and_keeper_killed_together_leave_the_tree_the_lock() {
     let mut scene = Scene::new(&[]);
-    if !process::kill_at_once(&[scene.keeper, scene.running.pid()]) {
+    let keeper = scene.running.keeper();
+    if !process::kill_at_once(&[keeper, scene.running.pid()]) {
         return;
     }
-    until_true("dead processes", || !is_alive(scene.running.pid()) && !is_alive(scene.keeper));
+    until_true("dead processes", || !is_alive(scene.running.pid()) && !is_alive(keeper));
     let survivors = until("the command's death with its keeper", || {
         let survivors = scene.tree.members();
         (survivors.len() < scene.members.len()).then_some(survivors)

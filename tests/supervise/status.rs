@@ -43,21 +43,6 @@ fn death_by_signal_passes_through_without_a_core_of_dlock() {
 }
 
 #[test]
-fn unexecutable_command_exits_126_and_a_missing_one_127() {
-    let env = TestEnv::new();
-    let plain = env.write("plain", "no program\n").display().to_string();
-    let folder = env.root().display().to_string();
-    for (command, code) in
-        [(plain.as_str(), 126), (&folder, 126), ("no-such-command", 127), ("/no/such/file", 127)]
-    {
-        let ended = env.finish(&mut env.run(["--name", "x", "--", command]));
-        ended.failed(code, &[command]);
-        env.assert_free("x");
-        env.await_no_process();
-    }
-}
-
-#[test]
 fn a_script_without_a_first_line_runs_as_a_shell_would_run_it() {
     // execvp(3), and so every shell and flock(1), runs such a file with /bin/sh.
     use std::os::unix::fs::PermissionsExt;

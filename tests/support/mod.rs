@@ -11,6 +11,7 @@ pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod quiet;
 pub(crate) mod running;
+pub(crate) mod scene;
 pub(crate) mod scripts;
 pub(crate) mod service;
 pub(crate) mod terminal;

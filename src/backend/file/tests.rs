@@ -7,109 +7,6 @@ use crate::clock::Clock;
 use crate::lock::{Ancestor, ClaimId, ClaimState, ErrorKind, Mode, Request};
 
 #[tokio::test]
-async fn c02_two_hundred_hold_in_order_with_rising_tokens() {
-    let fixture = fixture();
-    let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
-    let mut tasks = Vec::new();
-    for id in 0..200 {
-        // Half of them through a second backend: nothing may depend on being in one process.
-        let other = open(&fixture.temp);
-        let backend = if id % 2 == 0 { &fixture.backend } else { &other };
-        let claim = enter(backend, &request(id, &["a"], Mode::Exclusive)).await;
-        let told = told.clone();
-        tasks.push(tokio::spawn(async move {
-            let grant = held(&claim).await;
-            told.send((id, token(&grant))).expect("listening");
-            leave(&claim).await;
-        }));
-    }
-    let mut last = 0;
-    for expected in 0..200 {
-        let (id, token) = order.recv().await.expect("sent");
-        assert_eq!(id, expected);
-        assert!(token > last, "{token} after {last}");
-        last = token;
-    }
-    for task in tasks {
-        task.await.expect("no panic");
-    }
-    assert_eq!(files(&fixture), [".a.fifo", ".a.queue", "a"]);
-    assert!(std::fs::metadata(fixture.temp.path().join(".a.queue")).expect("there").len() <= 4096);
-}
-
-#[tokio::test]
-async fn c01_readers_hold_together_and_none_overtakes_a_writer() {
-    let f = fixture();
-    let mut claims = Vec::new();
-    for (id, mode) in [Mode::Shared, Mode::Shared, Mode::Exclusive, Mode::Shared].into_iter().enumerate() {
-        claims.push(enter(&f.backend, &request(u8::try_from(id).expect("few"), &["a"], mode)).await);
-    }
-    let first = held(&claims[0]).await;
-    held(&claims[1]).await;
-    assert_eq!((waits(&claims[2]).await, waits(&claims[3]).await), (2, 3));
-    leave(&claims[1]).await;
-    assert_eq!(waits(&claims[2]).await, 1);
-    leave(&claims[0]).await;
-    let writer = held(&claims[2]).await;
-    assert!(token(&writer) > token(&first));
-    assert_eq!(waits(&claims[3]).await, 1);
-    leave(&claims[2]).await;
-    assert!(token(&held(&claims[3]).await) > token(&writer));
-}
-
-#[tokio::test]
-async fn withdrawn_writer_lets_readers_behind_it_hold() {
-    let f = fixture();
-    let reader = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
-    let writer = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    let behind = enter(&f.backend, &request(3, &["a"], Mode::Shared)).await;
-    let waiting = state(&behind).await;
-    let (after, ()) = tokio::join!(next(&behind, &waiting), leave(&writer));
-    assert!(matches!(after, ClaimState::Held(_)), "{after:?}");
-    leave(&reader).await;
-}
-
-#[tokio::test]
-async fn slots_are_numbered_and_pass_to_the_next_in_queue() {
-    let f = fixture();
-    let mut claims = Vec::new();
-    for id in 0..6 {
-        claims.push(enter(&f.backend, &request(id, &["a"], slots(2))).await);
-    }
-    let (one, two) = (held(&claims[0]).await, held(&claims[1]).await);
-    assert_eq!((one.names[0].slot, two.names[0].slot), (Some(1), Some(2)));
-    assert_eq!(waits(&claims[2]).await, 2);
-    let tasks: Vec<_> = claims[2..]
-        .iter()
-        .cloned()
-        .map(|claim| tokio::spawn(async move { (held(&claim).await, claim) }))
-        .collect();
-    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
-    assert_eq!((status.holders.len(), status.waiters.len()), (2, 4));
-    // Both at once: the first waiter wakes the one behind it.
-    leave(&claims[1]).await;
-    leave(&claims[0]).await;
-    for (index, task) in tasks.into_iter().enumerate() {
-        let (grant, claim) = task.await.expect("no panic");
-        assert!(token(&grant) > token(&two), "{index}");
-        leave(&claim).await;
-    }
-}
-
-#[tokio::test]
-async fn c15_kinds_do_not_mix_and_the_holder_is_named() {
-    let f = fixture();
-    let claim = enter(&f.backend, &request(1, &["a"], slots(3))).await;
-    for mode in [Mode::Exclusive, slots(5)] {
-        let error = f.backend.enter(&request(2, &["a"], mode), soon()).await.expect_err("does not mix");
-        assert_eq!(error.kind, ErrorKind::Mismatch);
-        assert!(error.to_string().contains("u1@h"), "{error}");
-    }
-    abandon(claim);
-    held(&enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await).await;
-}
-
-#[tokio::test]
 async fn several_names_are_all_or_none_in_one_order() {
     let f = fixture();
     let both = enter(&f.backend, &request(1, &["b", "a"], Mode::Exclusive)).await;
@@ -218,16 +115,6 @@ async fn c06_a_hold_is_told_before_the_request_to_leave_it() {
 }
 
 #[tokio::test]
-async fn c05_entering_again_is_the_same_claim() {
-    let f = fixture();
-    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    let again = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    assert_eq!(held(&first).await, held(&again).await);
-    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
-    assert_eq!((status.holders.len(), status.waiters.len()), (1, 0));
-}
-
-#[tokio::test]
 async fn a_cycle_through_an_own_hold_is_a_deadlock() {
     let f = fixture();
     let ancestor = |n| {
@@ -263,17 +150,6 @@ async fn a_cycle_through_an_own_hold_is_a_deadlock() {
     assert!(status.waiters.is_empty());
     leave(&b).await;
     held(&waiting).await;
-}
-
-#[tokio::test]
-async fn a_success_is_remembered() {
-    let f = fixture();
-    assert_eq!(f.backend.last_success(&name("a"), soon()).await.expect("read"), None);
-    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    held(&claim).await;
-    claim.leave(true, soon()).await.expect("leaves");
-    let age = f.backend.last_success(&name("a"), soon()).await.expect("read").expect("known");
-    assert!(age < PLENTY, "{age:?}");
 }
 
 #[tokio::test]

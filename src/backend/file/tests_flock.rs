@@ -67,17 +67,3 @@ async fn a_shared_flock_1_mixes_with_shared_claims_only() {
     let again = enter(&f.backend, &request(4, &["a"], Mode::Exclusive)).await;
     held(&again).await;
 }
-
-#[tokio::test]
-async fn flock_1_waits_for_a_claim() {
-    let f = fixture();
-    let claim = enter(&f.backend, &request(1, &["a"], Mode::Shared)).await;
-    let path = f.temp.path().join("a");
-    let try_flock = |mode| {
-        let mut command = Command::new("flock");
-        start(command.args(["-n", mode]).arg(&path).arg("true")).wait().expect("waited").success()
-    };
-    assert!(!try_flock("-x") && try_flock("-s"));
-    leave(&claim).await;
-    assert!(try_flock("-x"));
-}

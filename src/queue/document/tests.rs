@@ -2,8 +2,6 @@
 
 #[path = "foreign_tests.rs"]
 mod foreign;
-#[path = "show_tests.rs"]
-mod show;
 
 use std::sync::Arc;
 use std::time::Duration;

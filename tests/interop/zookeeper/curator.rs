@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{Peer, Queue, end};
-use crate::breaking::Shared;
+use super::{Peer, Queue, holds_are_ended_by_force};
 use crate::servers::{shared_folder, zookeeper};
 
 fn class_path() -> String {
@@ -67,12 +66,12 @@ fn any_holder_keeps_the_others_out() {
         peer.says("held a");
         assert_eq!(queue.tried(&[]), Some(exclusive), "exclusive against {kind}");
         assert_eq!(queue.tried(&["--shared"]), Some(shared), "shared against {kind}");
-        let waiting = queue.start("w", &[]);
+        let mut waiting = queue.start(&[]);
         queue.await_waiters(1);
-        assert!(!queue.holds("w"));
+        assert!(!waiting.has_started());
         peer.release("a");
-        queue.env.await_line("w.held");
-        end(waiting);
+        waiting.await_start();
+        waiting.release().silently(0);
     }
 }
 
@@ -84,21 +83,21 @@ fn a_hold_of_dlock_keeps_curator_out() {
     {
         for kind in kinds {
             let queue = Queue::new("curator");
-            let holder = queue.hold("h", options);
+            let holder = queue.hold(options);
             peer.order(&format!("{kind} a {}", queue.path));
             queue.await_waiters(1);
             peer.is_silent();
-            end(holder);
+            holder.release().silently(0);
             peer.says("held a");
             peer.release("a");
         }
         if reader {
             let queue = Queue::new("curator");
-            let holder = queue.hold("h", options);
+            let holder = queue.hold(options);
             peer.order(&format!("read a {}", queue.path));
             peer.says("held a");
             peer.release("a");
-            end(holder);
+            holder.release().silently(0);
         }
     }
 }
@@ -108,25 +107,25 @@ fn all_stand_in_one_line() {
     let Some(mut peer) = curator() else { return };
     for kind in ["mutex", "write"] {
         let queue = Queue::new("curator");
-        let holder = queue.hold("h", &[]);
+        let holder = queue.hold(&[]);
         peer.order(&format!("{kind} a {}", queue.path));
         queue.await_waiters(1);
-        let middle = queue.start("m", &[]);
+        let mut middle = queue.start(&[]);
         queue.await_waiters(2);
         peer.order(&format!("{kind} b {}", queue.path));
         queue.await_waiters(3);
-        let shown = queue.status();
+        let shown = queue.env.status(&queue.path);
         let foreign: Vec<bool> =
             shown["waiters"].as_array().expect("a list").iter().map(|w| w["foreign"] == true).collect();
         assert_eq!(foreign, [true, false, true], "{shown}");
-        end(holder);
+        holder.release().silently(0);
         peer.says("held a");
         peer.is_silent();
-        assert!(!queue.holds("m"));
+        assert!(!middle.has_started());
         peer.release("a");
-        queue.env.await_line("m.held");
+        middle.await_start();
         peer.is_silent();
-        end(middle);
+        middle.release().silently(0);
         peer.says("held b");
         peer.release("b");
     }
@@ -137,35 +136,25 @@ fn slots_and_holds_of_curator_keep_each_other_out() {
     let Some(mut peer) = curator() else { return };
     for kind in ["mutex", "write", "read"] {
         let queue = Queue::new("curator");
-        let first = queue.hold("f", &["--slots", "2"]);
-        let second = queue.hold("s", &["--slots", "2"]);
+        let first = queue.hold(&["--slots", "2"]);
+        let second = queue.hold(&["--slots", "2"]);
         peer.order(&format!("{kind} a {}", queue.path));
         queue.await_waiters(1);
-        let third = queue.start("t", &["--slots", "2"]);
+        let mut third = queue.start(&["--slots", "2"]);
         queue.await_waiters(2);
-        end(first);
+        first.release().silently(0);
         peer.is_silent();
-        end(second);
+        second.release().silently(0);
         peer.says("held a");
-        assert!(!queue.holds("t"));
+        assert!(!third.has_started());
         peer.release("a");
-        queue.env.await_line("t.held");
-        end(third);
+        third.await_start();
+        third.release().silently(0);
     }
 }
 
 #[test]
 fn a_hold_of_curator_is_ended_by_force() {
     let Some(mut peer) = curator() else { return };
-    for kind in ["mutex", "write", "read"] {
-        let queue = Queue::new("curator");
-        let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
-        let verb = |verb: &str, options: &[&str]| queue.verb(verb, options);
-        let key = format!("node {}/", queue.path);
-        Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
-            let name = names.next().expect("as many as there are ways");
-            peer.order(&format!("{kind} {name} {}", queue.path));
-            peer.says(&format!("held {name}"));
-        });
-    }
+    holds_are_ended_by_force(&mut peer, "curator", &["mutex", "write", "read"]);
 }

@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use super::{Peer, Queue, end};
-use crate::breaking::Shared;
+use super::{Peer, Queue, holds_are_ended_by_force};
 use crate::peer::{python_with, words};
 use crate::servers::zookeeper;
 
@@ -29,15 +28,15 @@ fn each_keeps_the_other_out() {
         peer.says("held a");
         assert_eq!(queue.tried(&[]), Some(75), "exclusive against {kind}");
         assert_eq!(queue.tried(&["--shared"]), Some(shared), "shared against {kind}");
-        let waiting = queue.start("w", &[]);
+        let mut waiting = queue.start(&[]);
         queue.await_waiters(1);
         peer.order(&format!("{kind} b {}", queue.path));
         queue.await_waiters(2);
         peer.is_silent();
         peer.release("a");
-        queue.env.await_line("w.held");
+        waiting.await_start();
         peer.is_silent();
-        end(waiting);
+        waiting.release().silently(0);
         peer.says("held b");
         peer.release("b");
     }
@@ -47,7 +46,7 @@ fn each_keeps_the_other_out() {
 fn readers_hold_together() {
     let Some(mut peer) = kazoo() else { return };
     let queue = Queue::new("kazoo");
-    let reader = queue.hold("r", &["--shared"]);
+    let reader = queue.hold(&["--shared"]);
     peer.order(&format!("read a {}", queue.path));
     peer.says("held a");
     peer.order(&format!("write b {}", queue.path));
@@ -55,7 +54,7 @@ fn readers_hold_together() {
     peer.is_silent();
     peer.release("a");
     peer.is_silent();
-    end(reader);
+    reader.release().silently(0);
     peer.says("held b");
     assert_eq!(queue.tried(&["--shared"]), Some(75));
     peer.release("b");
@@ -67,22 +66,12 @@ fn a_semaphore_in_its_way_is_refused() {
         return crate::skip("zookeeper", &reason);
     }
     let queue = Queue::new("kazoo");
-    let mut command = queue.verb("run", &["--name", &queue.path, "--slots", "2", "--", "true"]);
+    let mut command = queue.env.run(["--name", &queue.path, "--slots", "2", "--", "true"]);
     queue.env.finish(&mut command).failed(64, &["--zk-layout curator"]);
 }
 
 #[test]
 fn a_hold_of_kazoo_is_ended_by_force() {
     let Some(mut peer) = kazoo() else { return };
-    for kind in ["lock", "read"] {
-        let queue = Queue::new("kazoo");
-        let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
-        let verb = |verb: &str, options: &[&str]| queue.verb(verb, options);
-        let key = format!("node {}/", queue.path);
-        Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
-            let name = names.next().expect("as many as there are ways");
-            peer.order(&format!("{kind} {name} {}", queue.path));
-            peer.says(&format!("held {name}"));
-        });
-    }
+    holds_are_ended_by_force(&mut peer, "kazoo", &["lock", "read"]);
 }

@@ -3,79 +3,63 @@
 mod curator;
 mod kazoo;
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use serde_json::Value;
-
+use crate::breaking::Shared;
 use crate::peer::Peer;
 use crate::servers::zookeeper;
-use crate::support::gate::Gate;
-use crate::support::{Running, TestEnv, until};
+use crate::support::test_env::Holder;
+use crate::support::{Service, TestEnv};
 
 /// A queue that no other test has, and an environment to use it.
 struct Queue {
     env: TestEnv,
     path: String,
-    layout: &'static str,
 }
 
 impl Queue {
     fn new(layout: &'static str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let path = format!("/foreign/queue{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { env: TestEnv::new(), path, layout }
-    }
-
-    fn verb(&self, verb: &str, options: &[&str]) -> Command {
-        let endpoint = zookeeper::endpoint();
-        let mut command = self.env.dlock([verb, "--endpoint", &endpoint, "--prefix", ""]);
-        command.args(["--zk-layout", self.layout]).args(options);
-        command
+        let service = Service { backend: "zk", endpoint: zookeeper::endpoint(), prefix: Some(String::new()) };
+        let env = TestEnv::on(service).with_variables(vec![("DLOCK_ZK_LAYOUT", layout.to_owned())]);
+        Self { env, path }
     }
 
     /// Returns the exit status of `dlock run --try`.
     fn tried(&self, options: &[&str]) -> Option<i32> {
-        let mut command = self.verb("run", &["--name", &self.path, "--try", "--quiet"]);
+        let mut command = self.env.run(["--name", &self.path, "--try", "--quiet"]);
         self.env.finish(command.args(options).args(["--", "true"])).code()
     }
 
-    /// Starts a dlock whose command creates `NAME.held` and waits at a gate.
-    fn start(&self, name: &str, options: &[&str]) -> (Running, Gate) {
-        let gate = self.env.gate(&format!("{name}.gate"));
-        let script = r#"echo "$DLOCK_TOKEN" >"$0.held"; read _ <"$0.gate""#;
-        let mut command = self.verb("run", &["--name", &self.path, "--quiet"]);
-        (self.env.start(command.args(options).args(["--", "sh", "-c", script, name])), gate)
+    fn start(&self, options: &[&str]) -> Holder {
+        self.env.hold(&[&["--name", &self.path, "--quiet"], options].concat())
     }
 
     #[track_caller]
-    fn hold(&self, name: &str, options: &[&str]) -> (Running, Gate) {
-        let running = self.start(name, options);
-        self.env.await_line(&format!("{name}.held"));
-        running
-    }
-
-    fn holds(&self, name: &str) -> bool {
-        self.env.exists(&format!("{name}.held"))
-    }
-
-    fn status(&self) -> Value {
-        let finished = self.env.finish(&mut self.verb("status", &["--json", &self.path]));
-        serde_json::from_str(&finished.text()).expect("JSON")
+    fn hold(&self, options: &[&str]) -> Holder {
+        let mut holder = self.start(options);
+        holder.await_start();
+        holder
     }
 
     #[track_caller]
     fn await_waiters(&self, count: usize) {
-        until(&format!("{count} waiters"), || {
-            let queue = self.status();
-            (queue["waiters"].as_array().map(Vec::len) == Some(count)).then_some(())
-        });
+        self.env.await_waiters(&self.path, count);
     }
 }
 
-/// Lets a dlock's command end, and dlock with it.
-#[track_caller]
-fn end((running, gate): (Running, Gate)) {
-    gate.open();
-    running.finish().silently(0);
+/// Expects that holds of the peer are ended by force, whatever kind of lock it has.
+fn holds_are_ended_by_force(peer: &mut Peer, layout: &'static str, kinds: &[&str]) {
+    for kind in kinds {
+        let queue = Queue::new(layout);
+        let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
+        let verb = |verb: &str, options: &[&str]| queue.env.verb(verb, options);
+        let key = format!("node {}/", queue.path);
+        Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
+            let name = names.next().expect("as many as there are ways");
+            peer.order(&format!("{kind} {name} {}", queue.path));
+            peer.says(&format!("held {name}"));
+        });
+    }
 }

@@ -13,8 +13,10 @@ pub(crate) mod scene;
 pub(crate) mod secure;
 mod table;
 
-use scene::Staged;
+use scene::{Kind, Staged};
 use table::{Cause, walk};
+
+use crate::support::{Service, TestEnv};
 
 const NOTHING_TO_REACH: Staged = Staged::Never("a directory: there is no server to reach");
 
@@ -114,6 +116,29 @@ fn client_certificate_wanted() {
     // The server gives the reason in its last message. The end of the connection may overtake that message.
     let cause = Cause::lasting("client certificate wanted", 77, &[]).or_overtaken();
     walk(&cause, secure::unidentified);
+}
+
+#[test]
+fn client_certificate_by_an_unknown_authority() {
+    let cause = Cause::lasting("foreign client certificate", 77, &[]).or_overtaken();
+    walk(&cause, secure::foreign);
+}
+
+/// The name that the user gives counts, not that of the address. The clients of MySQL and ZooKeeper take none.
+#[test]
+fn certificate_is_compared_with_the_server_name_of_the_user() {
+    for kind in [Kind::Etcd, Kind::Redis, Kind::Postgres, Kind::Memcached] {
+        for (certificate, code) in [("misnamed", 0), ("server", 77)] {
+            let scene = secure::serve(kind, certificate, false).believing(secure::folder(), "ca.pem");
+            let scene = scene.with("DLOCK_TLS_SERVER_NAME", "other.example");
+            let endpoint = scene.endpoint.clone();
+            let env = TestEnv::on(Service { backend: kind.backend(), endpoint, prefix: None });
+            let ended = env.finish(&mut scene.dress(env.run(["--name", "x", "--wait", "15s", "--", "true"])));
+            let what = format!("{} with {certificate}.pem: {}", kind.name(), ended.err);
+            assert_eq!(ended.code(), Some(code), "{what}");
+            assert!(code == 0 || ended.err.contains("not other.example"), "{what}");
+        }
+    }
 }
 
 #[test]

@@ -70,11 +70,8 @@ pub(crate) fn full(kind: Kind) -> Staged {
             Scene::at(mounted.0.display().to_string(), mounted).says(73, &words)
         }
         Kind::Etcd => {
-            let etcd = Etcd::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None);
-            let ballast = "x".repeat(100_000);
-            let full =
-                |_| !etcd.ctl(&["put", "ballast", &ballast]).output().expect("etcdctl runs").status.success();
-            assert!((0..100).any(full), "the space ends");
+            let etcd = Etcd::small();
+            etcd.fill();
             until("an alarm", || etcd.ask(&["alarm", "list"]).contains("NOSPACE").then_some(()));
             Scene::at(etcd.endpoint(), etcd)
         }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use super::NOTHING_TO_REACH;
 use super::scene::{Kind, Scene, Staged};
 use crate::servers::Site as _;
+use crate::servers::etcd::Etcd;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::zookeeper::Setup;
 use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
@@ -70,8 +71,9 @@ pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
             Scene::at(format!("https://127.0.0.1:{}", server.port()), server)
         }
         Kind::Redis | Kind::Redlock => {
-            let nodes: Vec<Server> =
-                (0..kind.servers()).map(|_| tls_redis(&pem, &key, &ca, clients)).collect();
+            let nodes: Vec<Server> = (0..kind.servers())
+                .map(|_| tls_redis(&pem, &key, &ca, clients, &["--appendonly", "no"]))
+                .collect();
             let all: Vec<String> =
                 nodes.iter().map(|node| format!("rediss://127.0.0.1:{}", node.port())).collect();
             Scene::at(all.join(","), nodes)
@@ -111,42 +113,21 @@ pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
 
 /// Starts an etcd and waits only for its port.
 pub(super) fn etcd(pem: &str, key: &str, clients: Option<&String>) -> Server {
-    let (port, peer) = (free_port(), free_port());
-    let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
-    let mut words: Vec<String> = vec!["--data-dir".into(), "data".into(), "--unsafe-no-fsync".into()];
-    for (name, value) in [
-        ("listen-client-urls", client.as_str()),
-        ("advertise-client-urls", &client),
-        ("listen-peer-urls", &peer),
-        ("initial-advertise-peer-urls", &peer),
-        ("cert-file", pem),
-        ("key-file", key),
-    ] {
-        words.extend([format!("--{name}"), value.to_owned()]);
-    }
-    words.extend(["--initial-cluster".to_owned(), format!("default={peer}")]);
+    let mut words = ["--cert-file", pem, "--key-file", key].map(str::to_owned).to_vec();
     if let Some(ca) = clients {
-        words.extend(["--client-cert-auth".into(), "--trusted-ca-file".into(), ca.clone()]);
+        words.extend(["--client-cert-auth".to_owned(), "--trusted-ca-file".to_owned(), ca.clone()]);
     }
-    Server::start(shared_folder("etcd"), port, move || {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "etcd", "--logger", "zap", "--log-level", "error"]).args(&words);
-        command
-    })
+    Etcd::bare(&words, true)
 }
 
-fn tls_redis(pem: &str, key: &str, ca: &str, clients: bool) -> Server {
+/// Starts a Redis with these additional arguments.
+pub(crate) fn tls_redis(pem: &str, key: &str, ca: &str, clients: bool, more: &[&str]) -> Server {
     let port = free_port();
     let number = port.to_string();
     let files = ["--tls-cert-file", pem, "--tls-key-file", key, "--tls-ca-cert-file", ca];
     let listen =
         ["--port", "0", "--tls-port", &number, "--tls-auth-clients", if clients { "yes" } else { "no" }];
-    redis::start_in(
-        shared_folder("redis"),
-        port,
-        &[&listen[..], &files[..]].concat(),
-        &["--appendonly", "no"],
-    )
+    redis::start_in(shared_folder("redis"), port, &[&listen[..], &files[..]].concat(), more)
 }
 
 pub(crate) fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
@@ -228,7 +209,7 @@ pub(crate) fn unspoken(kind: Kind) -> Staged {
     let scene = match kind {
         Kind::File => return NOTHING_TO_REACH,
         Kind::Etcd => {
-            let etcd = crate::servers::etcd::Etcd::start();
+            let etcd = Etcd::start();
             Scene::at(etcd.endpoint().replace("http:", "https:"), etcd)
         }
         Kind::Redis | Kind::Redlock => {
@@ -287,6 +268,22 @@ pub(crate) fn authority(kind: Kind) -> Staged {
     shown(kind, "authority", "authority.pem", false)
 }
 
+/// Shows the server the files in `own`. It demands a client certificate.
+fn unadmitted(kind: Kind, own: &[(&str, &str)]) -> Staged {
+    if kind == Kind::File {
+        return NOTHING_TO_REACH;
+    }
+    let scene = serve(kind, "server", true).believing(folder(), "ca.pem");
+    let scene = own.iter().fold(scene, |scene, (variable, name)| scene.with(variable, &file(name)));
+    // The words of the others come from their servers.
+    let scene = if kind == Kind::Zk { scene.says(77, &["certificate", "--cert"]) } else { scene };
+    scene.staged()
+}
+
 pub(crate) fn unidentified(kind: Kind) -> Staged {
-    shown(kind, "server", "ca.pem", true)
+    unadmitted(kind, &[])
+}
+
+pub(crate) fn foreign(kind: Kind) -> Staged {
+    unadmitted(kind, &[("DLOCK_CERT", "by-other.pem"), ("DLOCK_KEY", "server.key")])
 }
