@@ -40,11 +40,8 @@ pub(super) async fn leave(life: &Life, since: Moment) -> bool {
     let Some(client) = life.client().await else { return false };
     let held = held(&life.ensemble, since);
     let success = |queue: &String| life.ensemble.paths.success(queue);
-    let written: Vec<_> = life
-        .queues()
-        .iter()
-        .map(|queue| client.set_data(&success(queue), held.as_bytes(), None))
-        .collect();
+    let written: Vec<_> =
+        life.queues().iter().map(|queue| client.set_data(&success(queue), held.as_bytes(), None)).collect();
     drop(client);
     life.close();
     join_all(written).await.iter().all(Result::is_ok)
