@@ -68,8 +68,8 @@ pub(super) async fn leave(life: &Life, further: &[Step]) -> FaultResult<()> {
     let recorded = match further {
         [Step::Success { held_for }] => {
             let since = life.ensemble.clock.now() - *held_for;
-            let is_recorded = life.request.mode == Mode::Exclusive && success::leave(life, since).await;
-            if is_recorded { Ok(()) } else { success::record(life, since).await }
+            let is_left = life.request.mode == Mode::Exclusive && success::leave(life, since).await;
+            if is_left { Ok(()) } else { success::record(life, since).await }
         }
         _ => Ok(()),
     };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use zookeeper_client::{Client, CreateMode, Error as ZkError};
 
 use super::ensemble::Ensemble;
@@ -34,17 +33,38 @@ fn age(now: i64, written: i64, lasted: Duration) -> Option<Duration> {
     Some(success::age(time(now), time(written))?.saturating_add(lasted))
 }
 
-/// Records the success of an exclusive claim's run and closes the session, in one exchange. The server removes the
-/// claim's nodes after the writes, so no other claim can have acquired later. Returns whether all were written.
+/// Removes the nodes of an exclusive claim and records the success of its run, in one step and one write of the
+/// server's log. No other claim can have acquired later. Returns whether it succeeded.
 pub(super) async fn leave(life: &Life, since: Moment) -> bool {
     let Some(client) = life.client().await else { return false };
+    for is_first in [false, true] {
+        match step(life, &client, since, is_first).await {
+            Ok(()) => return true,
+            // There is no earlier success to replace.
+            Err(ZkError::NoNode) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+async fn step(life: &Life, client: &Client, since: Moment, is_first: bool) -> Result<(), ZkError> {
     let held = held(&life.ensemble, since);
-    let success = |queue: &String| life.ensemble.paths.success(queue);
-    let written: Vec<_> =
-        life.queues().iter().map(|queue| client.set_data(&success(queue), held.as_bytes(), None)).collect();
-    drop(client);
-    life.close();
-    join_all(written).await.iter().all(Result::is_ok)
+    let options = CreateMode::Persistent.with_acls(life.ensemble.acls());
+    let mut step = client.new_multi_writer();
+    for queue in life.queues() {
+        let path = life.ensemble.paths.success(&queue);
+        if is_first {
+            step.add_create(&path, held.as_bytes(), &options)?;
+        } else {
+            step.add_set_data(&path, held.as_bytes(), None)?;
+        }
+    }
+    for node in life.nodes() {
+        step.add_delete(&node, None)?;
+    }
+    step.commit().await?;
+    Ok(())
 }
 
 /// Records the success of the run that acquired with this claim at `since`, in the claim's session, or in a new one if
