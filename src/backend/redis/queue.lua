@@ -149,11 +149,13 @@ local function needed(name, value)
   local at = redis.call('ZRANK', name.queue, id)
   if not at then return entries end
   local function show(first, last)
-    for n, who in ipairs(redis.call('ZRANGE', name.queue, math.max(first, shown), last)) do
-      local rank = math.max(first, shown) + n - 1
+    first = math.max(first, shown)
+    if first > last then return end
+    for n, who in ipairs(redis.call('ZRANGE', name.queue, first, last)) do
+      local rank = first + n - 1
       entries[#entries + 1] = entry(name, value, rank, who, rank == 0 and FULL or BRIEF)
     end
-    shown = math.max(shown, last + 1)
+    shown = last + 1
   end
   show(0, (slots or 1) - 1)
   if mode == 'shared' then
@@ -184,7 +186,8 @@ end
 local function rows()
   local all = {}
   for n, name in ipairs(names) do
-    local value = settle(name)
+    local value = name.settled
+    if value == nil then value = settle(name) end
     all[n] = row(name, value, needed(name, value))
   end
   return all
@@ -214,13 +217,13 @@ function commands.renew(ttl)
   local alive = 1
   ttl = tonumber(ttl)
   for _, name in ipairs(names) do
-    name.value = settle(name)
+    name.settled = settle(name)
     if not redis.call('ZSCORE', name.queue, id) then alive = 0 end
   end
   for _, name in ipairs(alive == 1 and names or {}) do
     redis.call('ZADD', name.leases, text(now_ms + ttl), id)
     for _, key in ipairs({ name.queue, name.writers, name.leases, name.own }) do keep(key, ttl) end
-    if proof(name, id) == name.value and redis.call('PTTL', name.lock) < ttl then
+    if proof(name, id) == name.settled and redis.call('PTTL', name.lock) < ttl then
       redis.call('PEXPIRE', name.lock, text(ttl))
     end
   end
