@@ -257,21 +257,15 @@ fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
 
 #[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
-    // Both must be stopped before they stop the command for want of a renewal, also on a busy machine.
+    // Both must be killed before they stop the command for want of a renewal, also on a busy machine.
     let ttl = Duration::from_secs(6);
     for way in Way::ALL {
         let env = TestEnv::new();
         let one = One::start(&env, way, "one", "6s");
         let (command, _) = one.turn(&env, 1);
         let (front, keeper) = until("the pair", || way.pair(&one.running));
-        // The kernel resumes a stopped front when the keeper sends it something or dies, so the keeper stops first and
-        // dies last.
-        for pid in [keeper, front] {
-            process::signal(pid, Signal::STOP);
-            until_true("a stopped process", || is_stopped(pid));
-        }
-        for pid in [front, keeper] {
-            process::signal(pid, Signal::KILL);
+        if !process::kill_at_once(&[front, keeper]) {
+            return;
         }
         if way == Way::Acquire {
             // No process is left to stop the script, as the manual states.
