@@ -81,8 +81,7 @@ impl Driver<'_> {
     /// Passes the gate. If the front has shut it, a message from the front says why.
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
-        // The guard also ends a start that hangs where there is no lease.
-        keeper.shared.set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
+        keeper.shared.set_guard_until(self.guard_at());
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
         }

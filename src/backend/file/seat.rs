@@ -185,6 +185,8 @@ impl Seat {
         drop(guards);
         // This wakes the successor, which then finds the guard and the locks free.
         self.close_fifo();
+        // The kernel often puts the successor on this processor, where it would wait until this process has ended.
+        rustix::thread::sched_yield();
         if let (Some(place), Some(fifo)) = (self.places.first(), &self.own_fifo) {
             place.queue.directory.unlink(fifo);
         }
