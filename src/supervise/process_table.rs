@@ -42,6 +42,8 @@ pub struct ProcessTable {
     directory: Directory,
     /// The processes of the last search, by pid, with room for more.
     found: Vec<Process>,
+    /// Positions in `found`, by the pid of the parent.
+    by_parent: Vec<usize>,
     /// Which of `found` are members.
     is_member: Vec<bool>,
     /// Positions in `found` of the members, parents before their children.
@@ -66,6 +68,7 @@ impl ProcessTable {
         Ok(Ok(Self {
             directory,
             found: room_for()?,
+            by_parent: room_for()?,
             is_member: room_for()?,
             members: room_for()?,
             before: room_for()?,
@@ -221,16 +224,21 @@ impl ProcessTable {
                 Err(_) => complete = false,
             }
         }
-        // Each turn adds the children of members. The last one adds none.
-        let mut known = 0;
-        while known < self.members.len() {
-            known = self.members.len();
-            for at in 0..self.found.len() {
-                let parent = self.position(self.found[at].parent);
-                if parent.is_some_and(|parent| self.is_member[parent]) {
-                    self.add(at, except);
+        self.by_parent.clear();
+        self.by_parent.extend(0..self.found.len());
+        self.by_parent.sort_unstable_by_key(|at| self.found[*at].parent);
+        let mut next = 0;
+        while let Some(member) = self.members.get(next) {
+            let parent = self.found[*member].pid;
+            let first = self.by_parent.partition_point(|at| self.found[*at].parent < parent);
+            for position in first..self.by_parent.len() {
+                let child = self.by_parent[position];
+                if self.found[child].parent != parent {
+                    break;
                 }
+                self.add(child, except);
             }
+            next += 1;
         }
         if !complete {
             self.keep(&before, except);

@@ -8,15 +8,6 @@ use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
 use crate::support::{Finished, TestEnv, within};
 
-/// Returns whether ZooKeeper is missing, and prints the reason.
-pub(crate) fn absent() -> bool {
-    let Some(reason) = zookeeper::missing() else { return false };
-    let required = std::env::var("DLOCK_TEST_REQUIRE").unwrap_or_default();
-    assert!(required.split(',').all(|name| name.trim() != "zk"), "zk: {reason}");
-    eprintln!("skipped: zk: {reason}");
-    true
-}
-
 /// Returns `dlock VERB --endpoint ENDPOINT OPTIONS`.
 fn dlock(env: &TestEnv, verb: &str, endpoint: &str, options: &[&str]) -> Command {
     let mut command = env.dlock([verb, "--backend", "zk", "--endpoint", endpoint]);

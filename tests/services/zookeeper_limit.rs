@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Duration;
 
-use super::zookeeper::absent;
 use crate::servers::{Server, zookeeper};
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
@@ -26,9 +25,6 @@ fn limit(server: &Server, most: u32) {
 
 #[test]
 fn holder_reconnects_before_waiters_at_the_connection_limit() {
-    if absent() {
-        return;
-    }
     let server = zookeeper::start();
     let env = env_on(&server);
     let options = ["--name", "x", "--ttl", "10s"];

@@ -186,6 +186,7 @@ end
 local function rows()
   local all = {}
   for n, name in ipairs(names) do
+    -- A renewal has settled its queues already.
     local value = name.settled
     if value == nil then value = settle(name) end
     all[n] = row(name, value, needed(name, value))
