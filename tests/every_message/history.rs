@@ -1,5 +1,7 @@
 //! Compares the leaders that an observer was shown with the notes of the leaders' own commands.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::life::Seen;
@@ -102,9 +104,12 @@ impl Seen {
                 }
             }
         }
+        let is_struck = self.shape.struck == Struck::Observer;
+        let late = self.fault().filter(|_| is_struck).map_or(Duration::ZERO, Fault::delay);
         for (number, start) in starts.iter().enumerate() {
-            let lasted = self.end_after(start).is_none_or(|end| end.saturating_sub(start.at) > TTL / 2);
-            // A short term may have been missed.
+            let length = self.end_after(start).map(|end| end.saturating_sub(start.at));
+            // A short term may have been missed, also one that ended before an answer arrived.
+            let lasted = length.is_none_or(|length| length > TTL / 2 + late);
             if lasted && !self.misses_some() && !seen.contains(&number) {
                 found.push(format!("history: the term of {} with {} was not shown", start.who, start.token));
             }
