@@ -9,10 +9,10 @@ use super::job::Notice;
 use super::marks::Marks;
 use crate::lock::Moment;
 use crate::supervise::adopted::AwaitedEnd;
-use crate::supervise::ender::UNKILLABLE;
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
+use crate::supervise::tree_state::Progress;
 use crate::supervise::tree_state::TreeState;
 use crate::supervise::wait::{self, ChildChange, Children, next_change};
 
@@ -46,7 +46,7 @@ pub(super) struct Process {
     resumed_at: Option<Moment>,
     /// When the next round of SIGKILL is due.
     round_at: Moment,
-    killing_since: Option<Moment>,
+    killing: Option<Progress>,
     /// The members that cannot be killed, as last reported.
     remains: Option<TreeState>,
 }
@@ -204,7 +204,7 @@ impl Process {
 
     fn command_stopped(&mut self, signal: Signal, context: &Context<'_>) {
         // While this process kills the tree, the stops are its own.
-        if self.killing_since.is_some() {
+        if self.killing.is_some() {
             return;
         }
         let terminal = context.keeper.start.terminal.as_ref();
@@ -236,7 +236,7 @@ impl Process {
     pub(super) fn kill_round(&mut self, context: &mut Context<'_>, marks: &Marks) {
         let reached = context.keeper.ender().kill_round();
         let now = context.now();
-        let since = *self.killing_since.get_or_insert(now);
+        let is_stuck = self.killing.get_or_insert_default().is_stuck(&reached, now);
         self.round_at = now + ROUND;
         self.reap(context, marks);
         // If reaping found the tree gone, there is no next round.
@@ -244,7 +244,7 @@ impl Process {
             return;
         }
         let denied = reached.is_in_vain() && !reached.denied.is_empty();
-        if !denied && now.since(since) <= UNKILLABLE {
+        if !denied && !is_stuck {
             return;
         }
         let remains = reached.state();

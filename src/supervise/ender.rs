@@ -22,14 +22,12 @@ use super::proof::Hidden;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::sys;
-use super::tree_state::{Reached, TreeState};
+use super::tree_state::{Progress, Reached, TreeState};
 use super::wait::{self, ChildChange, Children};
 use crate::clock::now;
 
 /// How long a process that is just forking may take before it stops.
 const STOPPING: Duration = Duration::from_millis(50);
-/// A process that lives this long after SIGKILL is in the hands of the kernel, as in an uninterruptible sleep.
-pub const UNKILLABLE: Duration = Duration::from_secs(2);
 
 /// The means of one process, front or keeper, to kill the tree.
 #[derive(Debug)]
@@ -187,10 +185,10 @@ impl Ender {
     }
 
     /// Kills every member, and calls `each` for the children that end meanwhile. Blocks until none is left, or the
-    /// rest cannot be killed: this process may not signal them, the kernel keeps them for more than [`UNKILLABLE`], or
-    /// they cannot be seen.
+    /// rest cannot be killed: this process may not signal them, no more of them end ([`Progress`]), or they cannot be
+    /// seen.
     pub fn end(&mut self, mut each: impl FnMut(i32, ExitStatus)) -> TreeState {
-        let began = now();
+        let mut progress = Progress::default();
         loop {
             let reached = self.kill_round();
             let none_left = self.reap(&mut each);
@@ -201,7 +199,7 @@ impl Ender {
             if gone {
                 return TreeState::Gone;
             }
-            if (reached.is_in_vain() && !reached.denied.is_empty()) || now().since(began) > UNKILLABLE {
+            if (reached.is_in_vain() && !reached.denied.is_empty()) || progress.is_stuck(&reached, now()) {
                 return reached.state();
             }
             // Killed processes become zombies in a moment. SIGCHLD is blocked here, so wait for one briefly.

@@ -1,5 +1,13 @@
 //! The state of a tree that dlock kills, as far as it is known.
 
+use std::time::Duration;
+
+use crate::lock::Moment;
+
+/// A process that lives this long after SIGKILL is in the hands of the kernel, as in an uninterruptible sleep. The kernel
+/// needs longer for thousands of processes.
+const UNKILLABLE: Duration = Duration::from_secs(2);
+
 /// Some pids, without allocating: the first 12 are listed, the rest is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pids {
@@ -80,5 +88,41 @@ impl Reached {
     /// Returns whether a complete search found no member that this process may signal.
     pub fn is_in_vain(&self) -> bool {
         self.signalled.is_empty() && !self.incomplete
+    }
+}
+
+/// The progress of killing a tree round by round.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// The fewest members that a round has found, and when it did.
+    fewest: Option<(usize, Moment)>,
+}
+
+impl Progress {
+    /// Notes the result of a round. Returns whether no round has found fewer members for [`UNKILLABLE`].
+    pub fn is_stuck(&mut self, reached: &Reached, now: Moment) -> bool {
+        let left = reached.signalled.count() + reached.denied.count();
+        let (fewest, since) = self.fewest.get_or_insert((left, now));
+        if left < *fewest {
+            (*fewest, *since) = (left, now);
+        }
+        now.since(*since) > UNKILLABLE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_stuck_only_while_no_member_ends() {
+        let (mut progress, start) = (Progress::default(), Moment::from_nanos(1));
+        let mut is_stuck = |members: i32, seconds: u64| {
+            let reached = Reached { signalled: (0..members).collect(), ..Reached::default() };
+            progress.is_stuck(&reached, start + Duration::from_secs(seconds))
+        };
+        assert!(!is_stuck(9_000, 0) && !is_stuck(5_000, 2) && !is_stuck(1_000, 4));
+        // A tree that grows again as fast as it dies is no progress.
+        assert!(!is_stuck(2_000, 5) && !is_stuck(1_000, 6) && is_stuck(1_500, 7));
     }
 }
