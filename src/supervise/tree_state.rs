@@ -99,7 +99,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Notes the result of a round. Returns whether no round has found fewer members for [`UNKILLABLE`].
+    /// Notes the result of a round. Returns whether no round has found fewer members for two seconds.
     pub fn is_stuck(&mut self, reached: &Reached, now: Moment) -> bool {
         let left = reached.signalled.count() + reached.denied.count();
         let (fewest, since) = self.fewest.get_or_insert((left, now));
