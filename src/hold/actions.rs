@@ -81,7 +81,8 @@ impl Driver<'_> {
     /// Passes the gate. If the front has shut it, a message from the front says why.
     pub(super) fn enter_gate(&mut self) {
         let keeper = self.context.keeper;
-        keeper.shared.set_guard_until(self.guard_at());
+        // The guard also ends a start that hangs where there is no lease.
+        keeper.shared.set_guard_until(self.guard_at().min(self.context.now() + self.context.job.plan.ttl));
         if keeper.pass_gate() {
             self.context.happened(Event::Go);
         }

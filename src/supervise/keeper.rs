@@ -107,12 +107,11 @@ impl<'a> Keeper<'a> {
         self.ender.borrow_mut()
     }
 
-    /// Passes the gate, unless the front has shut it. Returns whether it is passed. From then on the front guards a hold
-    /// that has a guard instant, even against a keeper that hangs while it starts the command.
+    /// Passes the gate, unless the front has shut it. Returns whether it is passed. The front guards from then on, even
+    /// against a keeper that hangs while it starts the command.
     pub fn pass_gate(&self) -> bool {
         let passed = self.shared.gate.pass();
-        // The message wakes the front, which sets its timer.
-        if passed && !self.shared.guard_until().is_never() {
+        if passed {
             self.tell(ToFront::Guard, &[]);
         }
         passed

@@ -93,3 +93,19 @@ fn constantly_forking_tree_is_ended_completely() {
         env.assert_free("x");
     }
 }
+
+#[test]
+fn hanging_start_is_ended_before_the_lease_expires() {
+    // The keeper waits for the exec of the command. The front guards meanwhile, although the keeper has not reported
+    // the start. strace delays the exec for longer than the lease.
+    let env = TestEnv::new();
+    let script = r#"exec strace -f -qq -o trace -e trace=execve -e inject=execve:delay_enter=5000000:when=1 \
+        "$dlock" run --endpoint "$locks" --name x --ttl 1s -- /usr/bin/touch started"#;
+    let finished = env.finish(&mut env.bash(script));
+    if finished.err.contains("ptrace") || finished.err.contains("PTRACE") {
+        return eprintln!("skipped: strace may not trace here: {}", finished.err.trim());
+    }
+    assert_eq!(finished.code(), Some(76), "{}", finished.err);
+    assert!(!env.exists("started"), "the command started after its lease had run out");
+    env.assert_free("x");
+}
