@@ -12,8 +12,7 @@ use crate::supervise::adopted::AwaitedEnd;
 use crate::supervise::ender_adopted::Left;
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::signals::Signal;
-use crate::supervise::tree_state::Progress;
-use crate::supervise::tree_state::TreeState;
+use crate::supervise::tree_state::{Progress, TreeState};
 use crate::supervise::wait::{self, ChildChange, Children, next_change};
 
 /// The time between two rounds of SIGKILL while the tree may still end at once.

@@ -94,14 +94,15 @@ impl Reached {
 /// The progress of killing a tree round by round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// The fewest members that a round has found, and when it did.
+    /// The fewest members that a complete round has found, and when it did; before one, the first round.
     fewest: Option<(usize, Moment)>,
 }
 
 impl Progress {
-    /// Notes the result of a round. Returns whether no round has found fewer members for two seconds.
+    /// Notes the result of a round. Returns whether no complete round has found fewer members for two seconds.
     pub fn is_stuck(&mut self, reached: &Reached, now: Moment) -> bool {
-        let left = reached.signalled.count() + reached.denied.count();
+        let found = reached.signalled.count() + reached.denied.count();
+        let left = if reached.incomplete { usize::MAX } else { found };
         let (fewest, since) = self.fewest.get_or_insert((left, now));
         if left < *fewest {
             (*fewest, *since) = (left, now);
@@ -124,5 +125,16 @@ mod tests {
         assert!(!is_stuck(9_000, 0) && !is_stuck(5_000, 2) && !is_stuck(1_000, 4));
         // A tree that grows again as fast as it dies is no progress.
         assert!(!is_stuck(2_000, 5) && !is_stuck(1_000, 6) && is_stuck(1_500, 7));
+    }
+
+    #[test]
+    fn a_round_that_does_not_see_all_members_is_no_measure_of_progress() {
+        let (mut progress, start) = (Progress::default(), Moment::from_nanos(1));
+        let mut is_stuck = |members: i32, incomplete: bool, seconds: u64| {
+            let reached = Reached { signalled: (0..members).collect(), incomplete, ..Reached::default() };
+            progress.is_stuck(&reached, start + Duration::from_secs(seconds))
+        };
+        assert!(!is_stuck(0, true, 0) && !is_stuck(9_000, false, 2) && !is_stuck(1_000, false, 4));
+        assert!(!is_stuck(500, true, 6) && is_stuck(0, true, 7));
     }
 }
