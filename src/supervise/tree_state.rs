@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_does_not_see_all_members_is_no_measure_of_progress() {
+    fn an_incomplete_round_is_no_measure_of_progress() {
         let (mut progress, start) = (Progress::default(), Moment::from_nanos(1));
         let mut is_stuck = |members: i32, incomplete: bool, seconds: u64| {
             let reached = Reached { signalled: (0..members).collect(), incomplete, ..Reached::default() };
