@@ -5,8 +5,9 @@
 //! long it retries is the caller's [`Patience`].
 
 use std::future::Future;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::cause;
@@ -38,6 +39,13 @@ pub enum Patience {
     /// Until the deadline.
     Deadline,
 }
+
+/// Returns the node for the next attempt.
+type Node<'a, D> = dyn Fn() -> <D as Dial>::Node + Send + Sync + 'a;
+/// Sends a request over a connection.
+type Request<'a, D> = dyn FnMut(Arc<<D as Dial>::Connection>) -> Sent<'a> + Send + 'a;
+/// A request that was sent; it stores its answer.
+type Sent<'a> = Pin<Box<dyn Future<Output = FaultResult<()>> + Send + 'a>>;
 
 /// The progress of a request.
 struct Progress<D: Dial> {
@@ -104,15 +112,40 @@ impl<D: Dial> Link<D> {
         &self,
         deadline: Moment,
         patience: Patience,
-        node: impl Fn() -> D::Node,
-        request: impl FnMut(Arc<D::Connection>) -> R,
+        node: impl Fn() -> D::Node + Send + Sync,
+        mut request: impl FnMut(Arc<D::Connection>) -> R + Send,
     ) -> FaultResult<T>
     where
-        R: Future<Output = FaultResult<T>>,
+        T: Send,
+        R: Future<Output = FaultResult<T>> + Send,
     {
+        let answer = Mutex::new(None);
+        // Without the types of the request and its answer, all requests to a service share one compiled loop.
+        let mut request = |connection| -> Sent<'_> {
+            let asked = request(connection);
+            Box::pin(async {
+                let found = asked.await?;
+                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+                Ok(())
+            })
+        };
+        let answered: Sent<'_> = Box::pin(self.execute(deadline, patience, &node, &mut request));
+        answered.await?;
+        let answer = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        answer.ok_or_else(|| Fault::spent("the answer was not stored"))
+    }
+
+    /// Executes [`Link::call`], whose `request` stores the answer.
+    async fn execute(
+        &self,
+        deadline: Moment,
+        patience: Patience,
+        node: &Node<'_, D>,
+        request: &mut Request<'_, D>,
+    ) -> FaultResult<()> {
         let begun = self.clock.now();
         let mut progress = Progress { current: None, last: None, place: String::new(), sent: self.begun };
-        let work = self.attempts(deadline, patience, &node, request, &mut progress);
+        let work = self.attempts(deadline, patience, node, request, &mut progress);
         let gives_up = patience != Patience::Deadline;
         let found =
             match cause::by(self.clock, deadline, gives_up, work, || self.why_late(node(), deadline)).await {
@@ -165,27 +198,23 @@ impl<D: Dial> Link<D> {
     }
 
     /// Attempts a request until it succeeds or `patience` ends; [`Link::call`] adds the deadline.
-    async fn attempts<T, R>(
+    async fn attempts(
         &self,
         deadline: Moment,
         patience: Patience,
-        node: &impl Fn() -> D::Node,
-        mut request: impl FnMut(Arc<D::Connection>) -> R,
+        node: &Node<'_, D>,
+        request: &mut Request<'_, D>,
         progress: &mut Progress<D>,
-    ) -> FaultResult<T>
-    where
-        R: Future<Output = FaultResult<T>>,
-    {
+    ) -> FaultResult<()> {
         let (mut between_rounds, mut before_again) = (BETWEEN_ROUNDS, BEFORE_AGAIN);
         let mut failures = Failures::default();
         loop {
             let node = node();
             let count = self.dial.servers(&node).max(1);
             let given = self.time_for_one(count, count - failures.count() % count, deadline);
-            // Boxed: the futures of some clients are large, and every caller would contain one.
             let half = self.half_way(deadline, patience);
-            let failure = match Box::pin(self.attempt(&node, given, half, &mut request, progress)).await {
-                Ok(answer) => return Ok(answer),
+            let failure = match self.attempt(&node, given, half, request, progress).await {
+                Ok(()) => return Ok(()),
                 Err(failure) => failure,
             };
             let fault = failure.fault.clone();
@@ -249,17 +278,14 @@ impl<D: Dial> Link<D> {
 
     /// Sends `request` once over the connection for `node`. Without an answer by `half`, it is also sent over a new
     /// connection.
-    async fn attempt<T, R>(
+    async fn attempt(
         &self,
         node: &D::Node,
         given: Option<Duration>,
         half: Option<Moment>,
-        request: &mut impl FnMut(Arc<D::Connection>) -> R,
+        request: &mut Request<'_, D>,
         progress: &mut Progress<D>,
-    ) -> Result<T, Failure>
-    where
-        R: Future<Output = FaultResult<T>>,
-    {
+    ) -> Result<(), Failure> {
         self.turn_comes(node).await;
         let begun = self.clock.now();
         let turn = self.turn.load(Ordering::Relaxed);
@@ -281,13 +307,13 @@ impl<D: Dial> Link<D> {
         let is_new = self.opened() > opened;
         let half = half.filter(|_| !is_new).unwrap_or(Moment::NEVER);
         match self.by(until, self.asked(node, &connection, half, request)).await {
-            Some(Ok(answer)) => {
+            Some(Ok(())) => {
                 self.answered.store(true, Ordering::Relaxed);
                 *self.found() = None;
                 if self.clock.now().since(begun) <= ONE_OF_SEVERAL {
                     self.slow.store(0, Ordering::Relaxed);
                 }
-                Ok(answer)
+                Ok(())
             }
             Some(Err(fault)) => {
                 if fault.is_spent() {
@@ -313,17 +339,14 @@ impl<D: Dial> Link<D> {
 
     /// Sends `request` over `connection` and returns the answer. A firewall may have forgotten the connection: if there
     /// is no answer by `half`, the request is also sent over a new one, and the first answer counts.
-    async fn asked<T, R>(
+    async fn asked(
         &self,
         node: &D::Node,
         connection: &Arc<D::Connection>,
         half: Moment,
-        request: &mut impl FnMut(Arc<D::Connection>) -> R,
-    ) -> FaultResult<T>
-    where
-        R: Future<Output = FaultResult<T>>,
-    {
-        let mut asked = std::pin::pin!(request(Arc::clone(connection)));
+        request: &mut Request<'_, D>,
+    ) -> FaultResult<()> {
+        let mut asked = request(Arc::clone(connection));
         if let Some(answer) = self.by(half, &mut asked).await {
             return answer;
         }

@@ -118,8 +118,9 @@ impl Wire {
     /// at the deadline, or as soon as no server is present and none ever was.
     pub(super) async fn call<T, F, R>(&self, deadline: Moment, request: F) -> FaultResult<T>
     where
-        F: Fn(Connection) -> R,
-        R: Future<Output = Result<T, etcd_client::Error>>,
+        F: Fn(Connection) -> R + Send + Sync,
+        R: Future<Output = Result<T, etcd_client::Error>> + Send,
+        T: Send,
     {
         // This connection was accepted before, so the password has changed; a new connection reads it again.
         let spent = |fault: Fault| Fault::spent(fault.reason);

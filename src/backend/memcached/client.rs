@@ -111,7 +111,7 @@ impl Client {
     pub(super) async fn call_over(
         &self,
         deadline: Moment,
-        commands: impl Fn(&Connection) -> Commands,
+        commands: impl Fn(&Connection) -> Commands + Send + Sync,
     ) -> FaultResult<Replies> {
         let request = |connection: Arc<Connection>| {
             let Commands { bytes, count } = commands(&connection);

@@ -176,7 +176,7 @@ impl Client {
         slot: Option<u16>,
         deadline: Moment,
         patience: Patience,
-        steps: impl Fn(&Connection) -> Vec<Call> + Send,
+        steps: impl Fn(&Connection) -> Vec<Call> + Send + Sync,
     ) -> FaultResult<Answer> {
         self.ask(To::Slot(slot), deadline, patience, false, steps).await
     }
@@ -188,7 +188,7 @@ impl Client {
         deadline: Moment,
         patience: Patience,
         strict: bool,
-        steps: impl Fn(&Connection) -> Vec<Call> + Send,
+        steps: impl Fn(&Connection) -> Vec<Call> + Send + Sync,
     ) -> FaultResult<Answer> {
         let dialer = &self.link.dial;
         let route = Route { dialer, to, way: Mutex::default() };
