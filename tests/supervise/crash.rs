@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::process::{is_alive, is_stopped};
 use crate::support::scene::Scene;
-use crate::support::wait::{let_pass, until_true};
+use crate::support::wait::until_true;
 use crate::support::{TestEnv, process, quiet, within};
 
 /// Far shorter than a lease of the usual length.
@@ -32,21 +31,6 @@ fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
     let took = scene.await_tree_gone() - begun;
     within(took, AT_ONCE);
     scene.conclude().failed(76, &["the command was stopped"]);
-}
-
-#[test]
-fn a_stopped_front_ends_nothing() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
-    holder.running.signal(Signal::STOP);
-    until_true("a stopped front", || is_stopped(holder.running.pid()));
-    // Longer than the lease would last without its keeper.
-    let_pass(Duration::from_millis(3_300));
-    assert!(is_alive(holder.command()));
-    env.assert_busy("x");
-    holder.running.signal(Signal::CONT);
-    holder.release().silently(0);
-    env.assert_free("x");
 }
 
 #[test]

@@ -130,26 +130,6 @@ fn children_started_before_exec_are_not_killed() {
 }
 
 #[test]
-fn with_few_descriptors_the_tree_is_ended_or_never_started() {
-    let env = TestEnv::new();
-    let script = r#"ulimit -n "$1"
-        exec "$dlock" run --endpoint "$locks" --name x --max-run 300ms --grace 0 -- sh -c '
-            setsid sleep 1000 & (setsid sleep 1000 &); trap "" TERM; while :; do sleep 1000; done'"#;
-    let mut started = 0;
-    for limit in 12..32 {
-        let mut command = env.bash(script);
-        let ended = env.finish(command.arg("sh").arg(limit.to_string()));
-        match ended.code() {
-            Some(124) => started += 1,
-            code => assert!(matches!(code, Some(71 | 127)) && started == 0, "{limit}: {:?}", ended.err),
-        }
-        env.await_no_process();
-        env.assert_free("x");
-    }
-    assert!(started >= 8, "it needs more than {} descriptors", 32 - started);
-}
-
-#[test]
 fn stopped_front_and_killed_keeper_leave_no_process() {
     let scene = Scene::new(&[]);
     let keeper = scene.running.keeper();

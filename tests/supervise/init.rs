@@ -96,21 +96,6 @@ fn a_signal_from_outside_reaches_the_command() {
 }
 
 #[test]
-fn a_signal_while_waiting_leaves_the_queue() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let Some(mut command) = as_init(&env, &["--name", "x", "--", "touch", "started"]) else { return };
-    let running = env.start(&mut command);
-    env.await_waiters("x", 1);
-    process::signal(outer_pid(&running), Signal::TERM);
-    assert_eq!(running.finish().code(), Some(143));
-    assert_eq!(env.waiters("x"), 0);
-    holder.release().silently(0);
-    env.assert_free("x");
-    assert!(!env.exists("started"));
-}
-
-#[test]
 fn orphans_are_reaped() {
     let env = TestEnv::new();
     // The namespace's process table has no zombie left, although all processes became orphans.
@@ -152,27 +137,5 @@ fn holds_inside_and_outside_exclude_and_show_each_other() {
     env.await_waiters("x", 1);
     holder.release().silently(0);
     assert_eq!(inside.finish().code(), Some(0));
-    env.assert_free("x");
-}
-
-#[test]
-fn process_1_killed_from_outside_leaves_no_claim() {
-    let env = TestEnv::new();
-    let Some(running) = started(&env, "echo up >ready; exec sleep 1000") else { return };
-    process::signal(outer_pid(&running), Signal::KILL);
-    running.finish();
-    env.await_no_process();
-    env.assert_free("x");
-}
-
-#[test]
-fn a_killed_keeper_takes_the_tree_with_it() {
-    let env = TestEnv::new();
-    let Some(running) = started(&env, "setsid sleep 1000 & echo up >ready; wait") else { return };
-    let keeper = until("a keeper", || process::keeper_of(outer_pid(&running)));
-    process::await_started(keeper);
-    process::signal(keeper, Signal::KILL);
-    running.finish().failed(76, &["the command was stopped"]);
-    env.await_no_process();
     env.assert_free("x");
 }

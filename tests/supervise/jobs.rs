@@ -47,23 +47,6 @@ fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
 }
 
 #[test]
-fn ctrl_z_works_again_and_again() {
-    let env = TestEnv::new();
-    let gate = env.gate("gate");
-    let (mut terminal, command) = running(&env, "", "read _ <gate; exit 6");
-    let group = look(command).expect("a command").group;
-    for _ in 0..5 {
-        terminal.await_foreground(group);
-        terminal.stop_job();
-        assert!(is_stopped(command));
-        terminal.type_line("fg");
-        until_true("a job that continues", || !is_stopped(command) && !is_stopped(front_of(command)));
-    }
-    gate.open();
-    terminal.await_status(6);
-}
-
-#[test]
 fn ctrl_z_suspends_a_command_without_its_first_thread() {
     let env = TestEnv::new();
     let script = env.write("zombie-leader.py", ZOMBIE_LEADER);
@@ -88,23 +71,6 @@ fn ctrl_z_suspends_a_command_without_its_first_thread() {
     }
     process::signal(command, Signal::TERM);
     terminal.await_status(128 + 15);
-    env.assert_free("x");
-}
-
-#[test]
-fn bg_lets_it_run_behind_the_prompt() {
-    let env = TestEnv::new();
-    let gate = env.gate("gate");
-    let (mut terminal, command) = running(&env, "", "read _ <gate; exit 6");
-    terminal.ctrl_z();
-    terminal.expect_prompt();
-    terminal.command("bg");
-    until_true("a command that continues", || !is_stopped(command));
-    assert!(terminal.command("jobs").contains("Running"));
-    env.assert_busy("x");
-    gate.open();
-    terminal.command("wait %1");
-    assert_eq!(terminal.last_status(), 6);
     env.assert_free("x");
 }
 

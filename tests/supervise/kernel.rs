@@ -11,20 +11,6 @@ use crate::support::wait::{let_pass, until, until_true};
 use crate::support::{TestEnv, process};
 
 #[test]
-fn front_and_keeper_killed_in_turn_leave_the_tree_protected() {
-    let scene = Scene::new(&[]);
-    let keeper = scene.running.keeper();
-    scene.running.signal(Signal::KILL);
-    process::signal(keeper, Signal::KILL);
-    // A process that outlived both still has the lock, as under flock(1).
-    for survivor in scene.tree.members() {
-        process::signal(survivor.pid, Signal::KILL);
-    }
-    scene.await_tree_gone();
-    scene.conclude();
-}
-
-#[test]
 fn front_and_keeper_killed_together_leave_the_tree_the_lock() {
     let mut scene = Scene::new(&[]);
     let keeper = scene.running.keeper();
@@ -46,28 +32,6 @@ fn front_and_keeper_killed_together_leave_the_tree_the_lock() {
     }
     scene.await_tree_gone();
     scene.conclude();
-}
-
-#[test]
-fn with_front_and_keeper_stopped_the_kernel_keeps_the_lock() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--ttl", "3s", "--grace", "0"]);
-    let keeper = holder.running.keeper();
-    for pid in [holder.running.pid(), keeper] {
-        process::signal(pid, Signal::STOP);
-        until_true("a stopped process", || is_stopped(pid));
-    }
-    let_pass(Duration::from_millis(3_200));
-    env.assert_busy("x");
-    process::signal(keeper, Signal::CONT);
-    holder.running.signal(Signal::CONT);
-    // The process that wakes first decides whether the command continues. It never does so without the lock.
-    if is_alive(holder.command()) {
-        holder.let_go();
-    }
-    let ended = holder.running.finish();
-    assert!(matches!(ended.code(), Some(0 | 76)), "{:?} {}", ended.status, ended.err);
-    env.assert_free("x");
 }
 
 #[test]

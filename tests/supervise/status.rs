@@ -80,18 +80,6 @@ fn self_stopping_command_stops_and_resumes_with_dlock() {
 }
 
 #[test]
-fn a_command_continued_by_another_hand_lets_dlock_go_on() {
-    let env = TestEnv::new();
-    let mut holder = env.hold(&["--name", "x"]);
-    holder.await_start();
-    process::signal(holder.command(), Signal::STOP);
-    until_true("a stopped dlock", || process::is_stopped(holder.running.pid()));
-    process::signal(holder.command(), Signal::CONT);
-    until_true("a dlock that continues", || !process::is_stopped(holder.running.pid()));
-    holder.release().silently(0);
-}
-
-#[test]
 fn the_last_word_of_the_keeper_is_never_lost() {
     // A keeper that ends while a message of the front is on its way has still reported the outcome.
     let _load = quiet::loading();

@@ -120,26 +120,6 @@ fn a_pager_at_the_end_of_a_pipeline_works() {
 }
 
 #[test]
-fn a_pager_under_dlock_reads_keys_stops_and_resumes() {
-    let env = TestEnv::new();
-    env.write("text", &(100..400).map(|n| n.to_string()).collect::<Vec<_>>().join("\n"));
-    let mut terminal = Terminal::bash(&env);
-    terminal.type_line("run --name x -- less text");
-    terminal.expect("100\r\n101");
-    terminal.expect("text");
-    for _ in 0..2 {
-        terminal.stop_job();
-        env.assert_busy("x");
-        terminal.type_line("fg");
-        terminal.expect("101");
-    }
-    terminal.press("G");
-    terminal.expect("399");
-    terminal.press("q");
-    terminal.await_status(0);
-}
-
-#[test]
 fn an_editor_under_dlock_edits_stops_and_resumes() {
     let env = TestEnv::new();
     let mut terminal = Terminal::bash(&env);
@@ -172,16 +152,6 @@ fn a_password_prompt_reads_the_terminal_without_echo() {
     terminal.expect_prompt();
     assert_eq!(env.read("answer"), "hunter2\n");
     assert!(!terminal.shown().contains("hunter2"));
-}
-
-#[test]
-fn command_reads_typed_input() {
-    let env = TestEnv::new();
-    let mut terminal = Terminal::bash(&env);
-    terminal.type_line("run --name x -- sh -c 'read a; echo \"<$a>\"'");
-    terminal.type_line("typed");
-    terminal.expect("<typed>");
-    terminal.expect_prompt();
 }
 
 #[test]

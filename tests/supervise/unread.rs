@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::terminal::Terminal;
 use crate::support::unread::{Kind, Unread};
-use crate::support::wait::{let_pass, until, until_true};
+use crate::support::wait::{let_pass, until};
 use crate::support::{TestEnv, process, within};
 
 /// Every stream that can be full, with every format of messages.
@@ -101,15 +101,6 @@ fn stopped_waiter_with_unread_output_is_replaced() {
     env.await_waiters("x", 1);
     holder.release().silently(0);
     assert_eq!(waiter.finish().code(), Some(5));
-    // The new keeper reports it as soon as the stream is read.
-    let holder = env.held(&["--name", "x"]);
-    let waiter = env.start(&mut env.run(words));
-    env.await_waiters("x", 1);
-    process::signal(waiter.keeper(), Signal::STOP);
-    until_true("word of the lost place", || waiter.err_so_far().contains("at the end"));
-    holder.release().silently(0);
-    let ended = waiter.finish();
-    assert_eq!((ended.code(), ended.err.matches("at the end").count()), (Some(5), 1), "{}", ended.err);
 }
 
 #[test]

@@ -83,21 +83,6 @@ fn stopped_waiter_blocks_no_other() {
     env.assert_free("x");
 }
 
-#[test]
-fn stopped_superseding_waiter_exits_75() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let words = ["--supersede", "--name", "x", "--ttl", "3s", "--", "touch", "ran"];
-    let stopped = env.start(&mut env.run(words));
-    env.await_waiters("x", 1);
-    process::signal(stopped.keeper(), Signal::STOP);
-    stopped.finish().lost_its_place("x", "was stopped");
-    assert_eq!(env.waiters("x"), 0);
-    holder.release().silently(0);
-    assert!(!env.exists("ran"));
-    env.assert_free("x");
-}
-
 /// The keeper passes the gate and guards alone until the front is continued.
 #[test]
 fn waiter_with_a_stopped_front_takes_its_turn() {
