@@ -17,22 +17,6 @@ fn broken_holder_ends_its_tree_first_and_shows_the_requester() {
 }
 
 #[test]
-fn a_waiter_can_be_broken_too() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--", "touch", "started"]));
-    env.await_waiters("x", 1);
-    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    let breaking = env.finish(&mut env.verb("break", ["x", "--claim", &claim, "--yes"]));
-    assert_eq!(breaking.code(), Some(0), "{}", breaking.err);
-    let ended = waiter.finish();
-    assert!(matches!(ended.code(), Some(75 | 76)), "{:?} {}", ended.status, ended.err);
-    assert_eq!(env.waiters("x"), 0);
-    holder.release().silently(0);
-    assert!(!env.exists("started"));
-}
-
-#[test]
 fn without_a_terminal_to_ask_on_breaking_wants_yes() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);

@@ -1,7 +1,6 @@
 //! Many processes at once.
 
 use crate::support::running::{CROWD, finish_all};
-use crate::support::test_env::release_all;
 use crate::support::{TestEnv, quiet};
 
 #[test]
@@ -44,34 +43,4 @@ fn fifty_waiters_run_in_order_of_arrival() {
         .collect();
     assert!(lines.iter().map(|(n, _)| *n).eq(0..50), "{order}");
     assert!(lines[0].1 > first && lines.windows(2).all(|pair| pair[0].1 < pair[1].1), "{order}");
-}
-
-#[test]
-fn readers_and_writers_take_turns_in_order_of_arrival() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let mut line = Vec::new();
-    for (at, mode) in ["-s", "-s", "-x", "-s", "-x", "-x", "-s", "-s"].into_iter().enumerate() {
-        line.push((mode, env.hold(&["-q", "--name", "x", mode])));
-        env.await_waiters("x", at + 1);
-    }
-    holder.release().silently(0);
-    let mut token = 0;
-    while !line.is_empty() {
-        // The group at the head of the queue: one writer, or all readers before the next writer.
-        let count =
-            if line[0].0 == "-x" { 1 } else { line.iter().take_while(|(mode, _)| *mode == "-s").count() };
-        let mut head: Vec<_> = line.drain(..count).collect();
-        let mut highest = token;
-        for (_, member) in &mut head {
-            member.await_start();
-            assert!(member.token() > token, "{} after {token}", member.token());
-            highest = highest.max(member.token());
-        }
-        assert!(line.iter().all(|(_, later)| !later.has_started()), "a waiter overtook");
-        assert_eq!((env.holders("x"), env.waiters("x")), (count, line.len()));
-        token = highest;
-        release_all(head.into_iter().map(|(_, member)| member));
-    }
-    env.assert_free("x");
 }

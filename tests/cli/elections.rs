@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::support::gate::Gate;
-use crate::support::process::{self, is_alive};
+use crate::support::process::is_alive;
 use crate::support::wait::until_true;
 use crate::support::{Running, TestEnv, until};
 
@@ -206,23 +206,6 @@ fn a_broken_term_is_over_and_its_candidate_stands_again() {
     until_true("the end of the second term", || ends() == 2);
     one.running.signal(Signal::TERM);
     assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
-    env.await_no_process();
-}
-
-#[test]
-fn a_later_term_is_guarded_as_the_first_one_was() {
-    let env = TestEnv::new();
-    let one = Candidate::start(&env, "one", &["--forever"], "0");
-    let (first, _) = one.leads(1);
-    let keeper = process::look(first).expect("a command").parent;
-    one.order("end");
-    let (second, _) = one.leads(2);
-    let another = process::look(second).expect("a command").parent;
-    assert_ne!(keeper, another, "each term has a keeper of its own");
-    process::signal(another, Signal::KILL);
-    // The keeper may die before the front knows that the command runs.
-    one.running.finish().failed(76, &["lease-keeper of dlock died", "was stopped"]);
-    assert!(!is_alive(second));
     env.await_no_process();
 }
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
-use crate::options::lingering;
 use crate::support::process::{self, is_alive};
 use crate::support::wait::until_true;
 use crate::support::{TestEnv, within};
@@ -103,32 +102,6 @@ fn without_inotify_the_next_renewal_looks_and_verbosity_says_so() {
 }
 
 #[test]
-fn waiter_with_failing_writes_exits_73_and_the_next_runs() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    // The write of the record succeeds. The later writes, at the waiter's turn, fail.
-    let script = r#"exec strace -f -qq -o trace -e trace=pwrite64 -e inject=pwrite64:error=EIO:when=2+ \
-        "$dlock" run --endpoint "$locks" --name x --ttl 2s -- /usr/bin/touch started"#;
-    let mut sick = env.start(&mut env.bash(script));
-    until_true("a waiter", || env.waiters("x") == 1 || sick.has_ended());
-    if sick.err_so_far().contains("ptrace") || sick.err_so_far().contains("PTRACE") {
-        return eprintln!("skipped: strace may not trace here");
-    }
-    let behind = env.hold(&["--name", "x"]);
-    env.await_waiters("x", 2);
-    holder.release().silently(0);
-    let ended = sick.finish();
-    assert_eq!(ended.code(), Some(73), "{}", ended.err);
-    let last = ended.err.lines().last().unwrap_or_default();
-    assert!(last.contains(".x.queue") && !last.contains("trying again"), "{}", ended.err);
-    // One line each: dlock waits, it has failed for now, it has failed.
-    assert!(ended.err.lines().count() <= 3, "{}", ended.err);
-    assert!(!env.exists("started"));
-    assert_eq!(behind.release().code(), Some(0));
-    env.assert_free("x");
-}
-
-#[test]
 fn full_file_system_serves_waiters_and_refuses_newcomers() {
     let env = TestEnv::new();
     let script = r#"
@@ -150,17 +123,6 @@ fn full_file_system_serves_waiters_and_refuses_newcomers() {
     assert_eq!(ended.code(), Some(73), "{}", ended.err);
     assert!(ended.err.contains("small/") && ended.err.contains("make room"), "{}", ended.err);
     assert!(env.exists("second") && !env.exists("newcomer"), "{}", ended.err);
-}
-
-#[test]
-fn lost_hold_at_least_warns_and_keeps_the_status() {
-    let env = TestEnv::new();
-    let lost = lingering(&env);
-    fs::remove_file(env.locks().join("x")).expect("a lock file");
-    let ended = lost.finish();
-    assert_eq!(ended.code(), Some(3), "{}", ended.err);
-    assert!(ended.err.contains("x was released early, after the command exited: "), "{}", ended.err);
-    assert!(!ended.err.contains("the lock was released"), "{}", ended.err);
 }
 
 #[test]

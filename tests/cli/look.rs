@@ -126,20 +126,6 @@ fn a_name_may_be_given_as_run_takes_it() {
 }
 
 #[test]
-fn table_has_the_claim_for_break_and_wide_has_all() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let claim = holder.claim();
-    let usual = env.finish(&mut env.verb("status", ["x"])).silently(0).text();
-    assert!(usual.contains(&format!("  {}  holds", &claim[..8])) && !usual.contains("TOKEN"), "{usual}");
-    let wide = env.finish(&mut env.verb("status", ["x", "--wide"])).silently(0).text();
-    assert!(wide.contains(claim) && wide.contains(&format!(" {}\n", holder.token())), "{wide}");
-    env.finish(&mut env.verb("status", ["x", "--wide", "--json"])).failed(64, &["--wide", "--json"]);
-    env.finish(&mut env.verb("break", ["x", "--yes", "--claim", &claim[..8]])).silently(0);
-    assert_eq!(holder.running.finish().code(), Some(76));
-}
-
-#[test]
 fn unwritable_output_exits_73() {
     let env = TestEnv::new();
     for verb in ["status x", "list --json", "doctor", "--help"] {
@@ -148,19 +134,6 @@ fn unwritable_output_exits_73() {
             env.finish(&mut env.bash(&script)).failed(73, &["standard output", why]);
         }
     }
-}
-
-#[test]
-fn several_names_are_one_object_a_line() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "b"]);
-    let text = env.finish(&mut env.verb("status", ["--json", "a", "b"])).silently(0).text();
-    let lines: Vec<Value> =
-        text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
-    assert_eq!(lines.len(), 2);
-    assert_eq!((&lines[0]["lock"], &lines[1]["lock"]), (&"a".into(), &"b".into()));
-    assert_eq!(lines[1]["holders"].as_array().map(Vec::len), Some(1));
-    holder.release().silently(0);
 }
 
 #[test]
@@ -244,37 +217,6 @@ fn closed_reader_is_no_error() {
     let ended = env.finish(&mut env.bash(script));
     assert_eq!(ended.err, "");
     release_all(holders);
-}
-
-#[test]
-fn a_stopped_holder_is_still_shown() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let front = holder.running.pid();
-    process::signal(front, rustix::process::Signal::STOP);
-    assert_eq!(env.status("x")["holders"][0]["pid"], front);
-    process::signal(front, rustix::process::Signal::CONT);
-    holder.release().silently(0);
-}
-
-#[test]
-fn messages_can_be_json_one_object_a_line() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    for words in [
-        &["--name", "x", "-w", "100ms", "--", "true"][..],
-        &["--name", "y", "--", "no-such-command"],
-        &["--name", "z"],
-    ] {
-        let ended = env.finish(env.run(["--log-format", "json"]).args(words));
-        assert_eq!(ended.text(), "");
-        assert!(!ended.err.is_empty(), "{words:?}");
-        for line in ended.err.lines() {
-            let object: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
-            assert!(object["message"].is_string() && object["time"].is_string(), "{line}");
-        }
-    }
-    holder.release().silently(0);
 }
 
 #[test]

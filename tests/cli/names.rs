@@ -1,7 +1,6 @@
 //! Unusual names, and several names at once.
 
 use crate::support::TestEnv;
-use crate::support::test_env::release_all;
 
 #[test]
 fn a_path_as_name_is_a_name_and_says_how_to_lock_the_file() {
@@ -15,70 +14,6 @@ fn a_path_as_name_is_a_name_and_says_how_to_lock_the_file() {
     // The printed command does lock the file.
     let words = ["run", "--endpoint", &directory, "--name", "x.lock", "--", "flock", "-n", &path, "true"];
     env.finish(&mut env.dlock(words)).silently(1);
-}
-
-#[test]
-fn every_odd_name_is_a_lock_of_its_own() {
-    let env = TestEnv::new();
-    let long = "n".repeat(200);
-    let wide = "ü".repeat(100);
-    let names = [
-        "a b",
-        "a/b",
-        "../up",
-        "/no/such/file",
-        ".",
-        "..",
-        ".hidden",
-        "-dash",
-        "--",
-        "*",
-        "~",
-        "$HOME",
-        "a%2Fb",
-        "%",
-        "a:b",
-        "\"quoted\"",
-        "'single'",
-        "back\\slash",
-        "ünïcode",
-        "日本語",
-        "🔒",
-        "a=b",
-        "a,b",
-        "#x",
-        "new{}",
-        "|pipe",
-        ";semi",
-        "&",
-        "CON",
-        "x.lock",
-        "x.queue",
-        "x.token",
-        "x~",
-        &long,
-        &wide,
-    ];
-    for name in names {
-        let env = &env;
-        let option = format!("--name={name}");
-        let script = "printf %s \"$DLOCK_NAME\"";
-        let ended = env.finish(&mut env.run([&option, "--", "sh", "-c", script]));
-        assert_eq!(ended.silently(0).text(), name);
-    }
-    // All are held at once: no two names share a lock.
-    let holders: Vec<_> = names.iter().map(|name| env.held(&["-n", &format!("--name={name}")])).collect();
-    let listed = env.finish(&mut env.verb("list", ["--json"])).silently(0);
-    let listed: serde_json::Value = serde_json::from_slice(&listed.out).expect("JSON");
-    let mut seen: Vec<&str> =
-        listed["locks"].as_array().expect("locks").iter().filter_map(|l| l["lock"].as_str()).collect();
-    seen.sort_unstable();
-    let mut expected = names.to_vec();
-    expected.sort_unstable();
-    assert_eq!(seen, expected);
-    release_all(holders);
-    let up = env.root().parent().expect("a parent").join("up");
-    assert!(!up.exists() && !env.path("up").exists(), "a name led out of its directory");
 }
 
 #[test]
@@ -110,21 +45,6 @@ fn a_name_given_twice_does_not_wait_for_itself() {
         ended.failed(64, &["a"]);
     }
     env.assert_free("a");
-}
-
-#[test]
-fn a_killed_holder_of_several_names_frees_them_all() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "a", "--name", "b"]);
-    env.assert_busy("a");
-    env.assert_busy("b");
-    holder.running.signal(rustix::process::Signal::KILL);
-    holder.running.finish();
-    for name in ["a", "b"] {
-        crate::support::wait::until_true("a free lock", || env.holders(name) == 0);
-        env.assert_free(name);
-    }
-    env.await_no_process();
 }
 
 #[test]

@@ -240,15 +240,6 @@ fn a_nested_runs_own_names_are_its_own() {
 }
 
 #[test]
-fn exclusive_under_an_own_shared_hold_is_refused_at_once() {
-    let env = TestEnv::new();
-    let ended = under_x(&env, &["-s"], "RUN --name x -- touch started");
-    ended.failed(75, &["shared", "x"]);
-    assert!(!env.exists("started"));
-    env.assert_free("x");
-}
-
-#[test]
 fn an_ordinary_second_claim_under_the_own_hold_is_a_deadlock() {
     let env = TestEnv::new();
     let ended = under_x(&env, &[], "RUN --no-nest --name x -- touch started");
@@ -260,51 +251,10 @@ fn an_ordinary_second_claim_under_the_own_hold_is_a_deadlock() {
     );
     assert!(!env.exists("started"));
     env.assert_free("x");
-    // Shared claims do not wait for each other.
+    // Shared claims do not wait for each other. A shared hold never becomes exclusive.
     under_x(&env, &["-s"], "RUN --no-nest -s --name x -- true").silently(0);
-}
-
-#[test]
-fn cycle_of_three_is_shown_to_the_last_with_all_holders() {
-    let env = TestEnv::new();
-    let mut running = Vec::new();
-    for (own, other) in [("deploy", "build"), ("build", "test"), ("test", "deploy")] {
-        let gate = env.gate(&format!("{own}.gate"));
-        let script = format!(
-            "echo up >{own}.up; read _ <{own}.gate; {RUN} --name {other} -- sh -c 'echo {own} >>log'"
-        );
-        let one = env.start(&mut env.run(["--name", own, "--", "bash", "-c", &script]));
-        env.await_line(&format!("{own}.up"));
-        running.push((one, gate, other));
-    }
-    let (last, last_gate, _) = running.pop().expect("three");
-    for (_, gate, other) in &running {
-        gate.open();
-        env.await_waiters(other, 1);
-    }
-    last_gate.open();
-    let refused = last.finish();
-    assert_eq!(refused.code(), Some(75), "{}", refused.err);
-    let line = refused.err.lines().last().unwrap_or_default().to_owned();
-    for word in ["deploy", "build", "test"] {
-        assert!(line.contains(word), "{line}");
-    }
-    for (one, _, _) in running.into_iter().rev() {
-        assert_eq!(one.finish().code(), Some(0));
-    }
-    assert_eq!(env.read("log"), "build\ndeploy\n");
-}
-
-#[test]
-fn variables_of_an_ended_hold_grant_nothing() {
-    let env = TestEnv::new();
-    let ended = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", "printf %s \"$DLOCK_HELD\""]));
-    let held = ended.silently(0).text();
-    let holder = env.held(&["--name", "x"]);
-    let mut command = env.run(["-n", "--name", "x", "--", "touch", "started"]);
-    env.finish(command.env("DLOCK_HELD", held)).failed(75, &["held by"]);
+    under_x(&env, &["-s"], "RUN --name x -- touch started").failed(75, &["shared", "x"]);
     assert!(!env.exists("started"));
-    holder.release().silently(0);
 }
 
 #[test]

@@ -84,29 +84,6 @@ fn irreplaceable_holder_is_awaited_and_older_waiters_leave() {
     assert!(!env.exists("ran"));
 }
 
-#[test]
-fn fifty_replacing_starters_let_the_last_one_finish() {
-    const STARTERS: usize = 50;
-    let env = TestEnv::new();
-    let gate = env.gate("one.gate");
-    let mut all = Vec::new();
-    for n in 0..STARTERS {
-        all.push(replacing(&env, n));
-        until_true(&format!("the start of {n}"), || started(&env) > n);
-    }
-    let last = all.pop().expect("fifty");
-    for (n, one) in all.into_iter().enumerate() {
-        assert_eq!((one.finish().code(), outcome(&env, n).as_str()), (Some(76), "replaced"));
-    }
-    gate.open();
-    assert_eq!(last.finish().code(), Some(0));
-    assert_eq!(outcome(&env, STARTERS - 1), "ran");
-    let order: Vec<String> = (0..STARTERS).map(|n| n.to_string()).collect();
-    assert_eq!(env.read("one.order").lines().collect::<Vec<_>>(), order);
-    assert!(!env.exists("one.overlap"), "two at once: {}", env.read("one.overlap"));
-    env.assert_free("x");
-}
-
 /// The starters arrive at a fixed pace. One may arrive before the previous one has started its command.
 #[test]
 fn fifty_replacing_starters_at_a_pace_let_the_last_one_finish() {

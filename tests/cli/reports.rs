@@ -1,33 +1,20 @@
 //! The report and the metrics of each outcome.
 
-use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::TestEnv;
-
-const KEYS: [&str; 12] = [
-    "backend",
-    "claim",
-    "error",
-    "exit_code",
-    "held_ms",
-    "lock",
-    "mode",
-    "outcome",
-    "schema",
-    "signal",
-    "token",
-    "waited_ms",
-];
+use crate::support::{TestEnv, process};
 
 #[track_caller]
-fn report(env: &TestEnv) -> Value {
+fn report(env: &TestEnv, expected: &Value) -> Value {
     let report: Value = serde_json::from_str(&env.read("report")).expect("one JSON object");
-    for key in KEYS.iter().filter(|key| **key != "schema") {
+    for key in "backend claim error exit_code held_ms lock mode outcome signal token waited_ms".split(' ') {
         assert!(report.get(key).is_some(), "no {key} in {report}");
+    }
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(&report[key], value, "{key} in {report}");
     }
     report
 }
@@ -37,11 +24,7 @@ fn report(env: &TestEnv) -> Value {
 fn reported(env: &TestEnv, words: &[&str], expected: &Value) -> Value {
     let mut command = env.run(["--report", "report"]);
     env.finish(command.args(words));
-    let report = report(env);
-    for (key, value) in expected.as_object().expect("an object") {
-        assert_eq!(&report[key], value, "{key} in {report}");
-    }
-    report
+    report(env, expected)
 }
 
 #[test]
@@ -57,23 +40,25 @@ fn report_of_a_run() {
 }
 
 #[test]
-fn report_of_a_run_killed_by_a_signal() {
-    let env = TestEnv::new();
-    let expected = json!({"outcome": "ran", "exit_code": null, "signal": "SIGUSR1"});
-    reported(&env, &["--name", "x", "--", "sh", "-c", "kill -USR1 $$"], &expected);
-}
-
-#[test]
-fn report_of_a_stopped_run() {
-    let env = TestEnv::new();
-    let script = "echo up >ready; exec sleep 1000";
-    let running = env.start(&mut env.run(["--report", "report", "--name", "x", "--", "sh", "-c", script]));
-    env.await_line("ready");
-    running.signal(Signal::TERM);
-    running.finish();
-    let report = report(&env);
-    assert_eq!((&report["exit_code"], &report["signal"]), (&Value::Null, &json!("SIGTERM")), "{report}");
-    assert!(["ran", "signal"].contains(&report["outcome"].as_str().expect("text")), "{report}");
+fn report_of_a_run_ended_from_outside() {
+    for (by, expected) in [
+        ("USR1", json!({"outcome": "ran", "exit_code": null, "signal": "SIGUSR1"})),
+        ("TERM", json!({"exit_code": null, "signal": "SIGTERM"})),
+        ("break", json!({"outcome": "broken", "exit_code": 76})),
+        ("a dead keeper", json!({"outcome": "lost", "exit_code": 76})),
+    ] {
+        let env = TestEnv::new();
+        let holder = env.held(&["--name", "x", "--report", "report"]);
+        match by {
+            "USR1" => holder.running.signal(Signal::USR1),
+            "TERM" => holder.running.signal(Signal::TERM),
+            "break" => drop(env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0)),
+            _ => process::signal(holder.running.keeper(), Signal::KILL),
+        }
+        holder.running.finish();
+        let report = report(&env, &expected);
+        assert_eq!(report["error"].is_string(), expected["exit_code"] == 76, "{by}: {report}");
+    }
 }
 
 #[test]
@@ -84,9 +69,7 @@ fn report_of_a_stopped_wait() {
     env.await_waiters("x", 1);
     running.signal(Signal::TERM);
     running.finish();
-    let report = report(&env);
-    assert_eq!((&report["outcome"], &report["signal"]), (&json!("signal"), &json!("SIGTERM")), "{report}");
-    assert_eq!(report["held_ms"].as_u64().unwrap_or(0), 0);
+    report(&env, &json!({"outcome": "signal", "signal": "SIGTERM"}));
     holder.release().silently(0);
 }
 
@@ -129,33 +112,12 @@ fn report_of_superseded_and_deadlock() {
     env.await_waiters("x", 1);
     let newer = env.start(&mut env.run(["-q", "--supersede", "--name", "x", "--", "true"]));
     assert_eq!(older.finish().code(), Some(75));
-    assert_eq!(report(&env)["outcome"], "superseded");
+    report(&env, &json!({"outcome": "superseded"}));
     holder.release().silently(0);
     newer.finish().silently(0);
     let script = r#""$dlock" run --endpoint "$locks" --no-nest --report report --name x -- true"#;
     env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
-    assert_eq!(report(&env)["outcome"], "deadlock");
-}
-
-#[test]
-fn report_of_a_broken_run() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--report", "report"]);
-    env.finish(&mut env.verb("break", ["x", "--claim", holder.claim(), "--yes"])).silently(0);
-    assert_eq!(holder.running.finish().code(), Some(76));
-    let report = report(&env);
-    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("broken"), &json!(76)), "{report}");
-    assert!(report["error"].is_string());
-}
-
-#[test]
-fn report_of_a_killed_keeper() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x", "--report", "report"]);
-    crate::support::process::signal(holder.running.keeper(), Signal::KILL);
-    assert_eq!(holder.running.finish().code(), Some(76));
-    let report = report(&env);
-    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("lost"), &json!(76)), "{report}");
+    report(&env, &json!({"outcome": "deadlock"}));
 }
 
 #[test]
@@ -168,64 +130,10 @@ fn report_of_several_names() {
 }
 
 #[test]
-fn a_report_replaces_a_file_whole_and_leaves_nothing_beside_it() {
-    let env = TestEnv::new();
-    env.write("report", &"old ".repeat(10_000));
-    let before = std::fs::metadata(env.path("report")).expect("a file").ino();
-    reported(&env, &["--name", "x", "--", "true"], &json!({"outcome": "ran"}));
-    let after = std::fs::metadata(env.path("report")).expect("a file").ino();
-    assert_ne!(before, after, "replaced by rename");
-    let names: Vec<_> = std::fs::read_dir(env.root()).expect("a directory").flatten().collect();
-    let extra = names.iter().map(|e| e.file_name().to_string_lossy().into_owned());
-    let extra: Vec<_> = extra.filter(|n| n.contains("report") && n != "report").collect();
-    assert!(extra.is_empty(), "{extra:?}");
-}
-
-#[test]
-fn a_pipe_or_device_is_written_to() {
-    let env = TestEnv::new();
-    // The script has both ends open, so that the report finds a reader.
-    let script =
-        "mkfifo pipe; exec 3<>pipe; run --report pipe --name x -- true; head -n 1 <&3 >copy; test -p pipe";
-    env.finish(&mut env.bash(script)).silently(0);
-    let report: Value = serde_json::from_str(&env.read("copy")).expect("JSON through a pipe");
-    assert_eq!(report["outcome"], "ran");
-    env.finish(&mut env.run(["--report", "/dev/null", "--name", "x", "--", "true"])).silently(0);
-    assert!(!std::fs::metadata("/dev/null").expect("a device").is_file());
-    let ended = env.finish(&mut env.run(["--report", "/dev/stderr", "--name", "x", "--", "true"]));
-    assert!(serde_json::from_str::<Value>(&ended.err).is_ok(), "{}", ended.err);
-}
-
-#[test]
 fn report_failure_after_the_run_is_one_line_and_keeps_status() {
     let env = TestEnv::new();
     let script = r"mkdir sub; run --report sub/report --name x -- sh -c 'rm -rf sub; exit 6'";
     env.finish(&mut env.bash(script)).failed(6, &["report"]);
-}
-
-#[test]
-fn metrics_are_prometheus_text() {
-    let env = TestEnv::new();
-    let name = "we\"ird\\name";
-    let words = ["--metrics-file", "metrics.prom", "--name", name, "--", "sh", "-c", "exit 3"];
-    env.finish(&mut env.run(words)).silently(3);
-    let text = env.read("metrics.prom");
-    assert!(text.contains(r#"we\"ird\\name"#), "{text}");
-    let mut samples = 0;
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        if line.starts_with('#') {
-            assert!(line.starts_with("# HELP dlock_") || line.starts_with("# TYPE dlock_"), "{line}");
-            continue;
-        }
-        samples += 1;
-        let (series, value) = line.rsplit_once(' ').expect("a value");
-        assert!(series.starts_with("dlock_"), "{line}");
-        assert!(value.parse::<f64>().is_ok(), "{line}");
-    }
-    assert!(samples >= 3 && text.ends_with('\n'), "{text}");
-    // The node exporter reads only files that end in `.prom`, and must never see half of one.
-    let beside = std::fs::read_dir(env.root()).expect("a directory").flatten();
-    assert_eq!(beside.filter(|e| e.file_name().to_string_lossy().contains("metrics")).count(), 1);
 }
 
 #[test]

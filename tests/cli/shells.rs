@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::acquire::{SCRIPT, assert_nothing_is_left};
 use crate::support::{TestEnv, quiet, within};
 
 /// A name with every character that a shell might interpret.
@@ -17,29 +16,6 @@ const SHELLS: [(&str, &str); 4] = [
     ("zsh", r#"eval "$("$dlock" acquire WORDS)" || exit"#),
     ("fish", "$dlock acquire WORDS | source; or exit"),
 ];
-
-/// The equivalent of [`SCRIPT`] for fish.
-const FISH: &str = r#"
-#!/usr/bin/fish
-set -x DLOCK_ENDPOINT $locks
-
-$dlock acquire --name first --for-pid $fish_pid | source
-or exit
-echo "the build has the lock, token $DLOCK_TOKEN" >>log
-sleep 1000 &
-sh -c 'sleep 1000 &'
-
-$dlock acquire --name second --for-pid $fish_pid | source
-or exit
-echo "so has the deployment, token $DLOCK_TOKEN" >>log
-setsid sleep 1000 &
-$dlock run --name second -- sleep 1000 &
-
-while test (pgrep -c -P $last_pid lease) != 1; sleep 0.01; end
-echo $fish_pid >ready
-sleep 1000
-echo "never reached" >>log
-"#;
 
 /// Returns the arguments that lock [`NAME`] for the shell itself.
 fn words(shell: &str) -> String {
@@ -78,13 +54,6 @@ fn every_shell_reads_any_name_and_a_killed_one_leaves_nothing() {
         within(begun.elapsed(), Duration::from_secs(1));
         assert_eq!(env.holders(NAME), 0, "{shell}");
         assert_eq!(running.finish().signal(), Some(9), "{shell}");
-    }
-}
-
-#[test]
-fn killed_script_of_every_shell_leaves_nothing() {
-    for (shell, _) in SHELLS {
-        assert_nothing_is_left(shell, if shell == "fish" { FISH } else { SCRIPT });
     }
 }
 

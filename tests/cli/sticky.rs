@@ -1,7 +1,7 @@
 //! Reports and metrics in a sticky directory: all users may create files, and only the owner may replace one.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
 use crate::directory::{UID, as_nobody};
 use crate::support::TestEnv;
@@ -43,20 +43,4 @@ fn foreign_report_in_a_sticky_directory_exits_73_early() {
     chown(env.path("tmp"), Some(UID + 1), None).expect("root");
     env.finish(&mut env.run(["--name", "x", "--report", &shown, "--", "true"])).silently(0);
     assert_eq!(fs::metadata(&path).expect("there").uid(), 0);
-}
-
-#[test]
-fn linked_report_is_refused_before_the_lock_request() {
-    let env = TestEnv::new();
-    env.write("precious", "old");
-    for to in ["precious", "missing", "/dev/null", "link"] {
-        symlink(to, env.path("link")).expect("a link");
-        for option in ["--report", "--metrics-file"] {
-            let mut run = env.run(["--name", "x", option, "link", "--", "touch", "started"]);
-            env.finish(&mut run).failed(73, &["link", "it is a symbolic link"]);
-        }
-        fs::remove_file(env.path("link")).expect("a link");
-    }
-    assert_eq!(env.read("precious"), "old");
-    assert!(!env.exists("started") && !env.exists("missing"));
 }

@@ -76,28 +76,6 @@ fn syntax_of_other_tools_is_answered_with_a_hint() {
     refused(&["run", "--config", "/usr", "--name", "x", "true"], &["/usr is a directory"]);
 }
 
-#[test]
-fn a_wait_is_said_as_long_as_it_was() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let ended = env.finish(&mut env.run(["--name", "x", "--wait", "1.5", "--", "true"]));
-    let last = ended.err.lines().last().unwrap_or_default();
-    let place = &env.service().endpoint;
-    assert!(last.contains(&format!("gave up waiting for x (file {place}) after 1.5s: held by")), "{last}");
-    env.finish(&mut env.run(["--name", "x", "-n", "--", "true"]))
-        .failed(75, &[&format!("x is busy (file {place}): held by")]);
-    holder.release().silently(0);
-}
-
-#[test]
-fn help_and_version_are_data() {
-    let env = TestEnv::new();
-    for words in [&["--help"][..], &["run", "--help"], &["--version"], &["man"], &["completions", "bash"]] {
-        let shown = env.finish(&mut env.dlock(words)).silently(0);
-        assert!(shown.text().contains("dlock"), "{words:?}: {}", shown.text());
-    }
-}
-
 /// The short help has the common options on one screen, the long one has all options.
 #[test]
 fn short_help_shows_a_dozen_options_and_the_long_one_all() {
