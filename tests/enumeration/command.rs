@@ -5,7 +5,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -20,6 +21,19 @@ pub(crate) const OWN: i32 = 7;
 
 /// Longer than any point takes.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// Returns the manner of a command that takes that long.
+pub(crate) fn lasting(length: Duration) -> String {
+    length.as_millis().to_string()
+}
+
+/// Runs as the command.
+pub(crate) fn be(arguments: &[String]) -> ExitCode {
+    let [folder, who, manner] = arguments else { return ExitCode::from(99) };
+    let folder = PathBuf::from(folder);
+    let member = Member::begin(&folder, who);
+    member.lead(|| {}, || member.work(manner))
+}
 
 /// Returns the words of the command of `who`, which behaves as `manner` says.
 pub(crate) fn words(folder: &Path, who: &str, manner: &str) -> Vec<String> {
@@ -60,6 +74,25 @@ impl<'a> Member<'a> {
         let (mode, slot) = (variable("DLOCK_MODE"), variable("DLOCK_SLOT").parse().unwrap_or(0));
         note(folder, &format!("member {who} {} {slot}", std::process::id()));
         Self { folder, who, mode, slot }
+    }
+
+    /// Runs the command under the right to run, which is held until its end.
+    pub(crate) fn lead(&self, prepare: impl FnOnce(), work: impl FnOnce()) -> ExitCode {
+        let _tree = self.alone();
+        prepare();
+        self.start();
+        work();
+        self.end();
+        let is_struck = ["run", "claim"].contains(&self.who);
+        ExitCode::from(u8::try_from(if is_struck { OWN } else { 0 }).expect("small"))
+    }
+
+    /// Takes so many milliseconds. Any other manner waits for a file `gate.WHO`.
+    pub(crate) fn work(&self, manner: &str) {
+        match manner.parse() {
+            Ok(millis) => sleep(Duration::from_millis(millis)),
+            Err(_) => await_gate(self.folder, self.who),
+        }
     }
 
     /// Takes the right to run that the mode grants, for the whole tree, without the lock service. Notes an overlap and

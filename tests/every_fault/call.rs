@@ -1,10 +1,24 @@
 //! One system call: its name, its object, and the errors that it can fail with.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 
-use crate::names::NAMES;
 use crate::sys::CallInfo;
+
+/// The files in which the kernel's headers keep the numbers of its calls. The compiler of dlock's C code needs them.
+const HEADERS: [&str; 2] = ["/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"];
+
+/// The names of the calls by their numbers.
+static NAMES: LazyLock<BTreeMap<u64, &'static str>> = LazyLock::new(|| {
+    let text = HEADERS.iter().find_map(|path| fs::read_to_string(path).ok());
+    let named = |line: &'static str| {
+        let (name, number) = line.strip_prefix("#define __NR_")?.split_once(' ')?;
+        Some((number.trim().parse().ok()?, name))
+    };
+    text.expect("the kernel's headers").leak().lines().filter_map(named).collect()
+});
 
 /// An error by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,8 +148,8 @@ const SETTINGS: &[&str] = &[
 
 impl Call {
     pub(crate) fn of(tid: i32, info: &CallInfo) -> Self {
-        let name = NAMES.iter().find(|(number, _)| u64::try_from(*number) == Ok(info.number));
-        Self { tid, name: name.map_or("other", |(_, name)| name), arguments: info.arguments }
+        let name = NAMES.get(&info.number).copied().unwrap_or("other");
+        Self { tid, name, arguments: info.arguments }
     }
 
     /// Returns whether a series of such calls counts as one.

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::enumeration::command::{LONG, Member, OWN, await_gate, note, words};
+use crate::enumeration::command::{LONG, Member, await_gate, note, words};
 use crate::support::program::dlock;
 use crate::sys;
 
@@ -94,24 +94,19 @@ fn release(folder: &Path, claim: &[(String, String)]) {
 
 fn lead(member: &Member<'_>, manner: &str) -> ExitCode {
     let (folder, who) = (member.folder, member.who);
-    let _tree = member.alone();
-    if manner == "deaf" {
-        sys::ignore(libc::SIGTERM);
-        abandon(folder, who);
-        let mut short = spawn(folder, who, "orphan");
-        let _ = short.wait();
-    }
-    member.start();
-    match manner {
-        "brief" => sleep(Duration::from_millis(15)),
-        "while" => sleep(Duration::from_millis(300)),
-        "next" => sleep(Duration::from_millis(10)),
-        "gate" => await_gate(folder, who),
+    let prepare = || {
+        if manner == "deaf" {
+            sys::ignore(libc::SIGTERM);
+            abandon(folder, who);
+            let mut short = spawn(folder, who, "orphan");
+            let _ = short.wait();
+        }
+    };
+    member.lead(prepare, || match manner {
         "nested" => nest(folder, who),
-        _ => sleep(LONG),
-    }
-    member.end();
-    ExitCode::from(u8::try_from(if who == "run" { OWN } else { 0 }).expect("small"))
+        "long" | "deaf" => sleep(LONG),
+        _ => member.work(manner),
+    })
 }
 
 /// Starts a nested run. A refused run does not begin.

@@ -17,7 +17,6 @@ mod call;
 mod command;
 #[path = "../enumeration/mod.rs"]
 mod enumeration;
-mod names;
 mod oracle;
 mod point;
 mod pool;

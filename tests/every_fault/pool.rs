@@ -1,10 +1,5 @@
 //! Runs workers, several at once.
 
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,9 +7,9 @@ use rustix::process::Signal;
 
 use crate::enumeration::trials::{self, Answer, undisturbed};
 use crate::point::Point;
-use crate::site::MARK;
+use crate::support::TestEnv;
 use crate::support::places::Places;
-use crate::support::process;
+use crate::support::program::dlock;
 use crate::support::witness;
 
 /// Only a stuck worker takes longer.
@@ -52,25 +47,6 @@ impl Said {
     }
 }
 
-/// A directory for one worker, removed when it is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = format!("dlock-fault-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a directory for a worker");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Has a worker do `what`, and repeats it while it fails on a machine that stands still: the machine may be the cause,
 /// unless it fails each time.
 pub(crate) fn work(what: &str, redis: u16, arguments: &[String]) -> Said {
@@ -84,58 +60,25 @@ pub(crate) fn work(what: &str, redis: u16, arguments: &[String]) -> Said {
 }
 
 fn work_once(what: &str, redis: u16, arguments: &[String]) -> Said {
-    let folder = Folder::new();
+    let env = TestEnv::new();
     let begun = Instant::now();
-    let mut worker = Command::new(std::env::current_exe().expect("this program"))
-        .arg(what)
-        .arg(&folder.0)
-        .arg(redis.to_string())
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .expect("a worker");
-    let mut output = worker.stdout.take().expect("piped");
-    // The worker prints everything at its end, which may be more than fits into a pipe.
-    let reader = thread::spawn(move || {
-        let mut text = String::new();
-        output.read_to_string(&mut text).map(|_| text).unwrap_or_default()
-    });
-    let mut stuck = false;
-    let status = loop {
-        if let Some(status) = worker.try_wait().expect("a child") {
-            break status;
-        }
-        if begun.elapsed() > LIMIT && !stuck {
-            stuck = true;
-            worker.kill().expect("a child");
+    let mut command = env.command(std::env::current_exe().expect("this program"));
+    command.env("DLOCK_TEST_PROGRAM", dlock()).arg(what).arg(env.root()).arg(redis.to_string());
+    let mut worker = env.start(command.args(arguments));
+    while !worker.has_ended() {
+        if begun.elapsed() > LIMIT {
+            worker.signal(Signal::KILL);
         }
         thread::sleep(Duration::from_millis(2));
-    };
-    if !status.success() {
-        end_all_of(&folder.0);
     }
-    let mut said = Said::read(&reader.join().expect("a reader"));
-    if !status.success() {
-        said.answer.bad.push(format!("the test's own worker ended with {status}"));
+    let took = begun.elapsed();
+    let ended = worker.finish();
+    let mut said = Said::read(&ended.text());
+    if !ended.status.success() {
+        said.answer.bad.push(format!("the test's own worker ended with {}: {}", ended.status, ended.err));
     }
-    said.answer.took = begun.elapsed();
+    said.answer.took = took;
     said
-}
-
-/// Kills every process that a worker has left in `folder`.
-fn end_all_of(folder: &Path) {
-    for _ in 0..100 {
-        let left = process::with_variable(MARK, &folder.display().to_string());
-        if left.is_empty() {
-            return;
-        }
-        for one in left {
-            process::signal(one.pid, Signal::KILL);
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Plays all `points`. Returns the answers in the same order.

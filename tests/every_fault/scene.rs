@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::enumeration::{Normal, command, process};
 use crate::point::{Enemy, Fault, Hit, Point};
 use crate::shape::{Event, Shape, Verb};
-use crate::site::Site;
+use crate::site::{self, Site};
 use crate::sys;
 use crate::tracer::{End, Followed, Injection, Own, Role, Tracer};
 use crate::user::User;
@@ -130,7 +130,7 @@ impl<'a> Scene<'a> {
             sys::await_change(Duration::from_millis(1));
         }
         let role = if shape.is_for_script() { Role::Caller } else { Role::Front };
-        let own = script.map(|_| Own::by(site.mark()));
+        let own = script.map(|_| Own::by(site::mark()));
         let first = site.run(ttl, script);
         let tracer = if shape.is_job() { Tracer::of_job(first) } else { Tracer::of(first, role, own) };
         let seconds = ttl.trim_end_matches('s').parse().expect("seconds");
@@ -229,7 +229,7 @@ impl<'a> Scene<'a> {
             Event::Silence => self.site.silence(),
             Event::Release => self.release(),
             Event::HandOver => {
-                self.next.get_or_insert_with(|| self.site.other("next", "next"));
+                self.next.get_or_insert_with(|| self.site.other("next", "10"));
                 // Again after the other waiter has found its place.
                 if self.joined.get_or_insert_with(Instant::now).elapsed() < QUIET * 2 {
                     return;
@@ -279,7 +279,7 @@ impl<'a> Scene<'a> {
     fn care_for_next(&mut self, hit: Option<&Hit>) {
         let at_once = hit.is_some() && !self.shape.frees_the_lock();
         if self.next.is_none() && (at_once || self.all_gone.is_some()) {
-            self.next = Some(self.site.other("next", "next"));
+            self.next = Some(self.site.other("next", "10"));
         }
         if self.next_began.is_none() && self.next.is_some() && self.site.has_noted("start next") {
             self.next_began = Some(Instant::now());

@@ -73,7 +73,7 @@ const PLAIN: Shape = Shape {
     on_redis: false,
     options: &[],
     ttl: "3s",
-    command: "brief",
+    command: "15",
     held: false,
     event: Event::None,
     ends: Normal::Exit(OWN),
@@ -171,7 +171,7 @@ pub(crate) const SHAPES: &[Shape] = &[
 ];
 
 /// `flock -o`, which leaves its command running when it is killed.
-pub(crate) const CARELESS: Shape = Shape { name: "careless", command: "while", careless: true, ..PLAIN };
+pub(crate) const CARELESS: Shape = Shape { name: "careless", command: "300", careless: true, ..PLAIN };
 
 impl Shape {
     pub(crate) fn named(name: &str) -> Option<&'static Self> {

@@ -12,14 +12,17 @@ use crate::servers::redis;
 use crate::shape::{Event, Shape, Verb};
 use crate::support::program::dlock;
 use crate::support::terminal;
+use crate::support::test_env::MARK;
 use crate::sys::{self, Program};
 use crate::user::PROMPT;
 
-/// The variable of every process of a point; its value is the directory.
-pub(crate) const MARK: &str = "DLOCK_TEST_POINT";
-
 /// An interactive shell without line editing.
 const SHELL: [&str; 5] = ["/bin/bash", "--norc", "--noprofile", "--noediting", "-i"];
+
+/// Returns the variable of every process of the point: that of the environment of this worker.
+pub(crate) fn mark() -> String {
+    format!("{MARK}={}", command::variable(MARK))
+}
 
 /// A directory and a lock for one run.
 pub(crate) struct Site {
@@ -32,9 +35,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Creates a site in `folder`, which exists and is empty, and on the Redis at that port.
+    /// Creates a site in the directory of this worker's environment, and on the Redis at that port.
     pub(crate) fn new(folder: &Path, shape: &'static Shape, redis: u16) -> Self {
-        fs::create_dir(folder.join("locks")).expect("a lock directory");
         fs::create_dir(folder.join("tmp")).expect("a directory for what is temporary");
         let proxy = (shape.event == Event::Silence).then(|| Proxy::to(redis));
         let terminal = shape.is_job().then(terminal::sides);
@@ -59,11 +61,6 @@ impl Site {
         } else {
             self.folder.join("locks").to_str().expect("UTF-8").to_owned()
         }
-    }
-
-    /// Returns the variable that every process of the point has.
-    pub(crate) fn mark(&self) -> String {
-        format!("{MARK}={}", self.folder.display())
     }
 
     /// Starts the script for which the lock is taken.
@@ -185,7 +182,7 @@ impl Site {
                 set("LANG", "C.UTF-8"),
                 set("PS1", PROMPT),
                 set("HISTFILE", ""),
-                set(MARK, folder),
+                c(&mark()),
             ],
             folder: c(folder),
             streams,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_long};
 
-/// Whether the registers of this machine are known here, and the names of its calls in `names.rs`.
+/// Whether the registers of this machine are known here.
 pub(crate) const KNOWS_THIS_MACHINE: bool = cfg!(target_arch = "x86_64");
 
 /// The places of the number of the call and of its result in the saved registers of a process on `x86_64`.

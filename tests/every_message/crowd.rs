@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::command::{self, Length};
+use crate::enumeration::command::{self, lasting};
 use crate::life;
 use crate::oracle;
 use crate::scene;
@@ -123,7 +123,7 @@ fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
         let wait = format!("{}s", WAIT.as_secs());
         let mut command = env.run(["--name", &name, "--wait", &wait]);
         command.args(shape.modes[n % shape.modes.len()]).arg("--");
-        command.args(command::words(past.root(), &who, Length::For(WORK)));
+        command.args(command::words(past.root(), &who, &lasting(WORK)));
         let running = env.start(&mut command);
         members.push(Member { who, running, _env: env, _relay: relay });
     }

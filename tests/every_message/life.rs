@@ -3,8 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::command::Length;
-use crate::history::Observed;
+use crate::enumeration::command::lasting;
 use crate::oracle;
 use crate::scene::{Claimant, Scene};
 use crate::servers::relay::Relay;
@@ -24,8 +23,6 @@ pub(crate) const WAIT: Duration = TTL.saturating_mul(3);
 pub(crate) const TTL_OF_OTHERS: Duration = Duration::from_secs(9);
 /// Nothing takes longer.
 const LIMIT: Duration = Duration::from_secs(40);
-/// An observer that lost its connection reconnects within that, and is shown the changes.
-const CATCHES_UP: Duration = Duration::from_millis(2_500);
 const STEP: Duration = Duration::from_millis(10);
 
 /// The end of a claim.
@@ -58,8 +55,6 @@ pub(crate) struct Seen {
     pub(crate) others: Vec<(&'static str, Option<Ended>)>,
     /// When the newcomer came.
     pub(crate) came: Duration,
-    /// The observations of the observer of the leaders, if there was one.
-    pub(crate) observed: Option<Observed>,
     /// The entries that remained at the end, after how long a wait.
     pub(crate) remains: Vec<String>,
     /// How long the machine stood still during the life.
@@ -84,15 +79,12 @@ pub(crate) fn live(
 ) -> Seen {
     let scene = Scene::new(service, shape, strike);
     let begun = now();
-    let onlooker = shape.is_observed().then(|| scene.start_observer());
     let course = match shape.company {
         Company::Rival => scene.beside_a_rival(),
         Company::Queue | Company::QueueForSlot => scene.in_a_queue(claimant),
     };
     let left_for = oracle::left_for(service, shape, strike, course.claim.as_ref());
     let remains = scene.await_nothing(service, left_for);
-    let late = strike.map_or(Duration::ZERO, |strike| strike.fault.delay());
-    let observed = onlooker.map(|one| Scene::end_observer(one, left_for + late + CATCHES_UP));
     let messages = Way::BOTH.map(|way| scene.relays[0].messages(way));
     Seen {
         service,
@@ -106,7 +98,6 @@ pub(crate) fn live(
         claim: course.claim,
         others: course.others,
         came: course.came,
-        observed,
         remains,
         stood_still: witness::stood_still(begun),
     }
@@ -115,9 +106,9 @@ pub(crate) fn live(
 impl Scene {
     /// Behind a holder and before another waiter, with a newcomer afterwards.
     fn in_a_queue(&self, claimant: Claimant) -> Course {
-        let before = self.start("before", Length::Gate);
+        let before = self.start("before", "gate");
         let has_slots = self.shape().company == Company::QueueForSlot;
-        let beside = has_slots.then(|| self.start("beside", Length::Gate));
+        let beside = has_slots.then(|| self.start("beside", "gate"));
         until(|| self.has_noted("start before") && (beside.is_none() || self.has_noted("start beside")));
 
         let mut claim = match claimant {
@@ -125,7 +116,7 @@ impl Scene {
             Claimant::Careless => self.start_careless(),
         };
         let was_queued = self.await_in_queue("claim", &mut claim, TTL);
-        let mut behind = self.start("behind", Length::For(WORK_BEHIND));
+        let mut behind = self.start("behind", &lasting(WORK_BEHIND));
         self.await_in_queue("behind", &mut behind, TTL);
         sleep(WORK);
         let released = now();
@@ -136,7 +127,7 @@ impl Scene {
         let claim = self.end_of_claim(claim);
         self.relays.iter().for_each(Relay::end);
         let came = now();
-        let newcomer = self.start("newcomer", Length::For(STEP));
+        let newcomer = self.start("newcomer", &lasting(STEP));
         others.extend([("behind", end(behind)), ("newcomer", end(newcomer))]);
         self.let_go("beside");
         others.extend(beside.map(|beside| ("beside", end(beside))));
@@ -150,12 +141,12 @@ impl Scene {
         while self.relays.iter().all(|relay| relay.met().is_none()) && !claim.has_ended() {
             sleep(STEP);
         }
-        let rival = self.start("rival", Length::For(WORK_BEHIND));
+        let rival = self.start("rival", &lasting(WORK_BEHIND));
         let claim = end(claim);
         let mut others = vec![("rival", end(rival))];
         self.relays.iter().for_each(Relay::end);
         let came = now();
-        others.push(("newcomer", end(self.start("newcomer", Length::For(STEP)))));
+        others.push(("newcomer", end(self.start("newcomer", &lasting(STEP)))));
         Course { was_queued: true, released, claim, others, came }
     }
 

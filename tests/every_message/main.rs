@@ -15,11 +15,9 @@
 
 #![allow(clippy::print_stderr, reason = "a point that is not seen cannot be tried again")]
 
-mod command;
 mod crowd;
 #[path = "../enumeration/mod.rs"]
 mod enumeration;
-mod history;
 mod life;
 mod oracle;
 mod point;
@@ -40,7 +38,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
-        Some((first, rest)) if first == "command" => command::be(rest),
+        Some((first, rest)) if first == "command" => enumeration::command::be(rest),
         Some((first, rest)) if first == "script" => script::be(rest),
         _ => trials::run(),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK, WORK_BEHIND};
 use crate::servers::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
-use crate::shape::{Company, Shape, Struck, Verb};
+use crate::shape::{Company, Shape, Verb};
 
 /// The status of a claim of a kind that does not mix with the present one.
 pub(crate) const REFUSED: i32 = 64;
@@ -40,7 +40,7 @@ pub(crate) fn left_for(
         return TTL_OF_OTHERS + service.adds_to_ttl();
     }
     let has_left = claim.is_some_and(has_left) && !is_late;
-    if is_outage(service, shape, strike) || !has_left { TTL + service.adds_to_ttl() } else { SOON }
+    if is_outage(service, strike) || !has_left { TTL + service.adds_to_ttl() } else { SOON }
 }
 
 /// Returns whether the claim's end was confirmed.
@@ -49,12 +49,7 @@ pub(crate) fn has_left(claim: &Ended) -> bool {
 }
 
 /// Returns whether the fault may have let a lease expire. One server of several is not needed.
-fn is_outage(service: Service, shape: &Shape, strike: Option<Strike>) -> bool {
-    shape.struck == Struck::Claim && is_out_of_reach(service, strike)
-}
-
-/// Returns whether the service was out of reach for that long.
-fn is_out_of_reach(service: Service, strike: Option<Strike>) -> bool {
+fn is_outage(service: Service, strike: Option<Strike>) -> bool {
     !service.bears_silence() && strike.is_some_and(|strike| strike.fault.is_outage())
 }
 
@@ -131,12 +126,7 @@ impl Seen {
     }
 
     pub(crate) fn is_outage(&self) -> bool {
-        is_outage(self.service, self.shape, self.strike.filter(|_| self.met.is_some()))
-    }
-
-    /// Returns whether the injected fault cut the client off from the service for as long as an outage.
-    pub(crate) fn is_out_of_reach(&self) -> bool {
-        is_out_of_reach(self.service, self.strike.filter(|_| self.met.is_some()))
+        is_outage(self.service, self.strike.filter(|_| self.met.is_some()))
     }
 
     /// Returns all complaints.
@@ -159,7 +149,6 @@ impl Seen {
         }
         self.others(&mut found);
         self.leases(&mut found);
-        self.history(&mut found);
         if !self.remains.is_empty() {
             found.push(format!("left: {}", self.remains.join(", ")));
         }
@@ -306,7 +295,6 @@ impl Seen {
         ));
         facts.push(format!("claim: {:?}", self.claim));
         facts.extend(self.others.iter().map(|(who, ended)| format!("{who}: {ended:?}")));
-        facts.extend(self.observed.iter().map(|observed| format!("{observed:?}")));
         facts
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 
 use crate::enumeration::command::OWN;
-use crate::history::{Observed, Shown};
 use crate::life::{self, Ended, Seen};
 use crate::scene::Claimant;
 use crate::servers::relay::fault::{Fault, Strike, Way};
@@ -66,28 +65,9 @@ fn good() -> Seen {
         claim: ended(6510, OWN),
         others: vec![("before", ended(4005, 0)), ("behind", ended(7405, 0)), ("newcomer", ended(7425, 0))],
         came: at(6512),
-        observed: None,
         remains: Vec::new(),
         stood_still: None,
     }
-}
-
-/// Such a life of a candidate, with an observer.
-fn good_election() -> Seen {
-    let term = |n: u64, who: &str| {
-        Some(Shown { claim: format!("claim {n}"), value: who.to_owned(), token: Some(n) })
-    };
-    let shown = vec![
-        None,
-        term(10, "before"),
-        term(11, "claim"),
-        None,
-        term(12, "behind"),
-        term(13, "newcomer"),
-        None,
-    ];
-    let observed = Some(Observed { shown, gave_up: None, said: String::new() });
-    Seen { shape: shape("elect"), observed, ..good() }
 }
 
 /// Such a life of a candidate that campaigns again.
@@ -149,20 +129,6 @@ const WRONG: &[Wrong] = &[
     ("left: ", |seen| seen.remains.push("a key".to_owned())),
 ];
 
-/// The changes to an election.
-const WRONG_ELECTION: &[Wrong] = &[
-    ("observer: gave up", |seen| observed(seen).gave_up = Some(69)),
-    ("observer: was not shown", |seen| drop(observed(seen).shown.pop())),
-    ("history: claim came again", |seen| {
-        let again = observed(seen).shown[2].clone();
-        observed(seen).shown.insert(5, again);
-    }),
-    ("history: claim with Some(11) is not", |seen| observed(seen).shown.swap(2, 4)),
-    ("history: the term of claim", |seen| drop(observed(seen).shown.remove(2))),
-    ("history: the term of before", |seen| drop(observed(seen).shown.remove(1))),
-    ("words: ", |seen| "a line of an unknown process".clone_into(&mut observed(seen).said)),
-];
-
 /// The changes to a candidate that campaigns again.
 const WRONG_TERMS: &[Wrong] = &[
     ("lost: it had ended before", |seen| drop(seen.log.remove(7))),
@@ -191,17 +157,8 @@ fn claim(seen: &mut Seen) -> &mut Ended {
     seen.claim.as_mut().expect("it ended")
 }
 
-fn observed(seen: &mut Seen) -> &mut Observed {
-    seen.observed.as_mut().expect("an observer")
-}
-
 pub(crate) fn fabricated() -> Result<(), Failed> {
-    let all: [Spoilt; 4] = [
-        (good, WRONG),
-        (good_election, WRONG_ELECTION),
-        (good_terms, WRONG_TERMS),
-        (good_lease, WRONG_LEASE),
-    ];
+    let all: [Spoilt; 3] = [(good, WRONG), (good_terms, WRONG_TERMS), (good_lease, WRONG_LEASE)];
     for (good, wrong) in all {
         let found = good().complaints();
         if !found.is_empty() {

@@ -8,15 +8,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::command::{self, Length};
-use crate::enumeration::command::note;
-use crate::history::{self, Observed};
-use crate::life::{TTL_OF_OTHERS, WAIT, WORK, end};
+use crate::enumeration::command::{self, lasting, note};
+use crate::life::{TTL_OF_OTHERS, WAIT, WORK};
 use crate::script;
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::{Strike, TTL};
 use crate::service::Service;
-use crate::shape::{Event, Shape, Struck, Verb};
+use crate::shape::{Event, Shape, Verb};
 use crate::support::witness::now;
 use crate::support::{Running, TestEnv};
 
@@ -82,21 +80,21 @@ impl Scene {
     }
 
     /// Starts a claim that reaches the service directly.
-    pub(crate) fn start(&self, who: &str, length: Length) -> Running {
+    pub(crate) fn start(&self, who: &str, manner: &str) -> Running {
         let ttl = format!("{}s", TTL_OF_OTHERS.as_secs());
         let options = ["--name", &self.name, "--ttl", &ttl, "--wait", "30s"];
         let options = [&options, self.shape.others].concat();
         // A rival of a candidate is a candidate, too.
         let verb = if self.shape.verb == Verb::Elect { Verb::Elect } else { Verb::Run };
-        self.past.start(&mut self.under(&self.past, verb, who, &options, length))
+        self.past.start(&mut self.under(&self.past, verb, who, &options, manner))
     }
 
-    /// Starts the claim. Its messages, or those of its observer, pass over the relays.
+    /// Starts the claim. Its messages pass over the relays.
     pub(crate) fn start_claim(&self) -> Running {
         let [ttl, wait] = [TTL, WAIT].map(|length| format!("{}ms", length.as_millis()));
         let options = ["--name", &self.name, "--ttl", &ttl, "--wait", &wait, "--grace", "0"];
         let options = [&options, self.shape.options].concat();
-        let env = if self.shape.struck == Struck::Claim { &self.over } else { &self.past };
+        let env = &self.over;
         let mut command = if self.shape.is_for_script() {
             let options = [&options[..], &["--label", "claim"]].concat();
             let words = script::words(self.past.root(), self.shape, &options);
@@ -104,46 +102,17 @@ impl Scene {
             command.args(&words[1..]).env("past", &self.past.service().endpoint);
             command
         } else {
-            self.under(env, self.shape.verb, "claim", &options, Length::For(WORK))
+            self.under(env, self.shape.verb, "claim", &options, &lasting(WORK))
         };
         env.start(&mut command)
     }
 
     /// Returns the program that runs the command of `who` under the lock.
-    fn under(&self, env: &TestEnv, verb: Verb, who: &str, options: &[&str], length: Length) -> Command {
+    fn under(&self, env: &TestEnv, verb: Verb, who: &str, options: &[&str], manner: &str) -> Command {
         let (verb, label) = if verb == Verb::Elect { ("elect", "--value") } else { ("run", "--label") };
         let mut command = env.verb(verb, options);
-        command.args([label, who, "--"]).args(command::words(self.past.root(), who, length));
+        command.args([label, who, "--"]).args(command::words(self.past.root(), who, manner));
         command
-    }
-
-    /// Starts an observer of the leaders, and waits until it was shown that no claim leads, or cannot be.
-    pub(crate) fn start_observer(&self) -> Running {
-        let env = if self.shape.struck == Struck::Observer { &self.over } else { &self.past };
-        let mut observer = env.start(&mut env.verb("leader", [&self.name, "--follow", "--json"]));
-        let limit = now() + TTL * 3;
-        while observer.out_so_far().is_empty() && !observer.has_ended() && now() < limit {
-            sleep(STEP);
-        }
-        observer
-    }
-
-    /// Ends the observer once it was shown the end, or after `length`. Returns its observations.
-    pub(crate) fn end_observer(mut observer: Running, length: Duration) -> Observed {
-        let limit = now() + length;
-        // Between two terms it is also shown that no claim leads.
-        let was_shown_all = |shown: &str| shown.contains("\"newcomer\"") && shown.ends_with("null\n");
-        while !was_shown_all(&observer.out_so_far()) && !observer.has_ended() && now() < limit {
-            sleep(STEP);
-        }
-        let gave_up = observer.has_ended();
-        observer.signal(Signal::INT);
-        while !observer.has_ended() && now() < limit + TTL {
-            sleep(STEP);
-        }
-        let (shown, said) = (history::read(&observer.out_so_far()), observer.err_so_far());
-        let code = end(observer).filter(|_| gave_up).and_then(|ended| ended.code);
-        Observed { shown, gave_up: code, said }
     }
 
     /// Causes the event from outside once the claim holds, if it ever does.
@@ -184,7 +153,7 @@ impl Scene {
 
     /// Starts a wrapper instead of dlock.
     pub(crate) fn start_careless(&self) -> Running {
-        let words = command::words(self.past.root(), "claim", Length::For(WORK));
+        let words = command::words(self.past.root(), "claim", &lasting(WORK));
         let mut command = self.over.command("bash");
         command.args(["-c", CARELESS, "bash", &format!("dlock:{}", self.name)]);
         command.arg(self.relays[0].ports()[0].to_string()).args(words);

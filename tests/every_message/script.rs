@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::command::{self, Length};
-use crate::enumeration::command::{note, variable};
+use crate::enumeration::command::{self, lasting, note, variable};
 use crate::life::WORK;
 use crate::servers::relay::fault::TTL;
 use crate::shape::{Event, Shape, Verb};
@@ -84,8 +83,8 @@ struct Script {
 }
 
 impl Script {
-    fn command(&self, length: Length) -> Child {
-        let words = command::words(&self.folder, "claim", length);
+    fn command(&self, manner: &str) -> Child {
+        let words = command::words(&self.folder, "claim", manner);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).envs(self.claim.iter().cloned()).spawn().expect("a command")
     }
@@ -96,8 +95,8 @@ impl Script {
 
     /// Does its work under a lock that dlock holds for it, and releases it.
     fn held_for(&self, event: Event) -> ExitCode {
-        let length = if event == Event::KillScript { Length::Gate } else { Length::For(WORK) };
-        let worked = self.command(length).wait().expect("a child").code();
+        let manner = if event == Event::KillScript { "gate".to_owned() } else { lasting(WORK) };
+        let worked = self.command(&manner).wait().expect("a child").code();
         let released = self.verb("release").wait().expect("a child");
         code(if released.success() { worked } else { released.code() })
     }
@@ -113,7 +112,7 @@ impl Script {
             ended = self.note_answer("renew", self.verb("renew"), begun);
         }
         if ended == Some(0) {
-            let mut work = self.command(Length::Gate);
+            let mut work = self.command("gate");
             sleep((begun + RENEWED_AFTER).saturating_sub(now()));
             let again = now();
             let mut renew = self.verb("renew");

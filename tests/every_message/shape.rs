@@ -38,14 +38,6 @@ pub(crate) enum Event {
     EndSecondTerm,
 }
 
-/// The client whose messages the fault strikes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Struck {
-    Claim,
-    /// The observer of the leaders.
-    Observer,
-}
-
 /// One shape.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
@@ -56,7 +48,6 @@ pub(crate) struct Shape {
     pub(crate) others: &'static [&'static str],
     pub(crate) company: Company,
     pub(crate) event: Event,
-    pub(crate) struck: Struck,
 }
 
 const EXCLUSIVE: Shape = Shape {
@@ -66,16 +57,15 @@ const EXCLUSIVE: Shape = Shape {
     others: &["--exclusive"],
     company: Company::Queue,
     event: Event::None,
-    struck: Struck::Claim,
 };
 
-/// All claims are candidates, with an observer.
+/// All claims are candidates.
 const ELECT: Shape = Shape { name: "elect", verb: Verb::Elect, options: &[], others: &[], ..EXCLUSIVE };
 
 const ACQUIRE: Shape = Shape { name: "acquire", verb: Verb::Acquire, ..EXCLUSIVE };
 
 /// All shapes.
-pub(crate) static SHAPES: [Shape; 10] = [
+pub(crate) static SHAPES: [Shape; 9] = [
     EXCLUSIVE,
     // The claim meets exclusive ones.
     Shape { name: "shared", options: &["--shared"], ..EXCLUSIVE },
@@ -92,7 +82,6 @@ pub(crate) static SHAPES: [Shape; 10] = [
     Shape { name: "detach", verb: Verb::Detach, ..ACQUIRE },
     ELECT,
     Shape { name: "elect-forever", options: &["--forever"], event: Event::EndSecondTerm, ..ELECT },
-    Shape { name: "observer", struck: Struck::Observer, ..ELECT },
 ];
 
 impl Shape {
@@ -109,11 +98,6 @@ impl Shape {
     /// Returns whether the lock is taken for a script.
     pub(crate) fn is_for_script(&self) -> bool {
         matches!(self.verb, Verb::Acquire | Verb::Detach)
-    }
-
-    /// Returns whether the leaders are observed.
-    pub(crate) fn is_observed(&self) -> bool {
-        self.verb == Verb::Elect
     }
 
     /// Returns whether it campaigns again.

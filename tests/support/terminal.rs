@@ -111,10 +111,6 @@ impl Terminal {
         self.expect_prompt();
     }
 
-    pub(crate) fn ctrl_backslash(&mut self) {
-        self.press("\x1c");
-    }
-
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
         resize(&self.keyboard, rows, columns);
     }

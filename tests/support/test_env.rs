@@ -23,7 +23,7 @@ use super::wait::{LIMIT, let_pass, until, until_true};
 pub(crate) const ENV: &str = "/usr/bin/env";
 
 /// The variable that marks every process of an environment.
-const MARK: &str = "TEST_ENV";
+pub(crate) const MARK: &str = "TEST_ENV";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
