@@ -134,14 +134,12 @@ impl Program {
     }
 }
 
-/// Returns a sentence for each group of members that lead back to each other: one of the shortest ways round.
+/// Returns a sentence for each circle: one of the shortest ways round.
 fn circles_in(directory: &[String], uses: &Uses) -> Vec<String> {
     let mut found = Vec::new();
     let mut done = BTreeSet::new();
     for from in uses.keys() {
         let Some(round) = way(uses, from, from).filter(|_| !done.contains(from)) else { continue };
-        let group: Vec<_> =
-            uses.keys().filter(|to| way(uses, from, to).is_some() && way(uses, to, from).is_some()).collect();
         let last = |module: &Module| {
             if module.as_slice() == directory { "mod".to_owned() } else { module[directory.len()].clone() }
         };
@@ -149,11 +147,9 @@ fn circles_in(directory: &[String], uses: &Uses) -> Vec<String> {
             let names: Vec<&str> = uses[&step[0]][&step[1]].iter().map(String::as_str).collect();
             format!(" -> {} ({})", last(&step[1]), names.join(", "))
         });
-        let others = group.len() + 1 - round.len();
-        let more = if others > 0 { format!(", with {others} others in it") } else { String::new() };
         let steps: String = steps.collect();
-        found.push(format!("a circle in {}: {}{steps}{more}", directory.join("/"), last(from)));
-        done.extend(group);
+        found.push(format!("a circle in {}: {}{steps}", directory.join("/"), last(from)));
+        done.extend(round);
     }
     found
 }
@@ -180,16 +176,11 @@ fn way(uses: &Uses, from: &Module, to: &Module) -> Option<Vec<Module>> {
 fn cycles_are_found() {
     for (files, wanted) in [
         (
-            &[("a/mod.rs", ""), ("a/one.rs", "use super::two::Two;"), ("a/two.rs", "use crate::a::one;")]
-                as &[_],
-            "a circle in a: one -> two (Two) -> one (one)",
-        ),
-        (
             &[
                 ("a/mod.rs", "pub use one::One;"),
                 ("a/one.rs", "use super::two::f;"),
                 ("a/two.rs", "use super::One;"),
-            ],
+            ] as &[_],
             "a circle in a: one -> two (f) -> one (One)",
         ),
         (
@@ -204,14 +195,6 @@ fn cycles_are_found() {
             ],
             "a circle in a: b -> c (C) -> b (g)",
         ),
-        (
-            &[
-                ("a/one.rs", "use super::two::{f, g as h};"),
-                ("a/two.rs", "fn f() { super::three::f() }"),
-                ("a/three.rs", "use super::one::F;"),
-            ],
-            "a circle in a: one -> two (f, g) -> three (f) -> one (F)",
-        ),
         (&[("a/one.rs", "use super::*;")], "a/one names all that its parent has"),
     ] {
         assert_eq!(circles(&owned(files)), [wanted], "{files:?}");
@@ -220,19 +203,12 @@ fn cycles_are_found() {
 
 #[test]
 fn acyclic_files_pass() {
+    let tested = "struct Two;\n#[cfg(test)]\nmod tests {\n    use super::super::one::One;\n}\n";
     for files in [
-        &[
-            ("a/mod.rs", "mod one;\nmod two;\npub use one::One;"),
-            ("a/one.rs", ""),
-            ("a/two.rs", "use super::One;"),
-        ] as &[_],
+        &[("a/mod.rs", "pub use one::One;"), ("a/one.rs", ""), ("a/two.rs", "use super::One;")] as &[_],
         &[("a/mod.rs", "use one::f;"), ("a/one.rs", "pub(in crate::a) fn f() {}")],
         &[("a/one.rs", "use super::two::Two;"), ("a/two.rs", "// super::one::One\n")],
-        &[
-            ("a/one.rs", "use super::two::Two;"),
-            ("a/two.rs", "struct Two;\n#[cfg(test)]\nmod tests {\n    use super::super::one::One;\n}\n"),
-        ],
-        &[("a/one.rs", "use super::two::Two;"), ("a/two.rs", ""), ("a/two_tests.rs", "use super::one::One;")],
+        &[("a/one.rs", "use super::two::Two;"), ("a/two.rs", tested)],
     ] {
         assert_eq!(circles(&owned(files)), Vec::<String>::new(), "{files:?}");
     }

@@ -1,4 +1,4 @@
-//! Rust source as text: enough of its grammar to find words, paths and functions.
+//! Rust source as text: enough of its grammar to find words and paths.
 
 /// Returns the code with spaces in the place of comments and the insides of literals. Lines keep their numbers.
 pub(crate) fn blank(text: &str) -> String {
@@ -108,41 +108,6 @@ pub(crate) fn words(code: &str, word: &str) -> Vec<usize> {
 
 pub(crate) fn has_word(code: &str, word: &str) -> bool {
     !words(code, word).is_empty()
-}
-
-/// Returns the functions with bodies in blanked code: name and number of lines.
-pub(crate) fn functions(code: &str) -> Vec<(String, usize)> {
-    let mut found = Vec::new();
-    for at in words(code, "fn") {
-        let rest = &code[at..];
-        let name: String =
-            rest[2..].trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        if let Some(body) = body(rest).filter(|_| !name.is_empty()) {
-            found.push((name, rest[..body].lines().count()));
-        }
-    }
-    found
-}
-
-/// Returns the end of the body of the function at the start of `code`, or `None` if it has no body.
-fn body(code: &str) -> Option<usize> {
-    let (mut braces, mut others) = (0_usize, 0_usize);
-    for (at, c) in code.char_indices() {
-        match c {
-            '(' | '[' => others += 1,
-            ')' | ']' => others = others.checked_sub(1)?,
-            ';' if braces == 0 && others == 0 => return None,
-            '{' => braces += 1,
-            '}' => {
-                braces = braces.checked_sub(1)?;
-                if braces == 0 && others == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// Adds the paths of one use tree, `a::{b, c::d}`, to `found`. Returns the text after it.
