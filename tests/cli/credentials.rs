@@ -24,58 +24,39 @@ fn refused(env: &TestEnv, options: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_certificate_and_its_key_go_together() {
+fn unusable_files_are_refused_with_the_remedy() {
     let env = TestEnv::new();
-    refused(&env, &["--cert", "c"], &["--cert", "pass --key FILE"]);
-    refused(&env, &["--key", "k"], &["--key", "pass --cert FILE"]);
-}
-
-#[test]
-fn encrypted_or_missing_key_is_refused_with_the_remedy() {
-    let env = TestEnv::new();
-    let certificate = file(&env, "cert", "-----BEGIN CERTIFICATE-----\n", 0o600);
-    for (text, words) in [
-        ("-----BEGIN ENCRYPTED PRIVATE KEY-----\nhunter2\n", ["passphrase", "openssl pkey -in"]),
-        ("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n", ["passphrase", "openssl pkey -in"]),
-        ("-----BEGIN CERTIFICATE-----\n", ["--key", "no private key"]),
+    let secret = |name: &str, text: &str| file(&env, name, text, 0o600);
+    let certificate = secret("cert", "-----BEGIN CERTIFICATE-----\n");
+    let encrypted = secret("encrypted", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nhunter2\n");
+    let older = secret("older", "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n");
+    let (text, blank) = (secret("text", "hunter2\n"), secret("blank", "\nhunter2\n"));
+    for (options, words) in [
+        (&["--cert", "c"] as &[&str], &["--cert", "pass --key FILE"] as &[&str]),
+        (&["--key", "k"], &["--key", "pass --cert FILE"]),
+        (&["--cert", &certificate, "--key", &encrypted], &["passphrase", "openssl pkey -in"]),
+        (&["--cert", &certificate, "--key", &older], &["passphrase", "openssl pkey -in"]),
+        (&["--cert", &certificate, "--key", &certificate], &["--key", "no private key"]),
+        (&["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]),
+        (&["--cacert", "/"], &["--cacert", "cannot be read"]),
+        (&["--cacert", "/dev/zero"], &["--cacert", "longer than a mebibyte"]),
+        (&["--cacert", &text], &["--cacert", "not a PEM file"]),
+        (&["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]),
+        (&["--user", "u", "--password-file", &blank], &["--password-file", "no password in its first line"]),
     ] {
-        let key = file(&env, "key", text, 0o600);
-        refused(&env, &["--cert", &certificate, "--key", &key], &words);
+        refused(&env, options, words);
     }
 }
 
-#[test]
-fn missing_or_invalid_certificate_is_refused() {
-    let env = TestEnv::new();
-    refused(&env, &["--cacert", "nowhere.pem"], &["--cacert", "nowhere.pem", "cannot be read"]);
-    refused(&env, &["--cacert", "/"], &["--cacert", "cannot be read"]);
-    refused(&env, &["--cacert", "/dev/zero"], &["--cacert", "longer than a mebibyte"]);
-    let text = file(&env, "text", "hunter2\n", 0o600);
-    refused(&env, &["--cacert", &text], &["--cacert", "not a PEM file"]);
-    refused(&env, &["--user", "u", "--password-file", "nowhere"], &["--password-file", "cannot be read"]);
-    let blank = file(&env, "blank", "\nhunter2\n", 0o600);
-    refused(
-        &env,
-        &["--user", "u", "--password-file", &blank],
-        &["--password-file", "no password in its first line"],
-    );
-}
-
 /// Passwords whose separators are not percent-encoded or come in another place, with the backend to name.
-const SEPARATED: [(&str, &str); 14] = [
-    ("redis", "redis://u:hun/ter2@127.0.0.1:1"),
+const SEPARATED: [(&str, &str); 8] = [
     ("redis", "u:hun/ter2@127.0.0.1:1"),
-    ("redis", "redis://u:hun,ter2@127.0.0.1:1"),
     ("redis", "redis+sentinel://u:hun,ter2@127.0.0.1:1,127.0.0.1:2/m"),
-    ("etcd", "http://u:hun?ter2@127.0.0.1:1"),
-    ("etcd", "u:hun,ter2@127.0.0.1:1"),
     ("etcd", "u:hun://ter2@127.0.0.1:1"),
     ("memcached", "memcached://u:hun#ter2@127.0.0.1:1"),
-    ("postgres", "postgres://u:hun#ter2@127.0.0.1:1/d"),
     ("postgres", "postgres://u:hun?ter2@127.0.0.1:1/d"),
     ("mysql", "mysql://u:hun?x=ter2@127.0.0.1:1/d"),
     ("zk", "zk://u:hun/ter2@127.0.0.1:1"),
-    ("redis", "redis://127.0.0.1:1/0?password=hunter2"),
     ("etcd", "http://127.0.0.1:1?password=hunter2"),
 ];
 
@@ -158,21 +139,12 @@ fn credentials_for_no_service_do_not_lock_on_this_host_alone() {
 fn unused_flag_of_a_backend_is_refused() {
     let env = TestEnv::new();
     let password = file(&env, "password", "hunter2\n", 0o600);
-    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    let (certificate, key) = (file(&env, "cert", pem, 0o600), file(&env, "key", pem, 0o600));
     let locks = env.locks().display().to_string();
     for (backend, endpoint, options, word) in [
-        ("file", locks.as_str(), &["--user", "u"][..], "--user"),
-        ("file", &locks, &["--user", "u", "--password-file", &password], "--user"),
-        ("file", &locks, &["--password-file", &password], "--password-file"),
-        ("file", &locks, &["--cacert", &certificate], "--cacert"),
-        ("file", &locks, &["--cert", &certificate, "--key", &key], "--cert"),
-        ("file", &locks, &["--tls-server-name", "n"], "--tls-server-name"),
-        ("file", &locks, &["--zk-layout", "kazoo"], "--zk-layout"),
+        ("file", locks.as_str(), &["--user", "u", "--password-file", &password] as &[&str], "--user"),
+        ("file", &locks, &["--cacert", "nowhere.pem"], "--cacert"),
         ("etcd", "http://127.0.0.1:1", &["--zk-layout", "kazoo"], "--zk-layout"),
-        ("etcd", "http://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
         ("redis", "redis://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
-        ("zk", "zk://127.0.0.1:1", &["--allow-network-fs"], "--allow-network-fs"),
     ] {
         // The backend is named, or it follows from the address.
         for named in [&["--backend", backend][..], &[]] {

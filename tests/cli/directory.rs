@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::support::{Running, TestEnv, until};
+use crate::support::{TestEnv, until};
 
 /// A uid that no user of this machine has.
 pub(super) const UID: u32 = 54_871;
@@ -207,13 +207,10 @@ fn status_creates_no_directory_and_shows_it_as_unused() {
 fn watch_of_a_missing_directory_sees_its_creation() {
     let env = TestEnv::new();
     let path = env.path("later").display().to_string();
-    let (out, err) = (env.path("watch.out"), env.write("watch.err", ""));
-    let mut command = env.dlock(["watch", "x", "--json", "--endpoint", &path]);
-    command.stdout(fs::File::create(&out).expect("a file")).stderr(std::process::Stdio::null());
-    let watch = Running::start(&mut command, out.clone(), err);
+    let watch = env.start(&mut env.dlock(["watch", "x", "--json", "--endpoint", &path]));
     let holders = |count: usize| {
         until(&format!("a queue with {count} holders"), || {
-            let text = fs::read_to_string(&out).ok()?;
+            let text = watch.out_so_far();
             let last: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
             (last["holders"].as_array()?.len() == count).then_some(())
         });

@@ -163,15 +163,9 @@ fn list_shows_held_and_awaited_locks_by_prefix() {
 fn watch_shows_each_change_until_it_is_interrupted() {
     let env = TestEnv::new();
     let watch = env.start(&mut env.verb("watch", ["x", "--json"]));
-    let out = |env: &TestEnv| {
-        let files = std::fs::read_dir(env.root()).expect("a directory").flatten();
-        let texts = files.filter(|f| f.file_name().to_string_lossy().ends_with(".out"));
-        let texts = texts.filter_map(|f| std::fs::read_to_string(f.path()).ok());
-        texts.filter(|t| t.starts_with('{')).collect::<String>()
-    };
     let holders = |count: usize| {
         until(&format!("a queue with {count} holders"), || {
-            let text = out(&env);
+            let text = watch.out_so_far();
             let last: Value = serde_json::from_str(text.lines().last()?).ok()?;
             (last["holders"].as_array()?.len() == count).then_some(())
         });

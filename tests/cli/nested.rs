@@ -19,6 +19,14 @@ fn under_x(env: &TestEnv, options: &[&str], script: &str) -> crate::support::Fin
     env.finish(command.args(options).args(["--", "bash", "-c", &script]))
 }
 
+/// Waits until only nested runs are left of the command below `keeper`.
+#[track_caller]
+fn await_no_command(keeper: i32) {
+    until_true("the end of the outer command", || {
+        process::children(keeper).iter().all(|p| p.name == "dlock")
+    });
+}
+
 #[test]
 fn a_nested_run_shares_the_hold_and_its_token() {
     let env = TestEnv::new();
@@ -68,9 +76,7 @@ fn a_background_nested_run_keeps_the_hold_beyond_its_parent() {
     let mut outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", &script]));
     env.await_line("ready");
     let keeper = outer.keeper();
-    until_true("the end of the outer command", || {
-        process::children(keeper).iter().all(|p| p.name == "dlock")
-    });
+    await_no_command(keeper);
     env.assert_busy("x");
     assert!(!outer.has_ended());
     gate.open();
@@ -95,17 +101,12 @@ fn outside_nested_run_keeps_the_hold_of_an_ended_outer_run() {
         let mut outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", script]));
         let nested = nested_elsewhere(&env);
         let keeper = outer.keeper();
-        let no_command = || {
-            until_true("the end of the outer command", || {
-                process::children(keeper).iter().all(|p| p.name == "dlock")
-            });
-        };
         if command_ends_first {
             own_gate.open();
-            no_command();
+            await_no_command(keeper);
         }
         outer.signal(Signal::TERM);
-        no_command();
+        await_no_command(keeper);
         env.assert_busy("x");
         assert!(!outer.has_ended());
         gate.open();
@@ -129,9 +130,7 @@ fn a_nested_run_elsewhere_keeps_the_hold_beyond_its_front() {
     let nested = nested_elsewhere(&env);
     let keeper = outer.keeper();
     own_gate.open();
-    until_true("the end of the outer command", || {
-        process::children(keeper).iter().all(|p| p.name == "dlock")
-    });
+    await_no_command(keeper);
     outer.signal(Signal::KILL);
     drop(outer.finish());
     env.assert_busy("x");
@@ -199,9 +198,7 @@ fn living_nested_tree_keeps_the_hold_without_its_keeper() {
     let (keeper, member, front) = (pid_in("keeper"), pid_in("member"), pid_in("front"));
     process::await_started(keeper);
     let outer_keeper = outer.keeper();
-    until_true("the end of the outer command", || {
-        process::children(outer_keeper).iter().all(|p| p.name == "dlock")
-    });
+    await_no_command(outer_keeper);
     let (overlap, words) = Overlap::words(&env, &[look(member).expect("the member")]);
     let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
     env.await_waiters("x", 1);

@@ -41,59 +41,38 @@ fn committed_manual_pages_are_current() {
     compare("man", &pages::files());
 }
 
+/// Expects that `checker` accepts the file and reports nothing. If it is not installed, the check is skipped with a message.
 #[expect(clippy::print_stderr, reason = "a skipped check is to be seen")]
-fn skipped(shell: &str) {
-    eprintln!("skipped: {shell} is not installed");
-}
-
-/// Expects that `shell` accepts the script. If the shell is not installed, the check is skipped with a message.
-fn loads(shell: &str, arguments: &[&str], file: &str) {
-    let path = folder("completions").join(file);
-    match Command::new(shell).args(arguments).arg(&path).output() {
+fn accepts(checker: &str, arguments: &[&str], file: &Path) {
+    match Command::new(checker).env("LC_ALL", "C.UTF-8").args(arguments).arg(file).output() {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success() && said.is_empty(), "{shell}: {said}");
+            // `man` prints the formatted page to stdout and errors to stderr. `mandoc -T lint` prints errors to stdout.
+            let said = if checker == "mandoc" { output.stdout } else { output.stderr };
+            let said = String::from_utf8_lossy(&said);
+            assert!(output.status.success() && said.is_empty(), "{checker}, {}:\n{said}", file.display());
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            skipped(shell);
+            eprintln!("skipped: {checker} is not installed");
         }
-        Err(error) => panic!("{shell}: {error}"),
+        Err(error) => panic!("{checker}: {error}"),
     }
 }
 
 #[test]
 fn completions_load_in_their_shells() {
-    loads("bash", &["-n"], "dlock.bash");
-    loads("bash", &["-c", "source \"$0\" && complete -p dlock > /dev/null"], "dlock.bash");
-    loads("zsh", &["-n"], "_dlock");
-    loads("fish", &["-n"], "dlock.fish");
-}
-
-/// Expects that `checker` reports nothing for each page. If it is not installed, the check is skipped with a message.
-fn accepts_pages(checker: &str, arguments: &[&str]) {
-    for page in std::fs::read_dir(folder("man")).expect("readable") {
-        let page = page.expect("readable").path();
-        match Command::new(checker).env("LC_ALL", "C.UTF-8").args(arguments).arg(&page).output() {
-            Ok(output) => {
-                let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-                // `man` prints the formatted page to stdout and errors to stderr. `mandoc -T lint` prints errors to
-                // stdout.
-                let said = if checker == "mandoc" {
-                    String::from_utf8_lossy(&output.stdout).into_owned()
-                } else {
-                    errors
-                };
-                assert!(output.status.success() && said.is_empty(), "{checker}, {}:\n{said}", page.display());
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return skipped(checker),
-            Err(error) => panic!("{checker}: {error}"),
-        }
-    }
+    let folder = folder("completions");
+    accepts("bash", &["-n"], &folder.join("dlock.bash"));
+    accepts("bash", &["-c", "source \"$0\" && complete -p dlock > /dev/null"], &folder.join("dlock.bash"));
+    accepts("zsh", &["-n"], &folder.join("_dlock"));
+    accepts("fish", &["-n"], &folder.join("dlock.fish"));
 }
 
 #[test]
 fn manual_pages_are_without_fault() {
-    // Long source lines and the breaks that clap_mangen writes beside spaces do not matter to a formatter.
-    accepts_pages("mandoc", &["-T", "lint", "-W", "error"]);
-    accepts_pages("man", &["--warnings", "-Tutf8", "-l"]);
+    for page in std::fs::read_dir(folder("man")).expect("readable") {
+        let page = page.expect("readable").path();
+        // Long source lines and the breaks that clap_mangen writes beside spaces do not matter to a formatter.
+        accepts("mandoc", &["-T", "lint", "-W", "error"], &page);
+        accepts("man", &["--warnings", "-Tutf8", "-l"], &page);
+    }
 }

@@ -89,63 +89,6 @@ pub(crate) struct Call {
     arguments: [u64; 6],
 }
 
-const MAKERS: &[&str] = &[
-    "dup",
-    "epoll_create1",
-    "eventfd2",
-    "inotify_init1",
-    "memfd_create",
-    "open",
-    "openat",
-    "openat2",
-    "pidfd_open",
-    "pipe2",
-    "signalfd4",
-    "socket",
-    "socketpair",
-    "timerfd_create",
-];
-const PATHS_FIRST: &[&str] =
-    &["open", "stat", "lstat", "readlink", "access", "chdir", "mkdir", "unlink", "rename"];
-const PATHS_SECOND: &[&str] = &[
-    "openat",
-    "newfstatat",
-    "statx",
-    "readlinkat",
-    "faccessat",
-    "faccessat2",
-    "mkdirat",
-    "mknodat",
-    "unlinkat",
-    "renameat",
-    "renameat2",
-    "linkat",
-    "openat2",
-];
-/// Older calls, such as `getrandom`, are not listed; the C library falls back for `statx` and `clone3` itself.
-const NEWER: &[&str] = &[
-    "clone3",
-    "close_range",
-    "faccessat2",
-    "openat2",
-    "pidfd_getfd",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "epoll_pwait2",
-];
-/// Calls that only ask, and calls that have no possible error in the table below.
-const SETTINGS: &[&str] = &[
-    "rt_sigaction",
-    "getpid",
-    "getppid",
-    "fcntl",
-    "prlimit64",
-    "sched_yield",
-    "geteuid",
-    "getuid",
-    "gettid",
-];
-
 impl Call {
     pub(crate) fn of(tid: i32, info: &CallInfo) -> Self {
         let name = NAMES.get(&info.number).copied().unwrap_or("other");
@@ -154,7 +97,20 @@ impl Call {
 
     /// Returns whether a series of such calls counts as one.
     pub(crate) fn is_setting(&self) -> bool {
-        SETTINGS.contains(&self.name) && self.errors().is_empty()
+        // Calls that only ask, and calls that have no possible error.
+        let is_setting = matches!(
+            self.name,
+            "rt_sigaction"
+                | "getpid"
+                | "getppid"
+                | "fcntl"
+                | "prlimit64"
+                | "sched_yield"
+                | "geteuid"
+                | "getuid"
+                | "gettid"
+        );
+        is_setting && self.errors().is_empty()
     }
 
     fn low(&self, at: usize) -> i32 {
@@ -169,12 +125,15 @@ impl Call {
 
     /// Returns the path that the call names.
     pub(crate) fn path(&self) -> Option<String> {
-        let (at, folder) = if PATHS_FIRST.contains(&self.name) {
-            (0, None)
-        } else if PATHS_SECOND.contains(&self.name) {
-            (1, Some(self.low(0)).filter(|fd| *fd != libc::AT_FDCWD))
-        } else {
-            return None;
+        let (at, folder) = match self.name {
+            "open" | "stat" | "lstat" | "readlink" | "access" | "chdir" | "mkdir" | "unlink" | "rename" => {
+                (0, None)
+            }
+            "openat" | "newfstatat" | "statx" | "readlinkat" | "faccessat" | "faccessat2" | "mkdirat"
+            | "mknodat" | "unlinkat" | "renameat" | "renameat2" | "linkat" | "openat2" => {
+                (1, Some(self.low(0)).filter(|fd| *fd != libc::AT_FDCWD))
+            }
+            _ => return None,
         };
         let mut bytes = [0; 256];
         let memory = fs::File::open(format!("/proc/{}/mem", self.tid)).ok()?;
@@ -291,7 +250,14 @@ impl Call {
         if in_proc {
             classes.push(Class::Proc);
         }
-        if MAKERS.contains(&self.name) || (self.name == "fcntl" && self.errors().contains(&EMFILE)) {
+        let makes_one = match self.name {
+            "dup" | "epoll_create1" | "eventfd2" | "inotify_init1" | "memfd_create" | "open" | "openat"
+            | "openat2" | "pidfd_open" | "pipe2" | "signalfd4" | "socket" | "socketpair"
+            | "timerfd_create" => true,
+            "fcntl" => self.errors().contains(&EMFILE),
+            _ => false,
+        };
+        if makes_one {
             classes.push(Class::Descriptors);
         }
         if matches!(self.name, "mmap" | "mremap" | "clone" | "clone3" | "fork" | "vfork") {
@@ -313,7 +279,18 @@ impl Call {
         if matches!(self.name, "kill" | "pidfd_send_signal") {
             classes.push(Class::Signals);
         }
-        if NEWER.contains(&self.name) {
+        // Without older calls, such as `getrandom`. The C library falls back for `statx` and `clone3` itself.
+        if matches!(
+            self.name,
+            "clone3"
+                | "close_range"
+                | "faccessat2"
+                | "openat2"
+                | "pidfd_getfd"
+                | "pidfd_open"
+                | "pidfd_send_signal"
+                | "epoll_pwait2"
+        ) {
             classes.push(Class::Newer);
         }
         classes

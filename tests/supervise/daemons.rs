@@ -2,7 +2,8 @@
 
 use rustix::process::Signal;
 
-use crate::support::{TestEnv, process};
+use crate::support::wait::until_true;
+use crate::support::{Running, TestEnv, process};
 
 const DAEMON: &str = "setsid sh -c 'echo $$ >daemon; exec sleep 1000' >/dev/null 2>&1 & \
                       until [ -s daemon ]; do sleep 0.01; done";
@@ -27,17 +28,20 @@ fn daemon_holding_the_streams_does_not_keep_dlock() {
     env.assert_free("x");
 }
 
+/// Starts a run whose command leaves a daemon and exits 5. Returns it and the daemon once only the daemon is left.
+fn whole_tree(env: &TestEnv) -> (Running, i32) {
+    let script = format!("{DAEMON}; exit 5");
+    let running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", &script]));
+    let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
+    let keeper = running.keeper();
+    until_true("the end of the command", || process::children(keeper).iter().all(|p| p.pid == daemon));
+    (running, daemon)
+}
+
 #[test]
 fn with_whole_tree_a_daemon_keeps_the_lock_until_it_ends() {
     let env = TestEnv::new();
-    let script = format!("{DAEMON}; exit 5");
-    let mut running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", &script]));
-    let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
-    // The command has ended when only the daemon is left below the keeper.
-    let keeper = running.keeper();
-    crate::support::wait::until_true("the end of the command", || {
-        process::children(keeper).iter().all(|p| p.pid == daemon)
-    });
+    let (mut running, daemon) = whole_tree(&env);
     env.assert_busy("x");
     assert!(!running.has_ended());
     process::signal(daemon, Signal::KILL);
@@ -48,15 +52,9 @@ fn with_whole_tree_a_daemon_keeps_the_lock_until_it_ends() {
 #[test]
 fn with_whole_tree_an_ending_signal_ends_the_daemon() {
     let env = TestEnv::new();
-    let running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", DAEMON]));
-    let daemon: i32 = env.await_line("daemon").parse().expect("a pid");
-    let keeper = running.keeper();
-    crate::support::wait::until_true("the end of the command", || {
-        process::children(keeper).iter().all(|p| p.pid == daemon)
-    });
+    let (running, daemon) = whole_tree(&env);
     running.signal(Signal::TERM);
-    let ended = running.finish();
-    assert_eq!(ended.err, "");
+    assert_eq!(running.finish().err, "");
     assert!(!process::is_alive(daemon));
     env.assert_free("x");
 }

@@ -29,6 +29,12 @@ fn front(env: &TestEnv) -> i32 {
     env.processes().iter().find(|process| process.name == "lease-keeper").expect("a keeper").parent
 }
 
+/// Starts a terminal whose session is led by dlock, so that no process can resume it.
+fn leading(env: &TestEnv, words: &[&str]) -> Terminal {
+    let words = [&["run", "--endpoint", &env.service().endpoint, "--name", "x"], words].concat();
+    Terminal::start(env, crate::support::test_env::dlock(), &words)
+}
+
 #[test]
 fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let env = TestEnv::new();
@@ -223,9 +229,7 @@ fn stop_sent_to_dlock_alone_is_resumable_by_fg() {
 fn unresumable_stop_is_undone_at_once() {
     let env = TestEnv::new();
     let script = "echo up >ready; read a; echo \"<$a>\"; read b; echo \"<$b>\"";
-    let locks = env.service().endpoint.clone();
-    let words = ["run", "--endpoint", &locks, "--name", "x", "--", "sh", "-c", script];
-    let mut terminal = Terminal::start(&env, crate::support::test_env::dlock(), &words);
+    let mut terminal = leading(&env, &["--", "sh", "-c", script]);
     env.await_line("ready");
     terminal.ctrl_z();
     terminal.type_line("one");
@@ -242,9 +246,7 @@ fn unresumable_stop_lets_the_rest_of_the_command_continue() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
     let script = "sh -c 'echo $$ >left; read _ <gate' & until [ -s left ]; do :; done; echo $$ >pid";
-    let locks = env.service().endpoint.clone();
-    let words = ["run", "--endpoint", &locks, "--name", "x", "--whole-tree", "--", "sh", "-c", script];
-    let mut terminal = Terminal::start(&env, crate::support::test_env::dlock(), &words);
+    let mut terminal = leading(&env, &["--whole-tree", "--", "sh", "-c", script]);
     let command = env.await_line("pid").parse().expect("a pid");
     until_true("the end of the command", || look(command).is_none());
     terminal.ctrl_z();
@@ -258,9 +260,7 @@ fn unresumable_stop_lets_the_rest_of_the_command_continue() {
 fn unresumable_stop_does_not_stop_a_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
-    let locks = env.service().endpoint.clone();
-    let words = ["run", "--endpoint", &locks, "--name", "x", "--", "touch", "started"];
-    let mut terminal = Terminal::start(&env, crate::support::test_env::dlock(), &words);
+    let mut terminal = leading(&env, &["--", "touch", "started"]);
     env.await_waiters("x", 1);
     terminal.ctrl_z();
     terminal.expect("^Z");
@@ -282,27 +282,23 @@ fn a_stopped_job_can_be_ended_by_the_shell() {
     env.assert_free("x");
 }
 
+/// The kernel sends SIGHUP to the shell, and the shell to its jobs. If the shell is killed, the kernel ends a stopped job
+/// that no process can resume. It does not if a process of the session outside the job is the parent of a member. The
+/// keeper is such a parent.
 #[test]
-fn a_stopped_job_does_not_outlive_a_hang_up() {
-    // The kernel sends SIGHUP to the shell, and the shell to its jobs.
-    let env = TestEnv::new();
-    let (mut terminal, command) = running(&env, "", "exec sleep 1000");
-    suspend(&mut terminal, command);
-    terminal.signal_shell(Signal::HUP);
-    env.await_no_process();
-    env.assert_free("x");
-}
-
-#[test]
-fn a_stopped_job_does_not_outlive_a_killed_shell() {
-    // The kernel ends a stopped job that no process can resume. It does not if a process of the session outside the job
-    // is the parent of a member. The keeper is such a parent.
-    let env = TestEnv::new();
-    let (mut terminal, command) = running(&env, "", "exec sleep 1000");
-    suspend(&mut terminal, command);
-    drop(terminal);
-    env.await_no_process();
-    env.assert_free("x");
+fn a_stopped_job_outlives_neither_a_hang_up_nor_its_shell() {
+    for kills in [false, true] {
+        let env = TestEnv::new();
+        let (mut terminal, command) = running(&env, "", "exec sleep 1000");
+        suspend(&mut terminal, command);
+        if kills {
+            drop(terminal);
+        } else {
+            terminal.signal_shell(Signal::HUP);
+        }
+        env.await_no_process();
+        env.assert_free("x");
+    }
 }
 
 #[test]
