@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::process::{self, Process, is_alive, is_stopped};
 use crate::support::scripts::{Overlap, Tree};
 use crate::support::wait::until_true;
-use crate::support::{TestEnv, quiet, within};
+use crate::support::{Running, TestEnv, quiet, within};
 
 /// Returns a command that runs `text` in bash; its locks are in the test's service.
 pub(crate) fn script(env: &TestEnv, text: &str) -> Command {
@@ -228,6 +228,13 @@ fn a_second_claim_under_an_own_one_is_refused_at_once() {
     env.assert_free("x");
 }
 
+/// Starts an `acquire` that waits for x, for the process `pid`.
+fn waiting(env: &TestEnv, pid: i32) -> Running {
+    let waiter = env.start(&mut env.verb("acquire", ["-q", "--name", "x", "--for-pid", &pid.to_string()]));
+    env.await_waiters("x", 1);
+    waiter
+}
+
 #[test]
 fn interrupted_wait_leaves_the_queue() {
     let env = TestEnv::new();
@@ -235,17 +242,14 @@ fn interrupted_wait_leaves_the_queue() {
     // The wait ends with a signal that `acquire` can handle, with SIGKILL, and with the process that it waits for.
     for signal in [Signal::TERM, Signal::KILL] {
         let sleeper = env.start(env.command("sleep").arg("1000"));
-        let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
-        let waiter = env.start(&mut env.verb("acquire", words));
-        env.await_waiters("x", 1);
+        let waiter = waiting(&env, sleeper.pid());
         waiter.signal(signal);
         let ended = waiter.finish();
         assert_eq!(ended.signal(), Some(signal.as_raw()));
         assert_eq!(ended.text(), if signal == Signal::TERM { "sh -c 'exit 143'\n" } else { "" });
         env.await_waiters("x", 0);
         assert!(is_alive(sleeper.pid()), "it had no lock to lose");
-        let waiter = env.start(&mut env.verb("acquire", words));
-        env.await_waiters("x", 1);
+        let waiter = waiting(&env, sleeper.pid());
         sleeper.signal(Signal::KILL);
         assert_eq!(waiter.finish().signal(), Some(1));
         env.await_waiters("x", 0);
@@ -261,9 +265,7 @@ fn a_suspended_wait_joins_the_queue_again() {
     let holder = env.held(&["--name", "x"]);
     let gate = env.gate("gate");
     let sleeper = env.start(env.command("sh").args(["-c", "read _ <gate"]));
-    let words = ["-q", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
-    let waiter = env.start(&mut env.verb("acquire", words));
-    env.await_waiters("x", 1);
+    let waiter = waiting(&env, sleeper.pid());
     waiter.signal(Signal::TSTP);
     until_true("a stopped wait", || is_stopped(waiter.pid()));
     assert_eq!(env.waiters("x"), 0);

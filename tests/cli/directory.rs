@@ -31,19 +31,6 @@ pub(super) fn as_nobody(env: &TestEnv, words: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn uncreatable_directory_is_an_error() {
-    let env = TestEnv::new();
-    env.write("file", "");
-    let below = env.path("file/locks").display().to_string();
-    let words = ["run", "--endpoint", &below, "--name", "x", "--", "touch", "started"];
-    env.finish(&mut env.dlock(words)).failed(73, &[&below]);
-    let file = env.path("file").display().to_string();
-    let words = ["run", "--endpoint", &file, "--name", "x", "--", "touch", "started"];
-    env.finish(&mut env.dlock(words)).failed(73, &[&file]);
-    assert!(!env.exists("started"));
-}
-
-#[test]
 fn unwritable_directory_is_an_error() {
     let env = TestEnv::new();
     let locks = env.locks().display().to_string();
@@ -231,12 +218,15 @@ fn watch_of_a_missing_directory_sees_its_creation() {
 }
 
 #[test]
-fn non_directory_endpoint_is_not_called_free() {
+fn non_directory_endpoint_is_an_error_and_not_called_free() {
     let env = TestEnv::new();
     env.write("file", "");
     symlink("/nowhere/at/all", env.path("link")).expect("a link");
     for place in ["file", "link", "file/below"] {
         let path = env.path(place).display().to_string();
         env.finish(&mut env.dlock(["status", "x", "--endpoint", &path])).failed(73, &[&path]);
+        let words = ["run", "--endpoint", &path, "--name", "x", "--", "touch", "started"];
+        env.finish(&mut env.dlock(words)).failed(73, &[&path]);
     }
+    assert!(!env.exists("started"));
 }

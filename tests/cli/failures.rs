@@ -87,29 +87,6 @@ fn unwritable_report_is_found_before_the_lock_request() {
 }
 
 #[test]
-fn superseded_waiter_shows_the_newer_claim() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let words = ["--name", "x", "--supersede", "--", "sh", "-c", "echo $0 >>order"];
-    let older = env.start(env.run(words).arg("older"));
-    env.await_waiters("x", 1);
-    let plain = env.start(&mut env.run(["--name", "x", "--", "sh", "-c", "echo plain >>order"]));
-    env.await_waiters("x", 2);
-    let newer = env.start(env.run(words).arg("newer"));
-    let newer_pid = newer.pid().to_string();
-    let ended = older.finish();
-    assert_eq!((ended.code(), ended.text().as_str()), (Some(75), ""), "{}", ended.err);
-    let last = ended.err.lines().last().unwrap_or_default();
-    assert!(last.starts_with("dlock: ") && last.contains(&newer_pid), "{}", ended.err);
-    env.await_waiters("x", 2);
-    holder.release().silently(0);
-    assert_eq!(plain.finish().code(), Some(0));
-    assert_eq!(newer.finish().code(), Some(0));
-    assert_eq!(env.read("order"), "plain\nnewer\n");
-    env.assert_free("x");
-}
-
-#[test]
 fn exceeded_max_run_exits_124() {
     let env = TestEnv::new();
     let ended = env.finish(&mut env.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));

@@ -11,11 +11,6 @@ use crate::support::unread::{Kind, Unread};
 use crate::support::wait::{until, until_true};
 use crate::support::{TestEnv, process};
 
-const ENTRY: [&str; 14] = [
-    "ahead", "claim", "command", "foreign", "host", "label", "mode", "pid", "since", "slot", "token",
-    "ttl_ms", "user", "waited",
-];
-
 #[test]
 fn status_names_holders_and_waiters_in_order() {
     let env = TestEnv::new();
@@ -32,9 +27,6 @@ fn status_names_holders_and_waiters_in_order() {
     let status = env.status("x");
     assert_eq!((&status["lock"], &status["backend"]), (&"x".into(), &env.service().backend.into()));
     let held = &status["holders"][0];
-    for key in ENTRY.iter().filter(|key| **key != "waited") {
-        assert!(held.get(key).is_some(), "no {key} in {held}");
-    }
     assert_eq!(held["claim"], holder.claim());
     assert_eq!(held["token"], holder.token().to_string());
     assert_eq!(held["label"], "the first");

@@ -55,22 +55,15 @@ fn replaced_holder_ends_its_tree_before_the_newcomer_starts() {
 fn irreplaceable_holder_is_awaited_and_older_waiters_leave() {
     let env = TestEnv::new();
     let holder = env.held(&["--supersede", "--name", "x"]);
-    let superseded = env.start(&mut env.run([
-        "--supersede",
-        "--name",
-        "x",
-        "-q",
-        "--report",
-        "one",
-        "--",
-        "touch",
-        "ran",
-    ]));
+    let superseded = env.start(&mut env.run(["--supersede", "--name", "x", "--", "touch", "ran"]));
     env.await_waiters("x", 1);
     let plain = env.hold(&["-q", "--name", "x"]);
     env.await_waiters("x", 2);
     let replaced = env.start(&mut env.run(["--replace", "--name", "x", "-q", "--", "touch", "ran"]));
-    assert_eq!(superseded.finish().code(), Some(75));
+    let ended = superseded.finish();
+    let last = ended.err.lines().last().unwrap_or_default();
+    let told = last.starts_with("dlock: ") && last.contains(&replaced.pid().to_string());
+    assert!(ended.code() == Some(75) && told, "{:?}: {}", ended.status, ended.err);
     env.await_waiters("x", 2);
     let mut newest = env.hold(&["-q", "--replace", "--name", "x"]);
     assert_eq!(replaced.finish().code(), Some(75));

@@ -9,24 +9,14 @@ use crate::support::bounds::within;
 /// The time in seconds after which the system gives up resolving the address of a host.
 const SILENCE: u64 = 40;
 
-/// Hosts without an address, one for each kind of service.
+/// An address for each kind of service.
 const ENDPOINTS: [&str; 6] = [
-    "http://none.example:2379",
-    "redis://none.example:6379",
-    "zk://none.example:2181",
-    "mysql://root@none.example:3306/locks",
-    "postgres://postgres@none.example:5432/locks",
-    "memcached://none.example:11211",
-];
-
-/// Addresses where no program listens.
-const REFUSING: [&str; 6] = [
-    "http://127.0.0.1:1",
-    "redis://127.0.0.1:1",
-    "zk://127.0.0.1:1",
-    "mysql://root@127.0.0.1:1/locks",
-    "postgres://postgres@127.0.0.1:1/locks",
-    "memcached://127.0.0.1:1",
+    "http://HOST",
+    "redis://HOST",
+    "zk://HOST",
+    "mysql://root@HOST/locks",
+    "postgres://postgres@HOST/locks",
+    "memcached://HOST",
 ];
 
 /// Runs `sh -c SCRIPT` in a network in which no resolver answers.
@@ -42,7 +32,7 @@ fn silent_resolver_delays_no_command() {
     let env = TestEnv::new();
     env.write("resolv.conf", &format!("nameserver 127.0.0.1\noptions timeout:{SILENCE} attempts:1\n"));
     let mut asking = String::from("ip link set lo up && mount --bind resolv.conf /etc/resolv.conf || exit\n");
-    for endpoint in ENDPOINTS {
+    for endpoint in ENDPOINTS.map(|endpoint| endpoint.replace("HOST", "none.example")) {
         for words in ["status x", "list", "run --wait 1s --name x -- touch started", "doctor"] {
             let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
             let ask = format!(r#""$dlock" {verb} --endpoint {endpoint} {rest}"#);
@@ -61,8 +51,8 @@ fn silent_resolver_delays_no_command() {
 #[test]
 fn doctor_answers_at_once_where_every_endpoint_refuses() {
     let env = TestEnv::new();
-    for endpoint in REFUSING {
-        let ended = env.finish(&mut env.dlock(["doctor", "--endpoint", endpoint]));
+    for endpoint in ENDPOINTS.map(|endpoint| endpoint.replace("HOST", "127.0.0.1:1")) {
+        let ended = env.finish(&mut env.dlock(["doctor", "--endpoint", &endpoint]));
         assert_eq!(ended.code(), Some(69), "{endpoint}: {}", ended.err);
         within(ended.took, Duration::from_secs(1));
     }

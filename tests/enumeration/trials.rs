@@ -175,17 +175,3 @@ fn end(text: String, is_good: bool) -> Result<(), Failed> {
     eprintln!("{text}");
     Ok(())
 }
-
-/// Fails unless each of `points` is written as it is read, and none of the `others` is read.
-pub(crate) fn round_trip<P: Point>(points: &[&str], others: &[&str]) -> Result<(), Failed> {
-    for text in points {
-        let read: P = text.parse().map_err(Failed::from)?;
-        if read.to_string() != *text {
-            return Err(format!("{text} was read as {read}").into());
-        }
-    }
-    others.iter().try_for_each(|text| match text.parse::<P>() {
-        Ok(_) => Err(format!("{text} is no point").into()),
-        Err(_) => Ok(()),
-    })
-}

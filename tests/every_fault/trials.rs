@@ -25,10 +25,7 @@ pub(crate) fn all() -> Vec<Trial> {
         return vec![skipped.with_ignored_flag(true)];
     }
     trials::chosen("every_fault", VARIABLE, SAMPLE, one, |choice| {
-        let mut trials = vec![
-            Trial::test("every_fault::points_read_as_they_are_written", round_trip),
-            Trial::test("every_fault::a_careless_wrapper_is_found_out", careless),
-        ];
+        let mut trials = vec![Trial::test("every_fault::a_careless_wrapper_is_found_out", careless)];
         trials.extend(SHAPES.iter().map(|shape| {
             let choice = choice.clone();
             let skipped = shape.on_redis && trials::is_skipped("redis", || redis::missing().is_some());
@@ -95,16 +92,4 @@ fn careless() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("{} points, {unguarded} unguarded, {overlapping} overlaps: {counted:?}", points.len()).into())
-}
-
-fn round_trip() -> Result<(), Failed> {
-    trials::round_trip::<Point>(
-        &[
-            "run/keeper/57:pwrite64/EIO",
-            "term/front/3:openat/proc=EACCES",
-            "try/launch/1:prctl/STOP",
-            "run/front/2:poll/1.3ttl",
-        ],
-        &["run/keeper/57/EIO", "run/nobody/5:read/EIO", "run/keeper/5:read/EWHAT", "run/keeper/5:read/a=b"],
-    )
 }

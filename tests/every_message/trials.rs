@@ -52,7 +52,6 @@ fn all() -> Vec<Trial> {
         |choice| {
             let is_skipped = |kind: &Kind| trials::is_skipped(kind.name, || (kind.missing)().is_some());
             let mut trials = vec![
-                Trial::test("every_message::points_read_as_they_are_written", round_trip),
                 Trial::test("every_message::oracle_detects_each_violation", proofs::fabricated),
                 Trial::test("every_message::a_careless_wrapper_is_found_out", proofs::careless)
                     .with_ignored_flag(is_skipped(&redis::KIND)),
@@ -118,15 +117,4 @@ fn lived(point: &Point) -> Answer {
         took: now().saturating_sub(begun),
         is_void: seen.stood_still.is_some(),
     }
-}
-
-fn round_trip() -> Result<(), Failed> {
-    trials::round_trip::<Point>(
-        &[
-            "redis/slots/request/7/lost",
-            "zk/shared/answer/12/1.2ttl",
-            "redlock-most/elect-forever/request/1/ghost",
-        ],
-        &["redis/slots/request/lost", "file/slots/request/1/lost", "redis/slots/answer/1/ghost"],
-    )
 }

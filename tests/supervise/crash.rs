@@ -12,25 +12,22 @@ use crate::support::{TestEnv, process, quiet, within};
 const AT_ONCE: Duration = Duration::from_millis(200);
 
 #[test]
-fn a_killed_front_takes_the_whole_tree_with_it_at_once() {
+fn a_killed_process_takes_the_whole_tree_with_it_at_once() {
     let _alone = quiet::measuring();
-    let scene = Scene::new(&[]);
-    let begun = Instant::now();
-    scene.running.signal(Signal::KILL);
-    let took = scene.await_tree_gone() - begun;
-    within(took, AT_ONCE);
-    assert_eq!(scene.conclude().signal(), Some(9));
-}
-
-#[test]
-fn a_killed_keeper_takes_the_whole_tree_with_it_at_once() {
-    let _alone = quiet::measuring();
-    let scene = Scene::new(&[]);
-    let (keeper, begun) = (scene.running.keeper(), Instant::now());
-    process::signal(keeper, Signal::KILL);
-    let took = scene.await_tree_gone() - begun;
-    within(took, AT_ONCE);
-    scene.conclude().failed(76, &["the command was stopped"]);
+    for keeper in [false, true] {
+        let scene = Scene::new(&[]);
+        let victim = if keeper { scene.running.keeper() } else { scene.running.pid() };
+        let begun = Instant::now();
+        process::signal(victim, Signal::KILL);
+        let took = scene.await_tree_gone() - begun;
+        within(took, AT_ONCE);
+        let ended = scene.conclude();
+        if keeper {
+            ended.failed(76, &["the command was stopped"]);
+        } else {
+            assert_eq!(ended.signal(), Some(9));
+        }
+    }
 }
 
 #[test]

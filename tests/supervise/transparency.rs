@@ -186,14 +186,6 @@ fn under_nohup_a_hang_up_ends_neither_dlock_nor_the_command() {
 }
 
 #[test]
-fn parent_ignoring_sigchld_gets_the_commands_status() {
-    let env = TestEnv::new();
-    let script =
-        r#"env --ignore-signal=CHLD "$dlock" run --endpoint "$locks" --name x -- sh -c 'exit 3'; echo $?"#;
-    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "3\n");
-}
-
-#[test]
 fn parent_blocking_every_signal_gets_the_commands_status() {
     let env = TestEnv::new();
     // TERM stays blocked and pending in the command, as without dlock.
