@@ -14,6 +14,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::FdFlags;
 
 use super::process;
+use crate::support::wait::holds_within;
 use crate::support::witness::now;
 
 /// The status of a command under test that exits without a signal.
@@ -54,10 +55,7 @@ pub(crate) fn variable(name: &str) -> String {
 
 /// Waits for a file `gate.WHO`.
 pub(crate) fn await_gate(folder: &Path, who: &str) {
-    let begun = now();
-    while !folder.join(format!("gate.{who}")).exists() && now() < begun + LONG {
-        sleep(Duration::from_millis(2));
-    }
+    holds_within(LONG, Duration::from_millis(2), || folder.join(format!("gate.{who}")).exists());
 }
 
 /// This process, as a member of the tree of a command.

@@ -10,6 +10,7 @@ use crate::servers::relay::Relay;
 use crate::servers::relay::fault::{Strike, TTL, Way};
 use crate::service::Service;
 use crate::shape::{Company, Shape};
+use crate::support::wait::holds_within;
 use crate::support::witness::{self, now};
 use crate::support::{Finished, Running};
 
@@ -109,7 +110,9 @@ impl Scene {
         let before = self.start("before", "gate");
         let has_slots = self.shape().company == Company::QueueForSlot;
         let beside = has_slots.then(|| self.start("beside", "gate"));
-        until(|| self.has_noted("start before") && (beside.is_none() || self.has_noted("start beside")));
+        holds_within(LIMIT, STEP, || {
+            self.has_noted("start before") && (beside.is_none() || self.has_noted("start beside"))
+        });
 
         let mut claim = match claimant {
             Claimant::Dlock => self.start_claim(),
@@ -138,9 +141,8 @@ impl Scene {
     fn beside_a_rival(&self) -> Course {
         let released = now();
         let mut claim = self.start_claim();
-        while self.relays.iter().all(|relay| relay.met().is_none()) && !claim.has_ended() {
-            sleep(STEP);
-        }
+        let is_met = || self.relays.iter().any(|relay| relay.met().is_some());
+        holds_within(LIMIT, STEP, || is_met() || claim.has_ended());
         let rival = self.start("rival", &lasting(WORK_BEHIND));
         let claim = end(claim);
         let mut others = vec![("rival", end(rival))];
@@ -162,22 +164,10 @@ impl Scene {
 
 /// Waits for the end of a claim; `None` if it does not come.
 pub(crate) fn end(mut one: Running) -> Option<Ended> {
-    let limit = now() + LIMIT;
-    while !one.has_ended() {
-        if now() > limit {
-            return None;
-        }
-        sleep(STEP);
+    if !holds_within(LIMIT, STEP, || one.has_ended()) {
+        return None;
     }
     let at = now();
     let ended: Finished = one.finish();
     Some(Ended { at, code: ended.code(), signal: ended.signal(), said: ended.err })
-}
-
-/// Waits for an event of every life, with or without faults.
-fn until(what: impl Fn() -> bool) {
-    let limit = now() + LIMIT;
-    while !what() && now() < limit {
-        sleep(STEP);
-    }
 }

@@ -15,6 +15,7 @@ use crate::servers::relay::Relay;
 use crate::servers::relay::fault::{Strike, TTL};
 use crate::service::Service;
 use crate::shape::{Event, Shape, Verb};
+use crate::support::wait::holds_within;
 use crate::support::witness::now;
 use crate::support::{Running, TestEnv};
 
@@ -122,15 +123,10 @@ impl Scene {
             Event::KillScript => (1, Signal::KILL),
             Event::EndSecondTerm => (2, Signal::TERM),
         };
-        let limit = now() + limit;
-        while self.log().iter().filter(|line| line.starts_with("start claim ")).count() < times {
-            if claim.has_ended() {
-                return;
-            }
-            if now() > limit {
-                break;
-            }
-            sleep(STEP);
+        let starts = || self.log().iter().filter(|line| line.starts_with("start claim ")).count();
+        holds_within(limit, STEP, || starts() >= times || claim.has_ended());
+        if claim.has_ended() {
+            return;
         }
         sleep(BEFORE_EVENT);
         if !claim.has_ended() {
@@ -141,14 +137,7 @@ impl Scene {
 
     /// Waits at most `length` until every process over the relays is gone. Returns whether they are.
     pub(crate) fn await_no_process(&self, length: Duration) -> bool {
-        let limit = now() + length;
-        while !self.over.processes().is_empty() {
-            if now() > limit {
-                return false;
-            }
-            sleep(LOOK / 5);
-        }
-        true
+        holds_within(length, LOOK / 5, || self.over.processes().is_empty())
     }
 
     /// Starts a wrapper instead of dlock.
@@ -186,16 +175,11 @@ impl Scene {
             sleep(SETTLES);
             return !one.has_ended();
         }
-        let limit = now() + length;
-        while now() < limit && !one.has_ended() {
+        let is_queued = || {
             let status = self.status().unwrap_or_default();
-            let mut waiters = status["waiters"].as_array().into_iter().flatten();
-            if waiters.any(|waiter| waiter["label"] == who) {
-                return true;
-            }
-            sleep(LOOK);
-        }
-        false
+            status["waiters"].as_array().into_iter().flatten().any(|waiter| waiter["label"] == who)
+        };
+        holds_within(length, LOOK, || one.has_ended() || is_queued()) && !one.has_ended()
     }
 
     /// Returns the entries of the lock that the service still has.
@@ -215,13 +199,11 @@ impl Scene {
 
     /// Waits at most `length` until no entry remains.
     pub(crate) fn await_nothing(&self, service: Service, length: Duration) -> Vec<String> {
-        let limit = now() + length;
-        loop {
-            let left = self.remains(service);
-            if left.is_empty() || now() > limit {
-                return left;
-            }
-            sleep(LOOK * 2);
-        }
+        let mut left = Vec::new();
+        holds_within(length, LOOK * 2, || {
+            left = self.remains(service);
+            left.is_empty()
+        });
+        left
     }
 }

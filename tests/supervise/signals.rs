@@ -110,19 +110,6 @@ fn a_second_signal_within_a_moment_is_the_same_one() {
 }
 
 #[test]
-fn a_later_signal_ends_the_tree_now() {
-    let env = TestEnv::new();
-    let (running, logger) = logged(&env, &["--grace", "1h"], &[]);
-    running.signal(Signal::INT);
-    logger.await_signal(&env, 2);
-    let_pass(A_MOMENT + Duration::from_millis(10));
-    running.signal(Signal::INT);
-    assert_eq!(running.finish().signal(), Some(9));
-    assert_eq!(logger.signals(&env), [2, 18]);
-    env.assert_free("x");
-}
-
-#[test]
 fn every_other_signal_goes_to_the_command_alone_and_once() {
     let env = TestEnv::new();
     let (main, main_words) = Logger::words(&env, "main", &[64]);
@@ -175,22 +162,16 @@ fn keeper_ignores_signals_to_the_whole_service() {
 #[test]
 fn max_run_sends_signal_option_and_kill_is_forwarded() {
     let usr1 = Signal::USR1.as_raw();
-    for name in ["usr1", "SIGUSR1", "10"] {
-        let env = TestEnv::new();
-        let (running, logger) = logged(&env, &["--signal", name], &[usr1]);
-        env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0);
-        running.finish().failed(76, &["broken"]);
-        assert_eq!(logger.signals(&env), [usr1]);
-    }
+    let env = TestEnv::new();
+    let (running, logger) = logged(&env, &["--signal", "usr1"], &[usr1]);
+    env.finish(&mut env.verb("break", ["x", "--yes"])).silently(0);
+    running.finish().failed(76, &["broken"]);
+    assert_eq!(logger.signals(&env), [usr1]);
     let env = TestEnv::new();
     let (running, logger) = logged(&env, &["--signal", "USR1"], &[Signal::TERM.as_raw()]);
     running.signal(Signal::TERM);
     running.finish().silently(0);
     assert_eq!(logger.signals(&env), [Signal::TERM.as_raw()]);
-    for odd in ["0", "65", "EXIT", ""] {
-        let refused = env.finish(&mut env.run(["--name", "x", "--signal", odd, "--", "true"]));
-        refused.failed(64, &["--signal", "not a signal"]);
-    }
 }
 
 #[test]

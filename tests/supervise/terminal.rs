@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::process::is_alive;
 use crate::support::scripts::Logger;
 use crate::support::terminal::{Terminal, front_of, running};
 use crate::support::wait::{let_pass, until_true};
@@ -167,16 +166,6 @@ fn a_resize_reaches_the_command_once() {
     terminal.expect_prompt();
     assert_eq!(logger.signals(&env), [28, 10]);
     assert_eq!(terminal.command("run --name x -- stty size"), "30 100");
-}
-
-#[test]
-fn closed_terminal_ends_the_command_and_frees_the_lock() {
-    let env = TestEnv::new();
-    let (terminal, command) = running(&env, "", "sleep 1000");
-    drop(terminal);
-    until_true("the end of the command", || !is_alive(command));
-    env.await_no_process();
-    env.assert_free("x");
 }
 
 #[test]

@@ -142,13 +142,6 @@ fn no_descriptor_below_ten_and_none_but_the_locks_is_added() {
 }
 
 #[test]
-fn a_descriptor_handed_down_stays() {
-    let env = TestEnv::new();
-    let script = r"exec 3>three 7>seven; run --name x -- sh -c 'echo a >&3; echo b >&7'; cat three seven";
-    assert_eq!(env.finish(&mut env.bash(script)).silently(0).text(), "a\nb\n");
-}
-
-#[test]
 fn command_closing_its_input_cuts_off_the_writer() {
     let env = TestEnv::new();
     let gate = env.gate("gate");

@@ -36,6 +36,18 @@ pub(crate) fn until_within<T>(
     }
 }
 
+/// Asks every `step` whether a condition holds, for `limit` at most. Returns whether it came to hold.
+pub(crate) fn holds_within(limit: Duration, step: Duration, mut probe: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !probe() {
+        if begun.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(step);
+    }
+    true
+}
+
 /// Does the same as [`until`] for a condition.
 #[track_caller]
 pub(crate) fn until_true(what: &str, mut probe: impl FnMut() -> bool) {
