@@ -97,19 +97,3 @@ fn exceeded_max_run_exits_124() {
     // The time spent waiting does not count. A command that ends in time keeps its exit status.
     env.finish(&mut env.run(["--name", "x", "--max-run", "1h", "--", "sh", "-c", "exit 5"])).silently(5);
 }
-
-#[test]
-fn kinds_do_not_mix() {
-    let env = TestEnv::new();
-    let three = env.held(&["--name", "x", "--slots", "3", "--label", "the one"]);
-    for other in [&["--slots", "5"][..], &["-x"], &["-s"]] {
-        let mut command = env.run(["--name", "x"]);
-        let ended = env.finish(command.args(other).args(["--", "touch", "started"]));
-        let who = format!("pid {} (sh, \"the one\") uses x as a lock with 3 slots", three.running.pid());
-        ended.failed(64, &[&who, "use --slots 3 too, or another name"]);
-    }
-    assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
-    three.release().silently(0);
-    assert!(!env.exists("started"));
-    env.assert_free("x");
-}

@@ -42,26 +42,15 @@ fn options_end_at_the_first_operand() {
 
 #[test]
 fn unstartable_command_error_states_the_missing_part() {
-    use std::os::unix::fs::PermissionsExt;
     let env = TestEnv::new();
-    let script = |name: &str, text: &str, mode: u32| {
-        let path = env.write(name, text);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        format!("./{name}")
-    };
-    let lost = script("lost", "#!/no/such/interpreter\n", 0o755);
-    let windows = script("windows", "#!/bin/sh\r\necho\r\n", 0o755);
-    let plain = script("plain", "echo\n", 0o644);
+    env.write("plain", "echo\n");
     for (words, code, says) in [
-        (&[lost.as_str()][..], 126, &["./lost", "/no/such/interpreter is missing"][..]),
-        (&[&windows], 126, &["./windows", "dos2unix"]),
-        (&[&plain], 126, &["chmod +x ./plain"]),
+        (&["./plain"] as &[&str], 126, &["chmod +x ./plain"] as &[&str]),
         (&["/usr"], 126, &["/usr", "is a directory"]),
         (&["cd", "/"], 127, &["cannot find the command cd", "-c"]),
         (&["ls -l"], 127, &["cannot find the command ls -l", "-c"]),
         (&[""], 127, &["the command is empty"]),
         (&["--wait", "5"], 127, &["cannot find the command --wait"]),
-        (&["./none"], 127, &["cannot find the command ./none"]),
     ] {
         let ended = env.finish(env.run(["--name", "x", "--"]).args(words)).failed(code, says);
         assert!(!ended.err.contains("os error"), "{}", ended.err);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-pub(crate) use crate::support::process::{all_pids, look, signal};
+pub(crate) use crate::support::process::{all_pids, has_variable, look, signal};
 
 /// Returns whether a process can still act: it exists, is no zombie or has other threads, and has no pending SIGKILL.
 pub(crate) fn lives(pid: i32) -> bool {
@@ -40,10 +40,4 @@ pub(crate) fn describe(pid: i32) -> String {
 /// Returns whether a process is, dead or alive, a child of this one.
 pub(crate) fn is_own_child(pid: i32) -> bool {
     own_children().contains(&pid)
-}
-
-/// Returns whether the environment of a process has the entry.
-pub(crate) fn has_variable(pid: i32, entry: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|b| *b == 0).any(|each| each == entry.as_bytes())
 }

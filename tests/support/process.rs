@@ -88,11 +88,13 @@ pub(crate) fn children(pid: i32) -> Vec<Process> {
 /// Returns the living processes whose environment has `variable=value`. A process cannot hide by moving to another
 /// session or parent.
 pub(crate) fn with_variable(variable: &str, value: &str) -> Vec<Process> {
-    let wanted = format!("{variable}={value}");
-    let has = |pid: &i32| {
-        environment(*pid).is_some_and(|text| text.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes()))
-    };
-    all_pids().filter(has).filter_map(look).filter(Process::is_alive).collect()
+    let entry = format!("{variable}={value}");
+    all_pids().filter(|pid| has_variable(*pid, &entry)).filter_map(look).filter(Process::is_alive).collect()
+}
+
+/// Returns whether the environment of a process has the entry.
+pub(crate) fn has_variable(pid: i32, entry: &str) -> bool {
+    environment(pid).is_some_and(|text| text.split(|b| *b == 0).any(|each| each == entry.as_bytes()))
 }
 
 /// Returns the environment of a process, as far as it is readable. If the first thread has ended, only the others have
