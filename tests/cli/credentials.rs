@@ -158,25 +158,13 @@ fn unused_flag_of_a_backend_is_refused() {
 }
 
 #[test]
-fn variables_for_other_services_are_ignored() {
-    let env = TestEnv::new();
-    let certificate =
-        file(&env, "cert", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 0o600);
-    let mut command = env.dlock(["run", "--backend", "file", "--name", "x", "--endpoint"]);
-    command.arg(env.locks()).args(["--", "true"]);
-    command.env("DLOCK_USER", "u").env("DLOCK_PASSWORD", "hunter2").env("DLOCK_CACERT", &certificate);
-    env.finish(command.env("DLOCK_ZK_LAYOUT", "kazoo")).silently(0);
-}
-
-#[test]
-fn files_for_other_services_need_not_be_readable() {
+fn settings_for_other_services_are_ignored() {
     let env = TestEnv::new();
     let lines =
         ["password-file", "cacert", "cert", "key"].map(|name| format!("{name} = '/nonexistent/{name}'"));
     let config = file(&env, "config.toml", &lines.join("\n"), 0o600);
-    let mut command = env.run(["--config", &config, "--name", "x", "--", "true"]);
-    env.finish(&mut command).silently(0);
     let mut command = env.run(["--config", &config, "--backend", "file", "--name", "x", "--", "true"]);
+    command.env("DLOCK_USER", "u").env("DLOCK_PASSWORD", "hunter2").env("DLOCK_ZK_LAYOUT", "kazoo");
     env.finish(&mut command).silently(0);
     // Backends that use the files read them, and a missing file never leads to a lock directory.
     for words in [&["--backend", "etcd"] as &[&str], &["--endpoint", "redis://127.0.0.1:1"], &[]] {

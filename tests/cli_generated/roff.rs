@@ -81,25 +81,7 @@ fn unasked(line: &str) -> String {
     if request { format!("\\&{line}") } else { line.to_owned() }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markdown_becomes_sections() {
-        let text =
-            "## One two\n\nA `-b` of\n*C*.\n\n``` name\n.x  -y\n\n'z\n```\n\n**T t**\nMeans\nthis.\n\nEnd.\n";
-        let mut page = String::new();
-        sections(&mut page, text);
-        assert_eq!(
-            page,
-            ".SH \"ONE TWO\"\nA \\fB\\-b\\fR of\n\\fIC\\fR.\n.PP\n.RS 4\n.nf\n\\&.x  \\-y\n\n\\&'z\n.fi\n.RE\n.TP\n\\fBT t\\fR\n\
-             Means\nthis.\n.PP\nEnd.\n"
-        );
-    }
-
-    #[test]
-    fn text_is_never_a_request() {
-        assert_eq!(escape(".so x\n'y\n-n \\fB"), "\\&.so x\n\\&'y\n\\-n \\efB");
-    }
+#[test]
+fn text_is_never_a_request() {
+    assert_eq!(escape(".so x\n'y\n-n \\fB"), "\\&.so x\n\\&'y\n\\-n \\efB");
 }

@@ -49,6 +49,23 @@ pub(crate) fn note(folder: &Path, line: &str) {
     log.expect("a log").write_all(format!("{line}\n").as_bytes()).expect("a longer log");
 }
 
+/// Returns the log of a point so far.
+pub(crate) fn log(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("log")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Returns how often the log has a line that begins with these words.
+pub(crate) fn times_noted(folder: &Path, what: &str) -> usize {
+    let is_it = |line: &&String| *line == what || line.starts_with(&format!("{what} "));
+    log(folder).iter().filter(is_it).count()
+}
+
+/// Returns the notes of commands that ran beside another one.
+pub(crate) fn overlaps(log: &[String]) -> impl Iterator<Item = String> {
+    log.iter().filter(|line| line.starts_with("overlap ")).cloned()
+}
+
 pub(crate) fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
@@ -152,11 +169,10 @@ pub(crate) struct Noted {
 
 /// Returns every process that belonged to a command.
 pub(crate) fn members(folder: &Path) -> Vec<Noted> {
-    let text = fs::read_to_string(folder.join("log")).unwrap_or_default();
-    let member = |line: &str| {
+    let member = |line: &String| {
         let [who, pid, slot] =
             line.strip_prefix("member ")?.split(' ').collect::<Vec<_>>().try_into().ok()?;
         Some(Noted { who: who.to_owned(), pid: pid.parse().ok()?, slot: slot.parse().ok()? })
     };
-    text.lines().filter_map(member).collect()
+    log(folder).iter().filter_map(member).collect()
 }

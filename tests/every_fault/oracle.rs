@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::call::Class;
-use crate::enumeration::command::OWN;
+use crate::enumeration::command::{OWN, overlaps};
 use crate::point::{Fault, Point};
 use crate::scene::{Seen, is_normal};
 use crate::shape::{Event, Shape};
@@ -52,10 +52,9 @@ impl Case<'_> {
 
     /// No two trees run at the same time, and no process lives without a guard.
     fn exclusion(&self, found: &mut Vec<String>) {
-        let log = self.site.log();
         // A caller that frees the lock by force accepts the consequences.
         if !self.shape.frees_the_lock() && !self.reported_survivors() {
-            found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
+            found.extend(overlaps(&self.site.log()));
         }
         if !self.seen.unguarded.is_empty() && !self.reported_survivors() {
             found.push(format!(
@@ -63,8 +62,7 @@ impl Case<'_> {
                 self.seen.unguarded.join(", ")
             ));
         }
-        let starts = log.iter().filter(|line| line.starts_with("start run ")).count();
-        if starts > 1 && !self.shape.stands_again() {
+        if self.site.times_noted("start run") > 1 && !self.shape.stands_again() {
             found.push("started twice: the command".to_owned());
         }
     }

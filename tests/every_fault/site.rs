@@ -225,7 +225,7 @@ impl Site {
 
     /// Returns what the commands have noted so far.
     pub(crate) fn log(&self) -> Vec<String> {
-        self.read("log").lines().map(str::to_owned).collect()
+        command::log(&self.folder)
     }
 
     pub(crate) fn has_noted(&self, what: &str) -> bool {
@@ -233,8 +233,7 @@ impl Site {
     }
 
     pub(crate) fn times_noted(&self, what: &str) -> usize {
-        let is_it = |line: &&String| *line == what || line.starts_with(&format!("{what} "));
-        self.log().iter().filter(is_it).count()
+        command::times_noted(&self.folder, what)
     }
 
     /// Returns the names of the remaining files, without those of the tests.

@@ -129,12 +129,12 @@ fn crowd(service: Service, shape: &Shape, random: &mut Random) -> Vec<String> {
             _ => found.push(format!("{}: ended with {ended:?}", member.who)),
         }
     }
-    let log: Vec<String> = past.read("log").lines().map(str::to_owned).collect();
+    let log = command::log(past.root());
     let starts = oracle::starts(&log);
     if starts.len() != ran || ran == 0 {
         found.push(format!("{ran} were successful, and {} commands began", starts.len()));
     }
-    found.extend(log.iter().filter(|line| line.starts_with("overlap ")).cloned());
+    found.extend(command::overlaps(&log));
     found.extend(oracle::tokens_that_fall(&starts));
     found
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::enumeration::command::overlaps;
 use crate::life::{Ended, Seen, TTL_OF_OTHERS, WAIT, WORK, WORK_BEHIND};
 use crate::servers::relay::fault::{Fault, Strike, TTL};
 use crate::service::Service;
@@ -156,7 +157,7 @@ impl Seen {
     }
 
     fn exclusion(&self, found: &mut Vec<String>) {
-        found.extend(self.log.iter().filter(|line| line.starts_with("overlap ")).cloned());
+        found.extend(overlaps(&self.log));
         for start in self.starts() {
             let has_slot = match self.shape.company {
                 Company::Queue => false,

@@ -123,7 +123,7 @@ impl Scene {
             Event::KillScript => (1, Signal::KILL),
             Event::EndSecondTerm => (2, Signal::TERM),
         };
-        let starts = || self.log().iter().filter(|line| line.starts_with("start claim ")).count();
+        let starts = || command::times_noted(self.past.root(), "start claim");
         holds_within(limit, STEP, || starts() >= times || claim.has_ended());
         if claim.has_ended() {
             return;
@@ -154,11 +154,11 @@ impl Scene {
     }
 
     pub(crate) fn log(&self) -> Vec<String> {
-        self.past.read("log").lines().map(str::to_owned).collect()
+        command::log(self.past.root())
     }
 
     pub(crate) fn has_noted(&self, what: &str) -> bool {
-        self.log().iter().any(|line| line.starts_with(what))
+        command::times_noted(self.past.root(), what) > 0
     }
 
     /// Returns the holders and waiters, or dlock's message about them.
