@@ -4,7 +4,7 @@ use crate::bench::Bench;
 use crate::fixture::{Boxed, Need};
 use crate::{
     cases_detached, cases_enter, cases_evict, cases_exclusion, cases_life, cases_limits, cases_mutex,
-    cases_order, cases_process, cases_token, cases_view,
+    cases_order, cases_token, cases_view,
 };
 
 /// One case. Its name begins with the clause that it tests.
@@ -41,7 +41,6 @@ pub(crate) fn all() -> Vec<Case> {
         cases_evict::CASES,
         cases_view::CASES,
         cases_limits::CASES,
-        cases_process::CASES,
         cases_detached::CASES,
     ]
     .concat()

@@ -16,19 +16,16 @@ cases![
     c05_dropped_enter_behind_a_holder_can_be_undone[],
     c05_dropped_enter_can_be_repeated[],
     c05_enter_after_its_eviction_stays_out[Overtaking],
-    c06_first_answer_is_prompt[],
     c06_dropping_changed_200_times_loses_nothing[],
     c06_dropping_changed_loses_no_loss[Queue],
     c06_nothing_new_is_not_told[],
     c06_loss_wakes_a_listener[Queue],
     c08_leaving_twice_is_no_error[],
     c08_leaving_after_a_loss_is_no_error[Sever],
-    c08_leaving_after_an_eviction_is_no_error[Queue],
     c08_dropped_leave_can_be_repeated[],
     c08_success_is_recorded_and_ages[],
     c08_failure_is_not_recorded[],
-    c08_the_last_success_is_of_the_last_to_acquire_when_shared[Shared],
-    c08_the_last_success_is_of_the_last_to_acquire_with_slots[],
+    c08_the_last_success_is_of_the_last_to_acquire[],
 ];
 
 async fn c05_same_id_twice_is_one_entry(b: Bench) {
@@ -122,16 +119,6 @@ async fn c05_enter_after_its_eviction_stays_out(b: Bench) {
         assert!(matches!(state, Some(Ok(ClaimState::Lost(LossReason::Evicted(_))))), "{state:?}");
     }
     b.hold(b.ask(&lock)).await;
-}
-
-async fn c06_first_answer_is_prompt(b: Bench) {
-    let lock = b.name("a");
-    let holder = b.hold(b.ask(&lock)).await;
-    let waiter = b.enter(b.ask(&lock)).await;
-    for _ in 0..3 {
-        assert!(matches!(holder.state().await, ClaimState::Held(_)));
-        assert!(matches!(waiter.state().await, ClaimState::Waiting { .. }));
-    }
 }
 
 /// `changed` is dropped at random points while ten claims hand over. Each still sees its hold.
@@ -228,16 +215,6 @@ async fn c08_leaving_after_a_loss_is_no_error(b: Bench) {
     next.still_holds().await;
 }
 
-async fn c08_leaving_after_an_eviction_is_no_error(b: Bench) {
-    let lock = b.name("a");
-    let holder = b.hold(b.ask(&lock)).await;
-    let waiter = b.enter(b.ask(&lock)).await;
-    b.evict(&lock, waiter.id(), Evict::Force).await;
-    waiter.lost_in_the_queue().await;
-    waiter.leave().await;
-    holder.still_holds().await;
-}
-
 async fn c08_dropped_leave_can_be_repeated(b: Bench) {
     let lock = b.name("a");
     for polls in 0..6 {
@@ -277,17 +254,15 @@ async fn c08_failure_is_not_recorded(b: Bench) {
     assert!(client.last_success(&lock, b.soon()).await.expect("reads").is_some(), "the earlier one stays");
 }
 
-async fn c08_the_last_success_is_of_the_last_to_acquire_when_shared(b: Bench) {
-    the_last_success_is_of_the_last_to_acquire(&b, Mode::Shared).await;
-}
-
-async fn c08_the_last_success_is_of_the_last_to_acquire_with_slots(b: Bench) {
-    the_last_success_is_of_the_last_to_acquire(&b, slots(3)).await;
-}
-
 /// A claim that holds together with others may end after one that acquired later.
+async fn c08_the_last_success_is_of_the_last_to_acquire(b: Bench) {
+    for mode in b.offered(&[Mode::Shared, slots(3)]) {
+        the_last_success_is_of_the_last_to_acquire(&b, mode).await;
+    }
+}
+
 async fn the_last_success_is_of_the_last_to_acquire(b: &Bench, mode: Mode) {
-    let lock = b.name("a");
+    let lock = b.name(&mode.to_string());
     let first = b.hold(b.ask_as(&lock, mode)).await;
     let longest = b.hold(b.ask_as(&lock, mode)).await;
     // Some services count in seconds, both when they record a success and when they report its age.

@@ -9,13 +9,10 @@ use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
 
 cases![
-    c01_again_after_release[],
-    c01_other_name_is_independent[],
     c01_another_id_of_the_same_holder_waits[],
     c01_pairs_of_modes[],
     c01_slots_exhausted_and_returned[],
     c01_slots_are_all_different_in_any_order_of_looks[],
-    c01_freed_slot_number_is_given_again[],
     c01_exclusive_and_shared_contenders_never_overlap[Shared],
     c01_simultaneous_claims_hold_one_by_one[],
     c01_queue_always_satisfies_the_grant_rule[Queue, Shared],
@@ -23,26 +20,9 @@ cases![
     c01_several_names_exclude_on_each[AtomicNames],
     c01_several_names_in_opposite_orders_never_deadlock[AtomicNames],
     c01_several_names_share[AtomicNames, Shared],
-    c01_several_names_with_slots_have_one_place_on_each[AtomicNames],
     c01_several_names_with_slots_wait_with_one_place_on_each[AtomicNames],
     c01_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
 ];
-
-async fn c01_again_after_release(b: Bench) {
-    let lock = b.name("a");
-    let client = b.connect().await;
-    for _ in 0..3 {
-        let a = b.enter_with(&client, b.ask(&lock)).await;
-        a.held().await;
-        a.leave().await;
-        assert!(b.line(&lock).await.is_empty());
-    }
-}
-
-async fn c01_other_name_is_independent(b: Bench) {
-    let _a = b.hold(b.ask(&b.name("a"))).await;
-    b.hold(b.ask(&b.name("b"))).await;
-}
 
 async fn c01_another_id_of_the_same_holder_waits(b: Bench) {
     let a = b.hold(b.ask(&b.name("a"))).await;
@@ -120,18 +100,6 @@ async fn c01_slots_are_all_different_in_any_order_of_looks(b: Bench) {
     // If the second claim waits until the first has polled, it gets its slot later.
     fourth.held_by(b.clock.now() + b.fixture.blink() * 10).await;
     assert_ne!(third.held().await.names[0].slot, fourth.held().await.names[0].slot);
-}
-
-async fn c01_freed_slot_number_is_given_again(b: Bench) {
-    let lock = b.name("a");
-    let a = b.enter(b.ask_as(&lock, slots(2))).await;
-    let freed = a.held().await.names[0].slot;
-    let c = b.enter(b.ask_as(&lock, slots(2))).await;
-    let other = c.held().await.names[0].slot;
-    assert_ne!(freed, other);
-    a.leave().await;
-    let d = b.enter(b.ask_as(&lock, slots(2))).await;
-    assert_eq!(d.held().await.names[0].slot, freed);
 }
 
 /// Eight clients lock in turn. Expects that none meets a claim that its mode excludes.
@@ -306,23 +274,6 @@ async fn waits_for_x(b: &Bench, y: &LockName) -> ([Member; 2], Member) {
     let both = b.enter(with_slots(b.ask_all(&[x, y.clone()]), 2)).await;
     both.waits().await;
     (on_x, both)
-}
-
-/// Claims that arrive while it waits for another name get the places beside its own.
-async fn c01_several_names_with_slots_have_one_place_on_each(b: Bench) {
-    let y = b.name("y");
-    let ([on_x, _also_on_x], both) = waits_for_x(&b, &y).await;
-    let on_y = b.enter(b.ask_as(&y, slots(2))).await;
-    both.waits().await;
-    on_x.leave().await;
-    let slot = both.held().await.names[1].slot;
-    assert_ne!(on_y.held().await.names[0].slot, slot);
-    let third = b.enter(b.ask_as(&y, slots(2))).await;
-    third.waits().await;
-    both.still_holds().await;
-    on_y.still_holds().await;
-    both.leave().await;
-    third.held().await;
 }
 
 /// A claim that waits for another name has one place here. Other claims get the rest.

@@ -6,34 +6,19 @@ use crate::bench::{Bench, Member, slots};
 use crate::cases::cases;
 
 cases![
-    c02_ten_of_mixed_modes_hold_in_order[Queue, Shared],
     c02_slots_are_given_in_order[Queue],
     c02_ahead_only_falls_and_ends_with_the_hold[Queue],
     c02_writer_is_not_starved[Queue, Shared],
-    c02_withdrawing_in_the_middle_moves_no_other_claim[Queue],
-    c02_withdrawing_the_first_waiter_lets_readers_through[Queue, Shared],
     c02_supersede_removes_older_superseding_waiters[Queue],
     c02_supersede_spares_holders_and_others[Queue],
     c02_deadlock_exclusive_under_own_shared_hold[Shared],
     c02_deadlock_one_slot_under_itself[],
     c02_deadlock_refuses_the_later_of_two[Queue],
     c02_deadlock_closed_by_two_at_once_refuses_one[Queue],
-    c02_deadlock_of_three_refuses_the_last[Queue],
     c02_deadlock_through_a_claim_on_two_names[AtomicNames],
     c02_deadlock_through_a_waiter_ahead[Queue, Shared],
     c02_nested_waits_without_a_cycle_are_none[],
 ];
-
-/// Modes drawn at random. The queue is drained from the front and compared with the rule at each step.
-async fn c02_ten_of_mixed_modes_hold_in_order(b: Bench) {
-    let lock = b.name("a");
-    let mut members: Vec<Member> = Vec::new();
-    for n in 0..10 {
-        let mode = if n % 4 == 0 || b.random(3) == 0 { Mode::Exclusive } else { Mode::Shared };
-        members.push(b.enter(b.ask_as(&lock, mode)).await);
-    }
-    drain(members).await;
-}
 
 async fn c02_slots_are_given_in_order(b: Bench) {
     let lock = b.name("a");
@@ -41,10 +26,6 @@ async fn c02_slots_are_given_in_order(b: Bench) {
     for _ in 0..7 {
         members.push(b.enter(b.ask_as(&lock, slots(3))).await);
     }
-    drain(members).await;
-}
-
-async fn drain(mut members: Vec<Member>) {
     while !members.is_empty() {
         let modes: Vec<Mode> = members.iter().map(|m| m.request.mode).collect();
         let held = queue::held(&modes);
@@ -104,27 +85,6 @@ async fn c02_writer_is_not_starved(b: Bench) {
     late.waits().await;
     writer.leave().await;
     late.held().await;
-}
-
-async fn c02_withdrawing_in_the_middle_moves_no_other_claim(b: Bench) {
-    let lock = b.name("a");
-    let mut members = Vec::new();
-    for _ in 0..5 {
-        members.push(b.enter(b.ask(&lock)).await);
-    }
-    members.remove(2).leave().await;
-    drain(members).await;
-}
-
-async fn c02_withdrawing_the_first_waiter_lets_readers_through(b: Bench) {
-    let lock = b.name("a");
-    let reader = b.hold(b.ask_as(&lock, Mode::Shared)).await;
-    let writer = b.enter(b.ask(&lock)).await;
-    let late = b.enter(b.ask_as(&lock, Mode::Shared)).await;
-    late.waits().await;
-    writer.leave().await;
-    late.held().await;
-    reader.still_holds().await;
 }
 
 fn newest(request: Request) -> Request {
@@ -215,21 +175,6 @@ async fn c02_deadlock_closed_by_two_at_once_refuses_one(b: Bench) {
         };
         assert_eq!(refused.kind, ErrorKind::Deadlock, "{refused}");
     }
-}
-
-/// Each of three claims holds a lock and waits inside it for that of the next.
-async fn c02_deadlock_of_three_refuses_the_last(b: Bench) {
-    let (x, y, z) = (b.name("x"), b.name("y"), b.name("z"));
-    let one = b.hold(b.ask(&x)).await;
-    let two = b.hold(b.ask(&y)).await;
-    let three = b.hold(b.ask(&z)).await;
-    let first = b.enter(inside(&one, b.ask(&y))).await;
-    first.waits().await;
-    let second = b.enter(inside(&two, b.ask(&z))).await;
-    second.waits().await;
-    refused(&b, &inside(&three, b.ask(&x)), &[x.to_string(), y.to_string(), z.to_string()]).await;
-    three.leave().await;
-    second.held().await;
 }
 
 /// A claim on two names waits for the first. A nested claim waits behind it for the second.

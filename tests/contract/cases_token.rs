@@ -12,8 +12,7 @@ cases![
     c03_tokens_rise_over_idle_times[],
     c03_tokens_rise_over_a_restart[Restart],
     c03_tokens_rise_for_each_of_several_names[AtomicNames],
-    c03_restart_while_held_changes_nothing[Restart],
-    c03_restart_while_waiting_changes_nothing[Queue, Restart],
+    c03_restart_changes_nothing[Queue, Restart],
 ];
 
 /// Lets `member` hold and leave. Returns its token, which must be greater than `last`.
@@ -105,24 +104,16 @@ async fn c03_tokens_rise_for_each_of_several_names(b: Bench) {
     assert!(grant.names[0].token.get() > y_token && grant.names[1].token.get() > x_token, "{grant:?}");
 }
 
-async fn c03_restart_while_held_changes_nothing(b: Bench) {
+async fn c03_restart_changes_nothing(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask(&lock)).await;
     let grant = holder.held().await;
-    b.fixture.restart().await;
-    assert_eq!(holder.state().await, ClaimState::Held(grant));
-    holder.renew().await;
-    let other = b.enter(b.ask(&lock)).await;
-    other.waits().await;
-}
-
-async fn c03_restart_while_waiting_changes_nothing(b: Bench) {
-    let lock = b.name("a");
-    let holder = b.hold(b.ask(&lock)).await;
-    let first = token(&holder.held().await);
+    let first = token(&grant);
     let waiter = b.enter(b.ask(&lock)).await;
     let late = b.enter(b.ask(&lock)).await;
     b.fixture.restart().await;
+    assert_eq!(holder.state().await, ClaimState::Held(grant));
+    holder.renew().await;
     waiter.waits().await;
     holder.leave().await;
     assert!(token(&waiter.held().await) > first);

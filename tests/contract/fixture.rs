@@ -25,9 +25,6 @@ pub(crate) enum Skew {
 /// A future that a table can hold.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Connects another process to the service at an address.
-pub(crate) type Remote = Box<dyn Fn(&str) -> Arc<dyn Backend>>;
-
 /// The demands of a case on its service.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Opening {
@@ -35,8 +32,8 @@ pub(crate) struct Opening {
     pub(crate) mutation: Option<Mutation>,
     /// The case freezes or restarts the service: no other case may use it.
     pub(crate) alone: bool,
-    /// The seed of random decisions.
-    pub(crate) seed: u64,
+    /// The case makes clients vanish.
+    pub(crate) abandons: bool,
 }
 
 /// A service under test. If a fixture lacks a hook, it is never called: [`Subject::lacks`] returns the reason.
@@ -98,10 +95,5 @@ pub(crate) trait Fixture: Send + Sync {
     /// Makes a client vanish without closing its session.
     async fn abandon(&self, client: Arc<dyn Backend>, claim: Arc<dyn Claim>) {
         unreachable!("cannot abandon {claim:?} of {client:?}")
-    }
-
-    /// Returns the address for another process.
-    fn address(&self) -> String {
-        unreachable!("not reachable from another process")
     }
 }

@@ -4,8 +4,7 @@
 //! is ignored, with the reason. `DLOCK_TEST_REQUIRE=file,...` makes a fixture that is not available a failure;
 //! `DLOCK_TEST_SEED` repeats a run.
 //!
-//! The cases run again with a relay before the service (`redis_relayed::…`). The relay loses, delays or keeps back one
-//! message of each client. An ordinary run takes a sample of the cases, `DLOCK_TEST_EVERY_MESSAGE=all` takes all.
+//! `tests/every_message` loses, delays and keeps back messages.
 
 mod bench;
 mod cases;
@@ -17,18 +16,15 @@ mod cases_life;
 mod cases_limits;
 mod cases_mutex;
 mod cases_order;
-mod cases_process;
 mod cases_token;
 mod cases_view;
 mod fixture;
 mod fixtures;
 mod memory;
 mod meta;
-mod persistent;
 mod run;
 #[path = "../servers/mod.rs"]
 mod servers;
-mod taker;
 
 /// Modules that other tests use as well.
 #[path = "../support"]
@@ -50,19 +46,12 @@ use cases::Case;
 use fixtures::Subject;
 use run::Outcome;
 use support::bounds;
-use support::chance::Random;
 
 fn main() -> ExitCode {
-    if taker::run_if_asked() {
-        return ExitCode::SUCCESS;
-    }
     let seed = seed();
     let mut trials = meta::trials();
     for subject in Subject::all() {
         trials.extend(cases::all().into_iter().map(|case| trial(subject, case, seed)));
-    }
-    for subject in Subject::relayed() {
-        trials.extend(relayed_cases(seed).into_iter().map(|case| trial(subject, case, seed)));
     }
     trials.extend(unknown_requirements());
     run::remember_panics();
@@ -80,22 +69,6 @@ fn seed() -> u64 {
     let given = std::env::var("DLOCK_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     given.unwrap_or_else(|| since.as_secs() ^ u64::from(since.subsec_nanos()))
-}
-
-/// The number of cases with a relay in an ordinary run, for each service.
-const SAMPLE: usize = 10;
-
-/// Returns the cases that run with a relay; they depend on the seed.
-fn relayed_cases(seed: u64) -> Vec<Case> {
-    let suits = |case: &Case| case.needs.iter().all(|need| Subject::suits_a_relay(*need));
-    let mut cases: Vec<Case> = cases::all().into_iter().filter(suits).collect();
-    let (wanted, mut random) = (std::env::var("DLOCK_TEST_EVERY_MESSAGE"), Random(seed));
-    let number = wanted.as_deref().map_or(SAMPLE, |text| text.parse().unwrap_or(usize::MAX));
-    while cases.len() > number {
-        let at = random.below(cases.len());
-        cases.swap_remove(at);
-    }
-    cases
 }
 
 /// The names in `DLOCK_TEST_REQUIRE` that belong to other tests.
@@ -122,7 +95,7 @@ fn unknown_requirements() -> Vec<Trial> {
 fn trial(subject: Subject, case: Case, seed: u64) -> Trial {
     Trial::ignorable_test(format!("{}::{}", subject.name(), case.name), move || {
         if let Some(reason) = subject.missing() {
-            let needed = required().iter().any(|name| name == subject.service());
+            let needed = required().iter().any(|name| name == subject.name());
             return if needed { Err(Failed::from(reason)) } else { Ok(Completion::ignored_with(reason)) };
         }
         if let Some(reason) = run::obstacle(subject, &case) {

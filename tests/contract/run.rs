@@ -42,10 +42,11 @@ pub(crate) fn run(subject: Subject, case: &Case, mutation: Option<Mutation>, see
         .build()
         .expect("a runtime");
     let most = Duration::from_secs(if subject.is_paused() { 86_400 } else { 120 });
-    let alone = case.needs.iter().any(|need| matches!(need, Need::Freeze | Need::Restart));
+    let needs = |needs: &[Need]| case.needs.iter().any(|need| needs.contains(need));
+    let (alone, abandons) = (needs(&[Need::Freeze, Need::Restart]), needs(&[Need::Abandon]));
     let work = AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let fixture = subject.open(Opening { mutation, alone, seed }).await;
+            let fixture = subject.open(Opening { mutation, alone, abandons }).await;
             let bench = Bench::new(subject, fixture, case.name, seed);
             tokio::time::timeout(most, (case.run)(bench)).await
         })

@@ -36,27 +36,8 @@ pub(crate) enum Need {
     Abandon,
     /// A client's clock can be wrong.
     Skew,
-    /// Another process can become a client.
-    OtherProcess,
     /// A request may arrive after a later request of another client, even if its client no longer waits for the answer.
     Overtaking,
-}
-
-impl Need {
-    pub(crate) const ALL: [Self; 12] = [
-        Self::Leased,
-        Self::Queue,
-        Self::Shared,
-        Self::Detached,
-        Self::AtomicNames,
-        Self::Freeze,
-        Self::Restart,
-        Self::Sever,
-        Self::Abandon,
-        Self::Skew,
-        Self::OtherProcess,
-        Self::Overtaking,
-    ];
 }
 
 /// The services that a test process will start.

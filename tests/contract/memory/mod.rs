@@ -65,29 +65,16 @@ impl Store for MemoryStore {
     async fn append(&self, request: &Request, deadline: Moment) -> Result<(Own, Answer)> {
         let sent = self.clock.now();
         let entered = self.call(deadline, |queues, now| {
-            let own = queues.append(request, sent, now)?;
+            let own = queues.append(request, sent, now);
             let answer = queues.answer(Some(&own), &own.names, sent, now);
             Ok((own, answer))
         });
-        let (own, answer) = entered.await?;
-        self.server.step(|queues, _| queues.answered(own.id));
-        if self.has(Mutation::FirstAnswerLate) && self.server.step(|queues, _| queues.waits(own.id)) {
-            self.changed(Watched::Queue(&own.names[0]), answer.seen, deadline).await?;
-            return Err(Error::new(ErrorKind::Unavailable, "no answer by the deadline"));
-        }
-        Ok((own, answer))
+        entered.await
     }
 
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> Result<Answer> {
         let (sent, own) = (self.clock.now(), if let Extent::Needed(own) = extent { Some(own) } else { None });
-        let read = self.call(deadline, |queues, now| {
-            let answer = queues.answer(own, names, sent, now);
-            if extent == Extent::Shown && queues.has(Mutation::InspectPurges) {
-                queues.purge();
-            }
-            Ok(answer)
-        });
-        read.await
+        self.call(deadline, |queues, now| Ok(queues.answer(own, names, sent, now))).await
     }
 
     async fn commit(
@@ -100,7 +87,7 @@ impl Store for MemoryStore {
         let sent = self.clock.now();
         let names = own.map(|own| own.names.clone()).unwrap_or_default();
         let commit = self.call(deadline, |queues, now| {
-            let done = queues.commit(own, when, steps, now)?;
+            let done = queues.commit(own, when, steps, now);
             let names = if queues.waits_or_holds(own) { &names[..] } else { &[] };
             Ok((done, queues.answer(own, names, sent, now)))
         });

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use dlock::lock::{
-    ClaimId, Error, ErrorKind, FencingToken, Holder, LockName, Mode, Moment, Request, Result, queue,
-};
+use dlock::lock::{ClaimId, FencingToken, Holder, LockName, Mode, Moment, Request, queue};
 use dlock::queue::store::{Change, Key, Note, Own, Step};
 
 use super::Mutation;
@@ -23,7 +21,6 @@ pub(super) struct Entry {
     pub(super) since: SystemTime,
     pub(super) held_since: Option<SystemTime>,
     pub(super) asked: Option<Holder>,
-    answered: bool,
 }
 
 /// All queues of a server. Every method is one step of the service: nothing happens between its parts.
@@ -32,13 +29,12 @@ pub(super) struct Queues {
     pub(super) mutation: Option<Mutation>,
     /// In order of arrival.
     pub(super) entries: Vec<Entry>,
-    ended: HashMap<ClaimId, (Option<Entry>, Option<Note>)>,
+    ended: HashMap<ClaimId, Option<Note>>,
     successes: HashMap<LockName, Moment>,
     /// Grows with each visible change.
     pub(super) version: u64,
     last_order: u64,
     last_token: u64,
-    last_shared_token: u64,
 }
 
 impl Queues {
@@ -65,12 +61,7 @@ impl Queues {
     }
 
     pub(super) fn same(&self, a: &LockName, b: &LockName) -> bool {
-        let first = |n: &LockName| n.as_str().split('/').next().map(str::to_owned);
-        match self.mutation {
-            Some(Mutation::FoldsNames) => a.as_str().eq_ignore_ascii_case(b.as_str()),
-            Some(Mutation::CutsNamesAtSlash) => first(a) == first(b),
-            _ => a == b,
-        }
+        if self.has(Mutation::FoldsNames) { a.as_str().eq_ignore_ascii_case(b.as_str()) } else { a == b }
     }
 
     fn holds(&self, at: usize) -> bool {
@@ -81,25 +72,14 @@ impl Queues {
         })
     }
 
-    pub(super) fn waits(&self, id: ClaimId) -> bool {
-        self.position(id).is_some_and(|at| !self.holds(at))
-    }
-
     pub(super) fn waits_or_holds(&self, own: Option<&Own>) -> bool {
         own.is_some_and(|own| self.position(own.id).is_some())
     }
 
-    fn keeps(&self, at: usize) -> bool {
-        match self.mutation {
-            Some(Mutation::KeepsAbandonedWaiters) => !self.holds(at),
-            Some(Mutation::KeepsAbandonedHolders) => self.holds(at),
-            _ => false,
-        }
-    }
-
     /// Ends expired entries.
     pub(super) fn settle(&mut self, now: Moment) {
-        let ends = |queues: &Self, at: &usize| queues.entries[*at].expires <= now && !queues.keeps(*at);
+        let keeps = |queues: &Self, at| queues.has(Mutation::KeepsAbandonedHolders) && queues.holds(at);
+        let ends = |queues: &Self, at: &usize| queues.entries[*at].expires <= now && !keeps(queues, *at);
         while let Some(at) = (0..self.entries.len()).find(|at| ends(self, at)) {
             self.end(at, None);
         }
@@ -114,57 +94,35 @@ impl Queues {
     /// Removes the entry from all queues, for ever.
     pub(super) fn end(&mut self, at: usize, note: Option<Note>) {
         let entry = self.entries.remove(at);
-        self.ended.insert(entry.request.id, (Some(entry), note));
+        self.ended.insert(entry.request.id, note);
         self.version += 1;
     }
 
     pub(super) fn note(&self, id: ClaimId) -> Option<Note> {
-        self.ended.get(&id).and_then(|(_, note)| note.clone())
-    }
-
-    /// Returns the entry that a mutation shows after its end.
-    pub(super) fn undead(&self, id: ClaimId) -> Option<&Entry> {
-        self.ended.get(&id).filter(|_| self.has(Mutation::TellsNoLoss))?.0.as_ref()
+        self.ended.get(&id).cloned().flatten()
     }
 
     /// Joins the queues of all names. An entry that is there stays, and one that has ended stays out.
-    pub(super) fn append(&mut self, request: &Request, sent: Moment, now: Moment) -> Result<Own> {
+    pub(super) fn append(&mut self, request: &Request, sent: Moment, now: Moment) -> Own {
         let (id, mode, ttl) = (request.id, request.mode, request.ttl);
         let known = self.position(id).is_some() || self.ended.contains_key(&id);
         if !known || self.has(Mutation::EnterNotIdempotent) {
-            self.push(request, sent, now)?;
+            self.push(request, sent, now);
         }
         let (order, names) = match self.position(id) {
             Some(at) => (self.entries[at].order, self.entries[at].request.names.clone()),
             None => (0, request.names.clone()),
         };
         let key = Key { order, text: id.to_string() };
-        Ok(Own { id, mode, ttl, keys: vec![key; names.len()], names })
+        Own { id, mode, ttl, keys: vec![key; names.len()], names }
     }
 
-    fn push(&mut self, request: &Request, sent: Moment, now: Moment) -> Result<()> {
+    fn push(&mut self, request: &Request, sent: Moment, now: Moment) {
         let mut request = request.clone();
-        let idle = self.queue(&request.names[0]).is_empty();
-        match self.mutation {
-            Some(Mutation::EntersFirstNameOnly) => request.names.truncate(1),
-            Some(Mutation::TokensRestartWhenIdle) if idle => self.last_token = 0,
-            Some(Mutation::TruncatesTexts) => {
-                each_text(&mut request.holder, |t| t.chars().take(64).collect());
-            }
-            Some(Mutation::CleansTexts) => {
-                each_text(&mut request.holder, |t| t.chars().filter(|c| !c.is_control()).collect());
-            }
-            Some(Mutation::MismatchIsTransient) if self.has_another_kind(&request) => {
-                return Err(Error::new(ErrorKind::Unavailable, "another kind of lock"));
-            }
-            Some(Mutation::SupersedeEndsHolder) if request.supersede => {
-                if let Some(at) = self.entries.iter().position(|e| e.request.supersede) {
-                    self.end(at, Some(Note::Superseded(request.holder.clone())));
-                }
-            }
-            _ => {}
+        if self.has(Mutation::TruncatesTexts) {
+            request.holder.command = request.holder.command.chars().take(64).collect();
         }
-        let tokens = request.names.iter().map(|_| self.next_token(request.mode)).collect();
+        let tokens = request.names.iter().map(|_| self.next_token()).collect();
         self.last_order += 1;
         let start = if self.has(Mutation::TrustsClientClock) { sent } else { now };
         self.entries.push(Entry {
@@ -175,49 +133,22 @@ impl Queues {
             since: SystemTime::now(),
             held_since: None,
             asked: None,
-            answered: false,
             request,
         });
         self.version += 1;
-        Ok(())
     }
 
-    fn has_another_kind(&self, request: &Request) -> bool {
-        let mixes = |i: usize| self.entries[i].request.mode.mixes_with(request.mode);
-        !request.names.iter().all(|name| self.queue(name).into_iter().all(mixes))
-    }
-
-    fn next_token(&mut self, mode: Mode) -> FencingToken {
-        let counter = if self.has(Mutation::TokensPerMode) && mode == Mode::Shared {
-            &mut self.last_shared_token
-        } else {
-            &mut self.last_token
-        };
-        *counter += 1;
-        let number = match self.mutation {
-            Some(Mutation::RepeatsToken) if *counter % 5 == 0 => *counter - 1,
-            _ => *counter,
-        };
-        FencingToken::new(number).expect("counts from one")
-    }
-
-    /// Notes that the client has received the answer to its request to enter.
-    pub(super) fn answered(&mut self, id: ClaimId) {
-        if let Some(at) = self.position(id) {
-            self.entries[at].answered = true;
-        }
+    fn next_token(&mut self) -> FencingToken {
+        self.last_token += 1;
+        let repeats = self.has(Mutation::RepeatsToken) && self.last_token.is_multiple_of(5);
+        FencingToken::new(self.last_token - u64::from(repeats)).expect("counts from one")
     }
 
     /// Gives a live entry another TTL. Returns whether there was one.
     pub(super) fn renew(&mut self, id: ClaimId, begun: Moment, now: Moment) -> bool {
-        if self.has(Mutation::RevivesExpired)
-            && let Some((Some(entry), _)) = self.ended.remove(&id)
-        {
-            self.entries.insert(0, entry);
-        }
         let start = if self.has(Mutation::TrustsClientClock) { begun } else { now };
         let keeps = self.has(Mutation::RenewDoesNothing);
-        let Some(at) = self.position(id) else { return self.undead(id).is_some() };
+        let Some(at) = self.position(id) else { return false };
         let entry = &mut self.entries[at];
         entry.expires = if keeps { entry.expires } else { start + entry.request.ttl };
         true
@@ -230,29 +161,25 @@ impl Queues {
         when: &[(LockName, Key)],
         steps: &[Step],
         now: Moment,
-    ) -> Result<bool> {
+    ) -> bool {
         let leaves =
             |step: &Step| matches!(step, Step::Remove { id, .. } if own.is_some_and(|own| own.id == *id));
         let is_present = |(_, key): &(LockName, Key)| self.entries.iter().any(|e| e.order == key.order);
         if !when.iter().all(is_present)
             || !(steps.iter().any(leaves) || own.is_none() || self.waits_or_holds(own))
         {
-            return Ok(false);
-        }
-        let held = own.and_then(|own| self.position(own.id)).is_some_and(|at| self.holds(at));
-        if steps.iter().any(leaves) && self.has(Mutation::RecordsFailure) && held {
-            self.succeed(own, now);
+            return false;
         }
         for step in steps {
             match step {
-                Step::Hold { slots, .. } => return Ok(self.take(own, slots)),
-                Step::Remove { id, names, note, .. } => self.remove(own, *id, names, note.as_ref())?,
+                Step::Hold { slots, .. } => return self.take(own, slots),
+                Step::Remove { id, names, note, .. } => self.remove(own, *id, names, note.as_ref()),
                 Step::Change(_, item, change) => self.change(item.key.order, change),
                 Step::Success { held_for } => self.succeed(own, now - *held_for),
                 Step::RemoveForeign(..) => {}
             }
         }
-        Ok(true)
+        true
     }
 
     /// Takes the slots unless others have them.
@@ -277,47 +204,22 @@ impl Queues {
         entry.slots[entry.request.names.iter().position(|n| self.same(n, name))?]
     }
 
-    fn remove(
-        &mut self,
-        own: Option<&Own>,
-        id: ClaimId,
-        names: &[LockName],
-        note: Option<&Note>,
-    ) -> Result<()> {
-        let is_own = own.is_some_and(|own| own.id == id);
-        let is_evicted = matches!(note, Some(Note::Evicted(_)));
-        let first = (self.has(Mutation::EvictsHolder) && is_evicted && !self.entries.is_empty()).then_some(0);
-        let Some(at) = first.or(self.position(id)) else {
-            if is_own && self.has(Mutation::LeaveNotIdempotent) {
-                return Err(Error::new(ErrorKind::Corrupt, "no such entry"));
-            }
+    fn remove(&mut self, own: Option<&Own>, id: ClaimId, names: &[LockName], note: Option<&Note>) {
+        let Some(at) = self.position(id) else {
             // A request of that claim in flight is refused.
-            self.ended.entry(id).or_insert((None, note.cloned()));
-            return Ok(());
+            self.ended.entry(id).or_insert(note.cloned());
+            return;
         };
-        if !self.entries[at].request.names.iter().any(|name| names.contains(name)) {
-            return Ok(());
-        }
-        let waits = !self.holds(at);
-        let stays = match self.mutation {
-            Some(Mutation::WaiterCannotLeave) => is_own && waits,
-            Some(Mutation::MismatchStays) => is_own && self.has_another_kind(&self.entries[at].request),
-            Some(Mutation::UnansweredCannotBeEvicted) => !is_own && !self.entries[at].answered,
-            _ => false,
-        };
-        if !stays {
+        let is_own = own.is_some_and(|own| own.id == id);
+        let stays = self.has(Mutation::WaiterCannotLeave) && is_own && !self.holds(at);
+        if !stays && self.entries[at].request.names.iter().any(|name| names.contains(name)) {
             self.end(at, note.cloned());
-            while self.has(Mutation::WithdrawCutsLine) && is_own && waits && at < self.entries.len() {
-                self.end(at, None);
-            }
         }
-        Ok(())
     }
 
     fn change(&mut self, order: u64, change: &Change) {
         let Some(at) = self.entries.iter().position(|e| e.order == order) else { return };
         match change {
-            Change::Asked(_) if self.has(Mutation::AskIsForgotten) => {}
             Change::Asked(by) if self.has(Mutation::AskRemoves) => {
                 self.end(at, Some(Note::Evicted(Some(by.clone()))));
             }
@@ -343,24 +245,8 @@ impl Queues {
 
     /// Applies the effect of a restart that keeps the data: none without a mutation.
     pub(super) fn restart(&mut self) {
-        match self.mutation {
-            Some(Mutation::ForgetsTokensOnRestart) => self.last_token = 0,
-            Some(Mutation::ForgetsWaitersOnRestart) => self.purge(),
-            _ => {}
+        if self.has(Mutation::ForgetsTokensOnRestart) {
+            self.last_token = 0;
         }
-    }
-
-    /// Ends all waiters.
-    pub(super) fn purge(&mut self) {
-        while let Some(at) = (0..self.entries.len()).find(|at| !self.holds(*at)) {
-            self.end(at, None);
-        }
-    }
-}
-
-fn each_text(holder: &mut Holder, change: impl Fn(&str) -> String) {
-    for text in [&mut holder.host, &mut holder.user, &mut holder.command].into_iter().chain(&mut holder.label)
-    {
-        *text = change(text);
     }
 }

@@ -30,11 +30,8 @@ impl Queues {
         let mut queue = self.queue(name);
         if let Some(own) = own {
             self.hide(&mut queue, own, name);
-        } else if self.has(Mutation::WaiterPublishes) {
-            queue.reverse();
         }
-        let undead = own.and_then(|own| self.undead(own.id));
-        let all = undead.into_iter().chain(queue.into_iter().map(|i| &self.entries[i]));
+        let all = queue.into_iter().map(|i| &self.entries[i]);
         let items = all.enumerate().map(|(at, entry)| self.item(at, entry, name, own, now)).collect();
         Queue { name: name.clone(), items }
     }
@@ -53,9 +50,6 @@ impl Queues {
             queue.remove(0);
         }
         match self.mutation {
-            Some(Mutation::Reentrant) => {
-                queue.retain(|i| *i == me || request(*i).holder != request(me).holder);
-            }
             Some(Mutation::TellsHoldOnFirstName) if *name != own.names[0] => queue.retain(|i| *i == me),
             Some(Mutation::SharedPassesExclusive)
                 if own.mode == Mode::Shared && request(queue[0]).mode == Mode::Shared =>
@@ -72,12 +66,9 @@ impl Queues {
         let record = Record::of(request, request.ttl);
         let mut about = About::of(&record, name, Some(entry.since));
         about.held_since = entry.held_since;
-        match (self.mutation, own) {
-            (Some(Mutation::AncestorsUnshown), _) => about.entry.ancestors.clear(),
-            (Some(Mutation::RelatedUnshown), _) => about.entry.related.clear(),
-            (Some(Mutation::SupersedeIgnored), _) => about.supersede = false,
-            (Some(Mutation::MismatchUnnamed), Some(_)) => about.entry = dlock::lock::Entry::default(),
-            _ => {}
+        about.supersede &= !self.has(Mutation::SupersedeIgnored);
+        if self.has(Mutation::AncestorsUnshown) {
+            about.entry.ancestors.clear();
         }
         let mixes = own.filter(|_| self.has(Mutation::MixesKinds));
         Item {
