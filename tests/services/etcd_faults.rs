@@ -1,16 +1,13 @@
 //! etcd: one bad server among several, users and tokens.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::causes::ports::Full;
-use crate::etcd::env;
 use crate::servers::etcd::{Etcd, signing};
-use crate::servers::proxy::{Conduct, Proxy};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Service, TestEnv, within};
+use crate::support::{Service, TestEnv};
 
 fn locks_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
@@ -19,32 +16,6 @@ fn locks_at(endpoint: String) -> TestEnv {
 fn as_ci(mut command: Command) -> Command {
     command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", "secret");
     command
-}
-
-#[test]
-fn first_server_dropping_packets_is_passed_over() {
-    let (etcd, dropping) = (Etcd::start(), Full::new());
-    let env = env(format!("http://127.0.0.1:{},{}", dropping.port(), etcd.endpoint()));
-    for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"], &["--ttl", "6s", "--try"]] {
-        let ended = env.finish(env.run(["--name", "x"]).args(words).args(["--", "true"]));
-        assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
-        within(ended.took, Duration::from_secs(4));
-    }
-}
-
-#[test]
-fn mute_first_server_is_passed_over_with_a_password() {
-    let etcd = Etcd::start();
-    etcd.guard("secret", &["locks/"]);
-    let mute = Proxy::to(etcd.server().port());
-    mute.set(Conduct::Hole);
-    let env = locks_at(format!("http://127.0.0.1:{},{}", mute.port(), etcd.endpoint()));
-    for words in [&["--ttl", "6s", "-w", "15s"][..], &["-w", "15s"]] {
-        let mut command = as_ci(env.run(["--name", "x"]));
-        let ended = env.finish(command.args(words).args(["--", "true"]));
-        assert_eq!(ended.code(), Some(0), "{words:?}: {}", ended.err);
-        within(ended.took, Duration::from_secs(5));
-    }
 }
 
 #[test]
@@ -80,54 +51,6 @@ fn user_changes_end_no_command_with_a_signed_token() {
     }
     let mut free = as_ci(env.verb("status", ["--json", "x"]));
     assert!(env.finish(&mut free).text().contains(r#""holders":[]"#));
-}
-
-/// Returns the raw keys of the entries of `name` under the prefix of `env`.
-fn entries(etcd: &Etcd, env: &TestEnv, name: &str) -> String {
-    let prefix = env.service().prefix.clone().expect("a prefix");
-    etcd.ask(&["get", "--prefix", "--keys-only", &format!("{prefix}{name}/")]).trim().to_owned()
-}
-
-/// Makes `proxy` pass on the requests that it has held up. Expects that they add nothing to the queue of `x`.
-#[track_caller]
-fn pass_on(etcd: &Etcd, env: &TestEnv, proxy: &Proxy) {
-    assert_eq!(entries(etcd, env, "x"), "", "the end leaves nothing");
-    proxy.set(Conduct::Pass);
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) {
-        assert_eq!(entries(etcd, env, "x"), "", "the claim came back");
-        let_pass(Duration::from_millis(20));
-    }
-}
-
-#[test]
-fn late_enter_request_revives_no_claim() {
-    let etcd = Etcd::start();
-    for code in [0, 3] {
-        let proxy = Proxy::to(etcd.server().port());
-        let env = env(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
-        proxy.set(Conduct::Hole);
-        let run = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", &format!("exit {code}")]));
-        assert_eq!(run.code(), Some(code), "{}", run.err);
-        pass_on(&etcd, &env, &proxy);
-    }
-}
-
-#[test]
-fn late_enter_request_revives_no_refused_claim() {
-    let etcd = Etcd::start();
-    let proxy = Proxy::to(etcd.server().port());
-    proxy.set(Conduct::Hole);
-    let env = env(format!("http://127.0.0.1:{},{}", proxy.port(), etcd.endpoint()));
-    let gate = env.gate("gate");
-    let mut slots = env.dlock(["run", "--endpoint", &etcd.endpoint(), "--name", "x", "--slots", "2"]);
-    let slots = env.start(slots.args(["--", "sh", "-c", "echo up >up; read _ <gate"]));
-    env.await_line("up");
-    let refused = env.finish(&mut env.run(["--name", "x", "-w", "20s", "--", "true"]));
-    assert_eq!(refused.code(), Some(64), "{}", refused.err);
-    gate.open();
-    slots.finish().silently(0);
-    pass_on(&etcd, &env, &proxy);
 }
 
 #[test]

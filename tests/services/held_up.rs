@@ -1,16 +1,13 @@
 //! Requests that a server does not answer: how many connections they take, and what dlock prints about them.
 
-use std::fs;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::causes::ports;
-use crate::servers::etcd::Etcd;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::{mariadb, memcached, redis, shared_folder};
+use crate::servers::{mariadb, redis};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 use crate::{mysql, postgres};
@@ -93,15 +90,14 @@ fn mysql_locked_tables_are_named() {
 
 #[test]
 fn unanswered_logins_raise_no_doubt_about_the_port() {
-    let (listener, secret) = (ports::silent(), Path::new("secret"));
-    let port = listener.local_addr().expect("bound").port();
+    let (_listener, port) = ports::silent();
     for (backend, scheme) in
         [("etcd", "etcd"), ("redis", "redis"), ("postgres", "postgres"), ("memcached", "memcached")]
     {
         let endpoint = format!("{scheme}://127.0.0.1:{port}");
         let env = TestEnv::on(Service { backend, endpoint, prefix: None });
         let mut run = env.run(["--try", "--ttl", "12s", "--name", "x", "--", "true"]);
-        let run = run.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", secret);
+        let run = run.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", "secret");
         let said = env
             .finish(run)
             .failed(69, &["accepts connections but does not answer in time: the login was sent"]);
@@ -125,18 +121,9 @@ fn mute_after_login(backend: &'static str, port: u16, address: impl Fn(u16) -> S
 
 #[test]
 fn answered_login_raises_no_doubt_about_the_port() {
-    let etcd = Etcd::start();
-    for words in [&["user", "add", "root:secret"][..], &["auth", "enable"]] {
-        etcd.ask(words);
-    }
-    mute_after_login("etcd", etcd.server().port(), |port| format!("etcd://127.0.0.1:{port}"), Some("root"));
     let server = redis::start();
     assert_eq!(redis::raw(server.port(), &["CONFIG", "SET", "requirepass", "secret"]), "+OK\r\n");
     mute_after_login("redis", server.port(), |port| format!("redis://127.0.0.1:{port}"), Some("default"));
-    let file = shared_folder("memcached-logins").join("users");
-    fs::write(&file, "ci:secret\n").expect("writes");
-    let server = memcached::start_with(&["-Y", file.to_str().expect("UTF-8")]);
-    mute_after_login("memcached", server.port(), |port| format!("memcached://127.0.0.1:{port}"), Some("ci"));
     mute_after_login("mysql", mariadb::start().port(), mariadb::address_at, None);
     let server = postgres::start();
     let address = |port| format!("postgres://postgres@127.0.0.1:{port}/postgres");

@@ -15,7 +15,6 @@ mod etcd_cut;
 mod etcd_faults;
 mod etcd_proxies;
 mod held_up;
-mod hostile;
 mod link;
 mod memcached;
 mod mysql;
@@ -34,9 +33,7 @@ mod redis_lua;
 mod redis_many;
 mod redis_moving;
 mod redlock;
-mod redlock_crowd;
 mod redlock_late;
-mod redlock_offers;
 mod refused_waiter;
 mod site;
 mod sql_settings;
@@ -45,7 +42,6 @@ mod zookeeper_cut;
 mod zookeeper_grant;
 mod zookeeper_kinds;
 mod zookeeper_limit;
-mod zookeeper_names;
 mod zookeeper_watch;
 
 #[path = "../servers/mod.rs"]
@@ -130,12 +126,12 @@ tests_of!(
     herd,
     #[path = "../supervise/jobs.rs"]
     jobs,
-    late,
     #[path = "../cli/options.rs"]
     options,
     postdated,
     #[path = "../cli/reports.rs"]
-    reports
+    reports,
+    unheard
 );
 tests_of!(on_zk, addresses, alternatives, herd, unheard);
 
@@ -157,6 +153,7 @@ mod on_redlock {
     #[path = "swarm.rs"]
     mod swarm;
     mod unconfirmed;
+    mod unheard;
     #[path = "ways.rs"]
     mod ways;
 }

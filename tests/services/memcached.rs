@@ -86,30 +86,6 @@ fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
 }
 
 #[test]
-fn a_list_shows_the_locks_of_its_own_prefix() {
-    let server = memcached::start();
-    let env = env_on(&server);
-    let theirs = TestEnv::on(Service { prefix: Some("app:".into()), ..env.service().clone() });
-    let listed = |env: &TestEnv| {
-        let text = env.finish(&mut env.verb("list", ["--json"])).silently(0).text();
-        let list: serde_json::Value = serde_json::from_str(&text).expect("an object");
-        list["locks"]
-            .as_array()
-            .expect("locks")
-            .iter()
-            .map(|lock| lock["holders"][0]["claim"].clone())
-            .collect()
-    };
-    let holder = theirs.held(&["--name", "x"]);
-    let none: Vec<serde_json::Value> = listed(&env);
-    assert_eq!((none, listed(&theirs)), (vec![], vec![holder.claim().into()]));
-    let own = env.held(&["--name", "x"]);
-    assert_eq!(listed(&env), [own.claim()]);
-    own.release().silently(0);
-    holder.release().silently(0);
-}
-
-#[test]
 fn needless_login_stores_no_item() {
     let open = memcached::start();
     let refused = run_with(
@@ -137,24 +113,6 @@ fn doctor_warns_of_missing_guarantees_of_a_cache() {
     for part in ["memcached 1.", "keeps nothing over a restart", "poll every 50 ms to 1 s"] {
         assert!(text.contains(part), "{part} is in {text}");
     }
-}
-
-#[test]
-fn a_release_outlasts_a_moment_without_the_server() {
-    let server = memcached::start();
-    let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
-    let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));
-    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
-    proxy.set(Conduct::Refuse);
-    holder.let_go();
-    let_pass(Duration::from_secs(1));
-    proxy.set(Conduct::Pass);
-    let ended = holder.running.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    assert!(!ended.err.contains("cannot release"), "{}", ended.err);
-    assert_eq!(memcached::value(server.port(), "x"), None);
-    let next = past.finish(&mut past.run(["--name", "x", "--once-per", "1h", "--", "false"]));
-    assert_eq!(next.code(), Some(0), "its success is noted as well: {}", next.err);
 }
 
 /// memcached numbers its writes from one when it starts.

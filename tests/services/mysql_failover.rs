@@ -1,14 +1,9 @@
 //! Claims when another MariaDB takes over, and when a proxy reports that no server is available.
 
-use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
-use std::thread;
 
-use super::mysql::{env_at, env_on};
+use super::mysql::env_at;
 use crate::servers::{Server, mariadb};
 use crate::support::TestEnv;
 use crate::support::process::is_alive;
@@ -62,87 +57,6 @@ fn lease_without_a_writable_server_expires() {
     let before = lease();
     holder.running.finish().lost_its_lease("x");
     assert_eq!(lease(), before, "a read-only server gets no writes");
-}
-
-/// An error of a server: its number and its SQLSTATE.
-type Said = (u16, &'static str);
-
-/// The errors that a relay has yet to send, each with the words of the request that it answers.
-type Left = Arc<Mutex<VecDeque<(&'static str, Said)>>>;
-
-/// Starts a relay to the port `to` that answers some requests in the server's stead. The first request with the first
-/// words gets the first error, then the first request with the next words gets the next, and so on. Returns its port
-/// and the errors that are left.
-fn relay(to: u16, errors: &[(&'static str, Said)]) -> (u16, Left) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
-    let port = listener.local_addr().expect("bound").port();
-    let left: Left = Arc::new(Mutex::new(errors.iter().copied().collect()));
-    let shared = Arc::clone(&left);
-    thread::spawn(move || {
-        for client in listener.incoming().map_while(Result::ok) {
-            let server = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, to))).expect("connects");
-            let _ = (client.set_nodelay(true), server.set_nodelay(true));
-            let (mut answers, mut asker) =
-                (server.try_clone().expect("one more"), client.try_clone().expect("one more"));
-            thread::spawn(move || io::copy(&mut answers, &mut asker));
-            let left = Arc::clone(&shared);
-            thread::spawn(move || pass(client, server, &left));
-        }
-    });
-    (port, left)
-}
-
-/// Passes on the packets of `client` until one side has ended.
-fn pass(mut client: TcpStream, mut server: TcpStream, left: &Left) {
-    let mut head = [0; 4];
-    while client.read_exact(&mut head).is_ok() {
-        let mut body =
-            vec![0; usize::from(head[0]) + (usize::from(head[1]) << 8) + (usize::from(head[2]) << 16)];
-        if client.read_exact(&mut body).is_err() {
-            return;
-        }
-        let mut left = left.lock().expect("not poisoned");
-        let is_next =
-            |(words, _): &(&str, Said)| body.windows(words.len()).any(|part| part == words.as_bytes());
-        let said = if left.front().is_some_and(is_next) { left.pop_front() } else { None };
-        drop(left);
-        let passed = match said {
-            Some((_, (number, state))) => {
-                let mut error = vec![0xff];
-                error.extend(number.to_le_bytes());
-                error.extend(format!("#{state}there is no server at the moment").into_bytes());
-                let length = u8::try_from(error.len()).expect("short");
-                client.write_all(&[length, 0, 0, 1]).and_then(|()| client.write_all(&error))
-            }
-            None => server.write_all(&head).and_then(|()| server.write_all(&body)),
-        };
-        if passed.is_err() {
-            return;
-        }
-    }
-    let _ = server.shutdown(std::net::Shutdown::Both);
-}
-
-/// The errors of a proxy without a server behind it (9001), and of a group whose members change.
-#[test]
-fn failover_errors_are_retried() {
-    let server = mariadb::start();
-    let direct = env_on(&server);
-    direct.assert_free("x");
-    let cases: [[Said; 2]; 3] = [
-        [(9001, "HY000"), (3101, "40000")],
-        [(3100, "HY000"), (9006, "HY000")],
-        [(1105, "HY000"), (1180, "HY000")],
-    ];
-    for [entering, leaving] in cases {
-        let (port, left) =
-            relay(server.port(), &[("START TRANSACTION", entering), ("DO RELEASE_LOCK(", leaving)]);
-        let env = env_at(mariadb::address_at(port));
-        let ended = env.finish(&mut env.run(["--name", "x", "--", "true"]));
-        assert_eq!(ended.code(), Some(0), "{entering:?}, {leaving:?}: {}", ended.err);
-        assert_eq!(left.lock().expect("not poisoned").len(), 0, "both were said");
-        direct.assert_free("x");
-    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::mysql::env_on;
 use crate::servers::{Server, mariadb};
 use crate::sql_settings;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{process, within};
+use crate::support::within;
 
 /// Returns the connections that sleep until the claim ahead of theirs is gone.
 fn sleepers(server: &Server) -> Vec<String> {
@@ -107,82 +107,4 @@ fn settings_for_other_programs_change_nothing() {
     // A claim that lost a connection leaves a note, which keeps out requests sent over that connection.
     let entries = "SET sql_big_selects = 1; SELECT COUNT(*) FROM locks.dlock_claim WHERE name < _binary'~'";
     assert_eq!(mariadb::ask(&server, entries), "0\n");
-}
-
-#[test]
-fn slots_and_readers_are_handed_over_without_a_renewal() {
-    let server = mariadb::start();
-    let env = env_on(&server);
-    let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let options = |mode: &'static str| [&long[..], &[mode]].concat();
-    for mode in ["--slots=3", "-s"] {
-        // With readers a writer goes first; with slots there are three.
-        let first = if mode == "-s" { "-x" } else { mode };
-        let count = if mode == "-s" { 1 } else { 3 };
-        let holders: Vec<_> = (0..count).map(|_| env.held(&options(first))).collect();
-        let mut waiters = Vec::new();
-        for n in 0..5 {
-            waiters.push(env.hold(&options(mode)));
-            env.await_waiters("x", n + 1);
-        }
-        for holder in holders.into_iter().rev() {
-            assert_eq!(holder.release().code(), Some(0));
-        }
-        for waiter in &mut waiters[..3] {
-            waiter.await_start();
-        }
-        for mut waiter in waiters {
-            waiter.await_start();
-            waiter.release();
-        }
-        env.assert_free("x");
-    }
-}
-
-#[test]
-fn waiter_behind_a_killed_one_waits_for_no_lease() {
-    let server = mariadb::start();
-    let env = env_on(&server);
-    let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let holder = env.held(&long);
-    let first = env.hold(&long);
-    env.await_waiters("x", 1);
-    let mut second = env.hold(&long);
-    env.await_waiters("x", 2);
-    for victim in [first, holder] {
-        process::signal(victim.running.keeper(), Signal::KILL);
-        victim.running.finish();
-    }
-    second.await_start();
-    second.release();
-    env.assert_free("x");
-}
-
-/// With more than ten ahead a waiter sleeps on a claim further ahead.
-#[test]
-fn waiter_far_behind_sleeps_again_as_soon_as_it_woke() {
-    let server = mariadb::start();
-    let env = env_on(&server);
-    let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let holder = env.held(&long);
-    let mut first = env.hold(&long);
-    env.await_waiters("x", 1);
-    let others: Vec<_> = (2..12).map(|_| env.hold(&long)).collect();
-    env.await_waiters("x", 11);
-    until_true("all sleep", || sleepers(&server).len() == 11);
-    mariadb::ask(&server, "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = 1");
-    assert_eq!(holder.release().code(), Some(0));
-    first.await_start();
-    until_true("the others sleep", || sleepers(&server).len() == 10);
-    // The sessions that slept again, and how often each of them had read the queue before.
-    let reads = "SET sql_big_selects = 1; SELECT SUM(argument LIKE '%SELECT m.seq%') FROM mysql.general_log l WHERE EXISTS \
-                 (SELECT 1 FROM mysql.general_log s WHERE s.thread_id = l.thread_id AND s.argument LIKE 'SET @dlock_ahead%') \
-                 GROUP BY thread_id";
-    assert_eq!(mariadb::ask(&server, reads), "1\n", "one waiter woke, and read once");
-    first.release();
-    for other in others {
-        other.running.signal(Signal::TERM);
-        other.running.finish();
-    }
-    env.assert_free("x");
 }

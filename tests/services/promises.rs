@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::hostile;
+use crate::causes::ports;
 use crate::servers::free_port;
 use crate::site;
-use crate::support::process::{is_alive, is_stopped};
+use crate::support::process::is_stopped;
 use crate::support::test_env::Holder;
 use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
@@ -22,24 +22,6 @@ fn ends_well(holder: Holder) {
 
 fn words_of(length: Duration) -> String {
     format!("{}ms", length.as_millis())
-}
-
-#[test]
-fn a_short_freeze_of_the_service_changes_nothing() {
-    let site = site::start();
-    let env = TestEnv::on(site.part());
-    let holder = env.held(&["--name", "x", "--ttl", "9s"]);
-    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "9s", "--", "sh", "-c", "exit 5"]));
-    env.await_waiters("x", 1);
-    site.freeze();
-    let_pass(Duration::from_millis(1_500));
-    site.thaw();
-    assert!(is_alive(holder.command()), "the command was stopped by a blip");
-    // Past the expiry of the lease as it was before the freeze. It was renewed since.
-    let_pass(Duration::from_secs(9));
-    assert!(is_alive(holder.command()), "the lease was not renewed after a blip");
-    ends_well(holder);
-    assert_eq!(waiter.finish().code(), Some(5));
 }
 
 #[test]
@@ -66,36 +48,11 @@ fn unread_warning_delays_no_renewal() {
 }
 
 #[test]
-fn service_restart_changes_nothing_for_holder_and_waiters() {
-    let site = site::start();
-    let env = TestEnv::on(site.part());
-    let holder = env.held(&["--name", "x", "--ttl", "20s"]);
-    let mut waiters = Vec::new();
-    for n in 0..3 {
-        let script = format!("echo {n} >>order");
-        waiters
-            .push(env.start(&mut env.run(["-q", "--name", "x", "--ttl", "20s", "--", "sh", "-c", &script])));
-        env.await_waiters("x", n + 1);
-    }
-    site.restart();
-    assert!(is_alive(holder.command()), "a restart ended the command");
-    let token = holder.token();
-    let again = env.status("x");
-    assert_eq!(again["holders"][0]["token"], token.to_string(), "{again}");
-    ends_well(holder);
-    for waiter in waiters {
-        assert_eq!(waiter.finish().code(), Some(0));
-    }
-    if site.kind().has_queue() {
-        assert_eq!(env.read("order"), "0\n1\n2\n");
-    }
-}
-
-#[test]
 fn unusable_service_at_the_start_exits_69_within_the_wait() {
     let _alone = quiet::measuring();
     let env = TestEnv::new();
-    let ports = [("down", free_port()), ("mute", hostile::mute()), ("babbling", hostile::babbling())];
+    let (_listener, silent) = ports::silent();
+    let ports = [("down", free_port()), ("mute", silent), ("another protocol", ports::web())];
     let (mut runs, mut looks) = (Vec::new(), Vec::new());
     // All run in parallel, since they mostly wait.
     for (wait, most) in [("0", 500), ("1500ms", 1_500)] {
@@ -142,7 +99,7 @@ fn unusable_service_at_the_start_exits_69_within_the_wait() {
 
 #[test]
 fn front_shows_the_service_address_for_a_mute_keeper() {
-    let port = hostile::mute();
+    let (_listener, port) = ports::silent();
     let env = TestEnv::new();
     let address = site::kind().at(&[port]).endpoint;
     let run =
@@ -154,7 +111,7 @@ fn front_shows_the_service_address_for_a_mute_keeper() {
 
 #[test]
 fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
-    let port = hostile::mute();
+    let (_listener, port) = ports::silent();
     let env = TestEnv::new();
     let address = site::kind().at(&[port]).endpoint;
     let words = ["run", "--endpoint", &address, "-w", "4s", "--name", "x", "--", "true"];

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
 use std::time::Duration;
 
 use crate::redis_many::{env_at, env_on};
 use crate::servers::{free_port, redis, shared_folder};
 use crate::site::run_with;
 use crate::support::wait::until_true;
-use crate::support::{Service, TestEnv, within};
+use crate::support::within;
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
 
@@ -38,14 +37,6 @@ fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {
 }
 
 #[test]
-fn refused_login_acquires_nothing_as_another_user() {
-    let server = redis::start_with(QUIET);
-    let env = env_on(&server);
-    run_with(&env, &[("DLOCK_PASSWORD", Path::new("needless"))]).failed(77, &["password"]);
-    assert_eq!(redis::raw(server.port(), &["DBSIZE"]), ":0\r\n");
-}
-
-#[test]
 fn databases_are_apart() {
     let server = redis::start_with(QUIET);
     let (zero, three) = (env_on(&server), env_at(format!("{}/3", redis::address(&server))));
@@ -71,74 +62,22 @@ fn a_socket_of_this_host_leads_to_the_same_locks() {
 }
 
 #[test]
-fn evicting_server_is_warned_of_during_the_command() {
-    let server = redis::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+fn risky_settings_are_warned_of_once_during_the_command() {
+    let risky = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "no"];
+    let server = redis::start_with(&risky);
     let env = env_on(&server);
     // Without `-v` dlock prints no warning. Otherwise every run of cron would send the same mail.
     let silent = env.held(&["--name", "y"]);
     let holder = env.held(&["-v", "--name", "x"]);
-    until_true("a warning", || holder.running.err_so_far().contains("noeviction"));
-    assert_eq!(holder.release().code(), Some(0));
+    let settings = ["noeviction", "appendonly yes"];
+    let is_told = || settings.iter().all(|setting| holder.running.err_so_far().contains(setting));
+    until_true("the warnings", is_told);
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert_eq!(ended.err.matches("appendonly yes").count(), 1, "{}", ended.err);
     silent.release().silently(0);
     let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0]));
     assert!(looked.text().contains("allkeys-lru"), "{}", looked.text());
-}
-
-/// The script of `redis-py`, `redsync` and similar clients.
-const RELEASE: &str =
-    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-
-#[test]
-fn clients_of_the_plain_key_keep_dlock_out_and_are_kept_out() {
-    let server = redis::start_with(QUIET);
-    let port = server.port();
-    let env = TestEnv::on(Service {
-        backend: "redis",
-        endpoint: redis::address(&server),
-        prefix: Some(String::new()),
-    });
-    for mode in ["-x", "-s", "--slots=2"] {
-        let holder = env.held(&["--name", "x", mode]);
-        assert_eq!(redis::raw(port, &["SET", "x", "token", "NX", "PX", "60000"]), "$-1\r\n", "{mode}");
-        holder.release().silently(0);
-        // With a time to live and without one.
-        for life in [&["PX", "60000"][..], &[]] {
-            assert_eq!(redis::raw(port, &[&["SET", "x", "token", "NX"], life].concat()), "+OK\r\n");
-            let busy = env.finish(&mut env.run(["--try", "--name", "x", mode, "--", "true"]));
-            assert_eq!(busy.code(), Some(75), "{mode}");
-            assert_eq!(env.status("x")["holders"][0]["foreign"], true);
-            let mut waiter = env.hold(&["--name", "x", "-q", mode]);
-            env.await_waiters("x", 1);
-            assert_eq!(redis::raw(port, &["EVAL", RELEASE, "1", "x", "token"]), ":1\r\n");
-            waiter.await_start();
-            waiter.release().silently(0);
-        }
-    }
-}
-
-#[test]
-fn expired_foreign_hold_is_noticed_without_polling() {
-    let server = redis::start_with(QUIET);
-    let env = TestEnv::on(Service {
-        backend: "redis",
-        endpoint: redis::address(&server),
-        prefix: Some(String::new()),
-    });
-    redis::raw(server.port(), &["SET", "x", "token", "NX", "PX", "2500"]);
-    let mut waiter = env.hold(&["--name", "x", "-q"]);
-    env.await_waiters("x", 1);
-    waiter.await_start();
-    waiter.release().silently(0);
-    let stats = redis::raw(server.port(), &["INFO", "commandstats"]);
-    let scripts = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:calls=")).expect("counted");
-    let calls: u32 = scripts["cmdstat_evalsha:calls=".len()..]
-        .split(',')
-        .next()
-        .expect("a number")
-        .parse()
-        .expect("a number");
-    // Entering, polling, polling at the expiry, leaving, and the queries of the test itself.
-    assert!(calls < 60, "{scripts}");
 }
 
 #[test]
@@ -156,18 +95,6 @@ fn examination_keeps_a_holders_notifications() {
     assert_eq!(holder.running.finish().code(), Some(76));
     // Long before the next renewal.
     within(begun.elapsed(), Duration::from_secs(5));
-}
-
-#[test]
-fn risky_settings_are_warned_of_once_during_a_long_command() {
-    let server = redis::start_with(&[QUIET, &["--appendonly", "no"]].concat());
-    let env = env_on(&server);
-    run_with(&env, &[]).silently(0);
-    let holder = env.held(&["-v", "--name", "x"]);
-    until_true("the warning", || holder.running.err_so_far().contains("appendonly yes"));
-    let ended = holder.release();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    assert_eq!(ended.err.matches("appendonly yes").count(), 1, "{}", ended.err);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The Lua scripts that a Redis runs. Each is a whole file, and the one of the queues keeps the lock's key for the first
 //! claim in the queue, so that a client that polls the key never finds it free during a hand-over.
 
-use std::fs;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
 
 use dlock::lock::Mode;
 
@@ -14,27 +12,8 @@ use crate::support::chance::{Random, rounds, seed};
 const STEPS: usize = 25;
 const QUEUES: usize = 150;
 
-/// Returns the Lua files in `folder` and below.
-fn scripts(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a directory").map(|entry| entry.expect("an entry").path());
-    let found = entries.flat_map(|path| if path.is_dir() { scripts(&path) } else { vec![path] });
-    found.filter(|path| path.extension().is_some_and(|extension| extension == "lua")).collect()
-}
-
 fn volatile() -> Server {
     redis::start_with(&["--appendonly", "no", "--maxmemory-policy", "noeviction"])
-}
-
-#[test]
-fn each_script_is_complete_in_its_file() {
-    let server = volatile();
-    let scripts = scripts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/redis"));
-    assert!((1..=6).contains(&scripts.len()), "{scripts:?}");
-    for path in scripts {
-        let text = fs::read_to_string(&path).expect("UTF-8");
-        let said = redis::raw(server.port(), &["SCRIPT", "LOAD", &text]);
-        assert!(said.starts_with("$40\r\n"), "{}: {said}", path.display());
-    }
 }
 
 /// One queue in a real server, and its expected state.

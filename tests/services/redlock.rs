@@ -23,7 +23,7 @@ fn joined(addresses: impl Iterator<Item = String>) -> String {
 }
 
 /// Returns the nodes that tests share, with a database of their own for this test.
-fn shared() -> String {
+pub(crate) fn shared() -> String {
     let (nodes, n) = site::shared_nodes();
     joined(nodes.iter().map(|node| format!("{}/{n}", redis::address(node))))
 }
@@ -57,28 +57,9 @@ fn goes_on_without_two(env: &TestEnv, disturb: impl FnOnce()) {
 }
 
 #[test]
-fn shortened_ttl_is_announced_if_it_was_requested() {
-    let env = env_at(shared());
-    let run = |words: &[&str]| env.finish(env.run(words).args(["--name", "x", "--", "true"]));
-    let said = run(&["--ttl", "5m"]);
-    assert_eq!(said.code(), Some(0), "{}", said.err);
-    said.said_one_line(&["the ttl of x is 10s, not 5m"]);
-    run(&["--ttl", "5m", "-q"]).silently(0);
-    run(&["--ttl", "6s"]).silently(0);
-    // A default TTL that is cut is not reported: the user did not pass it.
-    run(&[]).silently(0);
-}
-
-#[test]
 fn two_of_five_killed_change_nothing() {
     let nodes = site::nodes();
     goes_on_without_two(&env_on(&nodes), || nodes[1..3].iter().for_each(Server::down));
-}
-
-#[test]
-fn two_of_five_frozen_change_nothing() {
-    let nodes = site::nodes();
-    goes_on_without_two(&env_on(&nodes), || nodes[..2].iter().for_each(Server::freeze));
 }
 
 #[test]
@@ -209,6 +190,8 @@ fn restarted_node_has_no_vote() {
 fn ttl_never_exceeds_the_wait_of_a_restarted_node() {
     let env = env_at(shared());
     let holder = env.held(&["--name", "x", "--ttl", "60s", "--max-ttl", "5s"]);
+    // A default TTL that is cut is not reported: the user did not pass it.
+    env.finish(&mut env.run(["--name", "y", "--", "true"])).silently(0);
     let left = env.status("x")["holders"][0]["ttl_ms"].as_u64().expect("a ttl");
     assert!(left <= 5_000, "{left} ms");
     let ended = holder.release();
@@ -237,35 +220,6 @@ fn invalid_redlock_is_refused() {
     refused(&[addresses[0].clone(), addresses[1].clone(), cluster], "not one server");
     let one = env_at(addresses[0].clone());
     one.finish(&mut one.run(["--max-ttl", "9s", "--name", "x", "--", "true"])).failed(64, &["--max-ttl"]);
-}
-
-#[test]
-fn of_many_simultaneous_tries_one_runs() {
-    let env = env_at(shared());
-    for round in 0..12 {
-        let (name, mode) =
-            (format!("x{round}"), [&["-x"][..], &["--slots", "1"], &["--slots", "2"]][round % 3]);
-        let most = if round % 3 == 2 { 2 } else { 1 };
-        let words = [&["--try", "-q", "--name", &name], mode].concat();
-        let begun: Vec<_> = (0..5).map(|_| env.hold(&words)).collect();
-        let mut holding = Vec::new();
-        for mut one in begun {
-            until_true("a decision", || one.has_started() || one.running.has_ended());
-            if one.has_started() {
-                holding.push(one);
-            } else {
-                assert_eq!(one.running.finish().code(), Some(75));
-            }
-        }
-        assert!((1..=most).contains(&holding.len()), "{} at once in round {round}", holding.len());
-        holding.iter_mut().for_each(Holder::await_start);
-        if let [one, two] = &holding[..] {
-            assert_ne!(one.slot(), two.slot());
-        }
-        for holder in holding {
-            holder.release().silently(0);
-        }
-    }
 }
 
 /// Each claim is first at a minority: one on two nodes, another on two, and a third on one.
@@ -348,6 +302,31 @@ fn a_release_succeeds_where_memory_is_full() {
     holder.release().silently(0);
     for node in &nodes {
         assert_eq!(redis::raw(node.port(), &["EXISTS", "dlock:x"]), ":0\r\n");
+    }
+}
+
+#[test]
+fn unsupported_options_are_refused_before_any_request() {
+    let env = env_at(joined((0..3).map(|_| format!("redis://127.0.0.1:{}", free_port()))));
+    for (options, why) in [
+        (&["--shared"][..], "has no shared locks"),
+        (&["--supersede"], "keeps no queue"),
+        (&["--replace"], "keeps no queue"),
+        (&["--name", "y"], "cannot acquire several locks in one step"),
+    ] {
+        let ended = env.finish(env.run(["--name", "x"]).args(options).args(["--", "true"]));
+        ended.failed(64, &[why]);
+    }
+    let detached = env.finish(&mut env.verb("acquire", ["--detach", "--name", "x", "--format", "env"]));
+    detached.failed(64, &["--for-pid"]);
+}
+
+#[test]
+fn a_run_inside_another_one_shares_its_hold() {
+    let env = env_at(shared());
+    let inner = r#"[ "$("$dlock" run --endpoint "$locks" --name x "$0" -- sh -c 'echo $DLOCK_TOKEN')" = "$DLOCK_TOKEN" ]"#;
+    for mode in ["--exclusive", "--slots=1"] {
+        env.finish(&mut env.run(["-q", "--name", "x", mode, "--", "sh", "-c", inner, mode])).silently(0);
     }
 }
 

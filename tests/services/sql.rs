@@ -11,7 +11,7 @@ use crate::servers::mariadb::{self, Mysql};
 use crate::servers::postgres::{self, Postgres};
 use crate::site;
 use crate::support::chance::rounds;
-use crate::support::process::{self, is_alive};
+use crate::support::process::{self};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, Service};
@@ -40,7 +40,7 @@ impl Database {
         }
     }
 
-    fn site(&self) -> &dyn Site {
+    pub(super) fn site(&self) -> &dyn Site {
         match self {
             Self::Mysql(mysql) => mysql,
             Self::Postgres(postgres) => postgres,
@@ -105,18 +105,6 @@ impl Database {
         self.asked("statement: BEGIN", "START TRANSACTION")
     }
 
-    /// Returns the number of steps when no more come. A client that does not listen yet polls every half second.
-    fn steps_at_rest(&self) -> usize {
-        let mut before = self.steps();
-        loop {
-            let_pass(Duration::from_millis(700));
-            match self.steps() {
-                now if now == before => return now,
-                now => before = now,
-            }
-        }
-    }
-
     /// Returns how often a client began to listen, or to sleep.
     fn listenings(&self) -> usize {
         self.asked("BEGIN;LISTEN \"", "IF(GET_LOCK(")
@@ -172,23 +160,6 @@ fn renewals_do_not_wait_for_the_row_of_the_lock() {
 }
 
 #[test]
-fn database_outage_beyond_the_lease_loses_the_lock() {
-    let database = Database::roomy();
-    let env = database.env();
-    let holder = env.held(&["--name", "x", "--ttl", "5s"]);
-    let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "5s"]);
-    env.await_waiters("x", 1);
-    let command = holder.command();
-    database.site().down();
-    let ended = holder.running.finish();
-    assert!(ended.code() == Some(76) && !is_alive(command), "{}", ended.err);
-    database.site().restart();
-    waiter.await_start();
-    waiter.release();
-    env.assert_free("x");
-}
-
-#[test]
 fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
     let database = Database::start();
     let env = database.env();
@@ -207,43 +178,6 @@ fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
     assert_eq!(holder.release().code(), Some(0));
     waiter.await_start();
     waiter.release();
-}
-
-#[test]
-fn run_on_a_free_lock_blocks_no_claim_id() {
-    let database = Database::start();
-    let env = database.env();
-    for _ in 0..10 {
-        env.finish(&mut env.run(["-q", "--name", "x", "--", "true"])).silently(0);
-    }
-    let log = database.log();
-    let note = database.either("'~' || n.until", "CONCAT('~', n.until");
-    assert_eq!(log.matches(note).count(), 0, "{log}");
-}
-
-#[test]
-fn one_step_ends_a_hold_and_begins_the_next() {
-    let database = Database::start();
-    let env = database.env();
-    let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let holder = env.held(&long);
-    let mut first = env.hold(&long);
-    env.await_waiters("x", 1);
-    let second = env.hold(&[&long[..], &["-s"]].concat());
-    env.await_waiters("x", 2);
-    database.await_listenings(0, 1, 2);
-    let (before, mut token) = (database.steps_at_rest(), holder.token());
-    assert_eq!(holder.release().code(), Some(0));
-    first.await_start();
-    assert_eq!(database.steps(), before + 1, "one step ends a hold and begins the next");
-    for mut next in [first, second] {
-        next.await_start();
-        assert!(next.token() > token, "{} after {token}", next.token());
-        token = next.token();
-        assert_eq!(env.status("x")["holders"][0]["token"], token.to_string());
-        assert_eq!(next.release().code(), Some(0));
-    }
-    env.assert_free("x");
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl One {
 /// Starts a holder for each way. Each has an environment of its own. All run in parallel, since they mostly wait.
 fn one_of_each(site: &dyn Site, ttl: &str) -> Vec<(TestEnv, One)> {
     let mut all = Vec::new();
-    for way in Way::OTHERS {
+    for way in Way::ALL {
         let env = TestEnv::on(site.part());
         let one = One::start(&env, way, "one", ttl);
         one.turn(&env, 1);

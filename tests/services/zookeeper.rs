@@ -1,12 +1,10 @@
 //! ZooKeeper only: logins, several servers, servers of another protocol, names, and `doctor`.
 
 use std::process::Command;
-use std::time::Duration;
 
-use crate::hostile;
 use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
-use crate::support::{Finished, TestEnv, within};
+use crate::support::{Finished, TestEnv};
 
 /// Returns `dlock VERB --endpoint ENDPOINT OPTIONS`.
 fn dlock(env: &TestEnv, verb: &str, endpoint: &str, options: &[&str]) -> Command {
@@ -49,18 +47,6 @@ fn lock_belongs_to_its_creating_user() {
 }
 
 #[test]
-fn a_silent_server_beside_a_healthy_one_costs_no_seconds() {
-    let env = TestEnv::new();
-    let live = zookeeper::shared_port();
-    let list = format!("127.0.0.1:{},127.0.0.1:{live},localhost:{live}/silent", hostile::mute());
-    // The client picks the first server at random.
-    for _ in 0..7 {
-        let ended = run(&env, &list, &["--wait", "10s"]).silently(0);
-        within(ended.took, Duration::from_secs(2));
-    }
-}
-
-#[test]
 fn isolated_server_of_an_ensemble_is_named_as_such() {
     let (clients, env) = (free_port(), TestEnv::new());
     let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
@@ -70,20 +56,6 @@ fn isolated_server_of_an_ensemble_is_named_as_such() {
     let ended = run(&env, &local(clients), &["--wait", "2s"]);
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
     assert!(ended.err.contains("serves no clients") && !ended.err.contains("TLS"), "{}", ended.err);
-}
-
-#[test]
-fn server_with_malformed_replies_is_abandoned() {
-    for nonsense in
-        [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0, 0, 0, 4, 1, 2, 3, 4], &[0; 64], &[0xff; 64]]
-    {
-        let port = hostile::answering(Some(nonsense));
-        let finished = run(&TestEnv::new(), &local(port), &["--wait", "1500ms"]);
-        within(finished.took, Duration::from_millis(2500));
-        let address = format!("127.0.0.1:{port}");
-        let words = ["accepts connections but does not answer", "is this the right port?"];
-        finished.failed(69, &[&[address.as_str()], &words[..]].concat());
-    }
 }
 
 #[test]

@@ -1,61 +1,16 @@
-//! Kinds of claims that meet within milliseconds, and slots.
+//! Entries of other clients, and the requests of a waiter.
 
 use std::time::Duration;
 
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::Way;
 use crate::servers::zookeeper::{self, Raw};
-use crate::support::chance::rounds;
-use crate::support::test_env::Holder;
-use crate::support::wait::{let_pass, until_true};
+use crate::support::test_env::release_all;
+use crate::support::wait::{let_pass, until, until_true};
 use crate::support::{Service, TestEnv};
-
-/// The number of pairs that start in parallel; `DLOCK_TEST_ROUNDS` overrides it.
-const PAIRS: usize = 36;
-/// Two claims within this many milliseconds may come between each other's steps.
-const MOMENT: u64 = 12;
-
 fn service(test: &str, prefix: Option<&str>) -> Service {
     let endpoint = format!("{}/{test}", zookeeper::endpoint());
     Service { backend: "zk", endpoint, prefix: prefix.map(str::to_owned) }
-}
-
-/// Returns environments with names as dlock writes them, and as foreign clients do.
-pub(super) fn envs(test: &str) -> [TestEnv; 2] {
-    [None, Some("/raw/")].map(|prefix| TestEnv::on(service(test, prefix)))
-}
-
-/// Returns whether it has started its command or has ended.
-fn is_decided(holder: &mut Holder) -> bool {
-    holder.has_started() || holder.running.has_ended()
-}
-
-#[test]
-fn incompatible_kinds_never_run_together() {
-    let kinds: [[&[&str]; 2]; 3] =
-        [[&["--slots", "2"], &["-x"]], [&["--slots", "1"], &["--slots", "3"]], [&["-s"], &["--slots", "2"]]];
-    let envs = envs("kinds");
-    for round in 0..rounds(PAIRS) {
-        let (env, name) = (&envs[round % 2], format!("x{round}"));
-        let mut pair = kinds[round % kinds.len()];
-        if round % 4 > 1 {
-            pair.reverse();
-        }
-        let mut both = Vec::new();
-        for kind in pair {
-            both.push(env.hold(&[&["-q", "-n", "--name", &name], kind].concat()));
-            let_pass(Duration::from_millis(u64::try_from(round * 5).expect("small") % MOMENT));
-        }
-        until_true("two that know whether they hold", || both.iter_mut().all(is_decided));
-        let running = both.iter().filter(|one| one.has_started()).count();
-        assert!(running < 2, "both of {pair:?} run in round {round}");
-        for one in both {
-            let started = one.has_started();
-            let ended = one.release();
-            let expected: &[Option<i32>] = if started { &[Some(0)] } else { &[Some(64), Some(75)] };
-            assert!(expected.contains(&ended.code()), "{:?}: {}", ended.code(), ended.err);
-        }
-    }
 }
 
 #[test]
@@ -131,4 +86,30 @@ fn a_waiter_at_rest_renews_and_asks_nothing_else() {
         holder.release().silently(0);
         waiter.finish().silently(0);
     }
+}
+
+/// Creates a foreign client's place in the queue of `x`. It stays until it is removed.
+fn foreign_mutex(env: &TestEnv, raw: &mut Raw) -> String {
+    until("a directory that is there", || {
+        // The servers remove an unused one.
+        env.finish(&mut env.run(["-q", "--slots", "2", "--name", "x", "--", "true"])).silently(0);
+        raw.create("/foreign/raw/x/_c_foreign-lock-")
+    })
+}
+
+/// A claim on two names has a slot of the second, while it waits for the first.
+#[test]
+fn a_foreign_client_is_waited_for_where_it_stands_alone() {
+    let env = TestEnv::on(service("foreign", Some("/raw/")));
+    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
+    let mutex = foreign_mutex(&env, &mut raw);
+    let slots = ["-q", "--slots", "2", "--name", "y"];
+    let mut waiter = env.hold(&[&slots[..], &["--name", "x"]].concat());
+    env.await_waiters("x", 1);
+    until_true("a slot of y", || env.holders("y") == 1);
+    let beside = env.held(&slots);
+    assert!(!waiter.has_started(), "a foreign client is ahead");
+    raw.delete(&mutex);
+    waiter.await_start();
+    release_all([waiter, beside]);
 }

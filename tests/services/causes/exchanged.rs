@@ -12,7 +12,7 @@ use super::scene::Kind;
 use super::secure::{self, admit, file, serve};
 use crate::servers::etcd::Etcd;
 use crate::servers::proxy::Proxy;
-use crate::servers::{mariadb, memcached, postgres, redis, shared_folder};
+use crate::servers::{mariadb, postgres, redis, shared_folder};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 
@@ -182,21 +182,14 @@ fn login(kind: Kind) -> Login {
             let tell = move || drop(told.sql("ALTER ROLE ci PASSWORD 'new-secret'"));
             (at, Box::new(server), Box::new(tell))
         }
-        // memcached reads its user file only at its start.
-        Kind::Memcached => {
-            let users = shared_folder("memcached-users").join("users");
-            fs::write(&users, "root:new-secret\n").expect("writes");
-            let server = memcached::start_with(&["-Y", users.to_str().expect("UTF-8")]);
-            (memcached::address(&server), Box::new(server), Box::new(|| ()))
-        }
-        Kind::File | Kind::Redlock | Kind::Zk => unreachable!("no such login"),
+        _ => unreachable!("no file of its own, or no such login"),
     }
 }
 
-/// Each service uses the password file of its own clients, if they have one.
+/// Each service uses the password file of its own clients, if they have one. memcached reads one as Redis does.
 #[test]
 fn a_password_is_read_again_before_a_hold_is_given_up() {
-    for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Zk) {
+    for kind in [Kind::Etcd, Kind::Redis, Kind::Mysql, Kind::Postgres] {
         let (endpoint, _server, tell) = login(kind);
         let by_file = [("DLOCK_USER", "root"), ("DLOCK_PASSWORD_FILE", "~/password")];
         let (variables, file, form): (&[_], _, fn(&str) -> String) = match kind {
@@ -207,15 +200,11 @@ fn a_password_is_read_again_before_a_hold_is_given_up() {
         let guarded = Guarded::at(kind, &endpoint, variables);
         let password = |text: &str| guarded.write(file, &form(text));
         let name = kind.name();
-        if kind != Kind::Memcached {
-            password("old-secret");
-            guarded
-                .outlives(&format!("{name}: a new password"), Seen::Refused, tell, || password("new-secret"));
-        }
+        password("old-secret");
+        guarded.outlives(&format!("{name}: a new password"), Seen::Refused, tell, || password("new-secret"));
         if kind == Kind::Etcd {
             continue;
         }
-        password("new-secret");
         let empty = || guarded.write(file, "");
         guarded.outlives(&format!("{name}: an empty file"), Seen::Refused, empty, || password("new-secret"));
         let gone = || fs::remove_file(guarded.env.path(file)).expect("removes");

@@ -59,26 +59,10 @@ fn guarded_memcached() -> Scene {
     Scene::at(memcached::address(&server), server)
 }
 
-pub(crate) fn unnamed(kind: Kind) -> Staged {
+/// Starts a service that admits `ci` with the password `right`.
+fn guarded(kind: Kind) -> Scene {
     match kind {
-        Kind::File => return NO_USERS,
-        Kind::Zk => return ZK_USERS,
-        Kind::Etcd => guarded_etcd(),
-        Kind::Redis | Kind::Redlock => told(kind, &["CONFIG", "SET", "requirepass", "right"]),
-        // MySQL does not tell a missing password from a wrong one.
-        Kind::Mysql => {
-            guarded_mysql("ALL").says(77, &["it does not accept this user or password (", "password: NO"])
-        }
-        Kind::Postgres => guarded_postgres(),
-        Kind::Memcached => guarded_memcached(),
-    }
-    .staged()
-}
-
-pub(crate) fn mistaken(kind: Kind) -> Staged {
-    let scene = match kind {
-        Kind::File => return NO_USERS,
-        Kind::Zk => return ZK_USERS,
+        Kind::File | Kind::Zk => unreachable!("no users, or all of them"),
         Kind::Etcd => guarded_etcd(),
         Kind::Redis | Kind::Redlock => {
             told(kind, &["ACL", "SETUSER", "ci", "on", ">right", "~*", "&*", "+@all"])
@@ -86,8 +70,29 @@ pub(crate) fn mistaken(kind: Kind) -> Staged {
         Kind::Mysql => guarded_mysql("ALL"),
         Kind::Postgres => guarded_postgres(),
         Kind::Memcached => guarded_memcached(),
-    };
-    scene.login("ci", "wrong").staged()
+    }
+}
+
+pub(crate) fn unnamed(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => return NO_USERS,
+        Kind::Zk => return ZK_USERS,
+        Kind::Redis | Kind::Redlock => told(kind, &["CONFIG", "SET", "requirepass", "right"]),
+        // MySQL does not tell a missing password from a wrong one.
+        Kind::Mysql => {
+            guarded(kind).says(77, &["it does not accept this user or password (", "password: NO"])
+        }
+        _ => guarded(kind),
+    }
+    .staged()
+}
+
+pub(crate) fn mistaken(kind: Kind) -> Staged {
+    match kind {
+        Kind::File => NO_USERS,
+        Kind::Zk => ZK_USERS,
+        _ => guarded(kind).login("ci", "wrong").staged(),
+    }
 }
 
 pub(crate) fn needless(kind: Kind) -> Staged {
@@ -123,7 +128,7 @@ pub(crate) fn powerless(kind: Kind) -> Staged {
             let words = ["permission denied", "mkdir -m 1777"];
             Scene::at(folder.display().to_string(), ()).by(SOMEBODY).says(73, &words)
         }
-        Kind::Etcd => guarded_etcd().login("ci", "right"),
+        Kind::Etcd | Kind::Postgres => guarded(kind).login("ci", "right"),
         Kind::Redis | Kind::Redlock => {
             let rights = ["ACL", "SETUSER", "ci", "on", ">right", "~*", "&*", "+ping", "+auth"];
             told(kind, &rights).login("ci", "right")
@@ -137,7 +142,6 @@ pub(crate) fn powerless(kind: Kind) -> Staged {
             Scene::at(at, server)
         }
         Kind::Mysql => guarded_mysql("SELECT").login("ci", "right"),
-        Kind::Postgres => guarded_postgres().login("ci", "right"),
         Kind::Memcached => return Staged::Never("every user with access may do everything"),
     }
     .staged()

@@ -1,6 +1,6 @@
 //! Every cause for which a service cannot be used, on every service: the message, the exit status and the time.
 //!
-//! Each test walks one line of the table over all services against real servers, and prints it (`--nocapture`).
+//! Each test walks lines of the table over all services against real servers, and prints it (`--nocapture`).
 //! Services that fail alike print the same words and exit with the same status. A cell that cannot be prints the
 //! reason.
 
@@ -17,6 +17,16 @@ use scene::{Kind, Staged};
 use table::{Cause, walk};
 
 use crate::support::{Service, TestEnv};
+
+/// Brings a service into trouble.
+type Stage = fn(Kind) -> Staged;
+
+/// Walks several lines of the table.
+fn all(rows: &[(Cause, Stage)]) {
+    for (cause, stage) in rows {
+        walk(cause, stage);
+    }
+}
 
 const NOTHING_TO_REACH: Staged = Staged::Never("a directory: there is no server to reach");
 
@@ -54,74 +64,69 @@ fn another_service() {
 }
 
 #[test]
-fn tls_spoken_but_not_wanted() {
-    let words = ["accepts connections but does not answer as", "does it want"];
-    walk(&Cause::passing("TLS spoken, not wanted", 69, &words), secure::unwanted);
+fn encryption_wanted_by_one_side() {
+    let (wrong, refused) =
+        ("accepts connections but does not answer as", "does not accept this user or password");
+    all(&[
+        (Cause::passing("TLS spoken, not wanted", 69, &[wrong, "does it want"]), secure::unwanted),
+        (Cause::lasting("TLS required", 77, &[refused]), secure::required),
+        (
+            Cause::lasting("TLS wanted, not spoken", 77, &["does not speak TLS on this port"]),
+            secure::unspoken,
+        ),
+    ]);
+}
+
+/// Each row has the certificate of the server, and the authority that dlock trusts.
+#[test]
+fn certificate_of_the_server() {
+    let rows: [(_, _, _, &[&str]); 6] = [
+        (
+            "expired",
+            "expired",
+            "ca.pem",
+            &["its certificate expired on 2021-01-01; renew it, or check this host's clock"],
+        ),
+        (
+            "unknown authority",
+            "server",
+            "other.pem",
+            &["its certificate is signed by an unknown authority; name that with --cacert"],
+        ),
+        ("for another name", "misnamed", "ca.pem", &["its certificate is for other.example, not 127.0.0.1"]),
+        // The name is only in its CN.
+        (
+            "no subjectAltName",
+            "unnamed",
+            "ca.pem",
+            &["its certificate has no subjectAltName", "sign it again with subjectAltName=IP:127.0.0.1"],
+        ),
+        (
+            "version 1",
+            "first",
+            "ca.pem",
+            &["its certificate is of X.509 version 1; sign it again as version 3"],
+        ),
+        (
+            "an authority's",
+            "authority",
+            "authority.pem",
+            &["its certificate is that of an authority (CA:TRUE)", "basicConstraints=CA:FALSE"],
+        ),
+    ];
+    for (name, certificate, authority, words) in rows {
+        walk(&Cause::lasting(name, 77, words), |kind| secure::shown(kind, certificate, authority));
+    }
 }
 
 #[test]
-fn tls_required_in_the_protocol() {
-    walk(
-        &Cause::lasting("TLS required", 77, &["it does not accept this user or password"]),
-        secure::required,
-    );
-}
-
-#[test]
-fn tls_wanted_but_not_spoken() {
-    walk(
-        &Cause::lasting("TLS wanted, not spoken", 77, &["does not speak TLS on this port"]),
-        secure::unspoken,
-    );
-}
-
-#[test]
-fn certificate_expired() {
-    let words = ["its certificate expired on 2021-01-01; renew it, or check this host's clock"];
-    walk(&Cause::lasting("certificate expired", 77, &words), secure::expired);
-}
-
-#[test]
-fn certificate_by_an_unknown_authority() {
-    let words = ["its certificate is signed by an unknown authority; name that with --cacert"];
-    walk(&Cause::lasting("unknown authority", 77, &words), secure::unknown);
-}
-
-#[test]
-fn certificate_for_another_name() {
-    let words = ["its certificate is for other.example, not 127.0.0.1"];
-    walk(&Cause::lasting("for another name", 77, &words), secure::misnamed);
-}
-
-#[test]
-fn certificate_with_a_name_only_in_its_cn() {
-    let words = ["its certificate has no subjectAltName", "sign it again with subjectAltName=IP:127.0.0.1"];
-    walk(&Cause::lasting("no subjectAltName", 77, &words), secure::unnamed);
-}
-
-#[test]
-fn certificate_of_version_one() {
-    let words = ["its certificate is of X.509 version 1; sign it again as version 3"];
-    walk(&Cause::lasting("version 1", 77, &words), secure::first_version);
-}
-
-#[test]
-fn certificate_of_an_authority() {
-    let words = ["its certificate is that of an authority (CA:TRUE)", "basicConstraints=CA:FALSE"];
-    walk(&Cause::lasting("an authority's", 77, &words), secure::authority);
-}
-
-#[test]
-fn client_certificate_wanted() {
-    // The server gives the reason in its last message. The end of the connection may overtake that message.
-    let cause = Cause::lasting("client certificate wanted", 77, &[]).or_overtaken();
-    walk(&cause, secure::unidentified);
-}
-
-#[test]
-fn client_certificate_by_an_unknown_authority() {
-    let cause = Cause::lasting("foreign client certificate", 77, &[]).or_overtaken();
-    walk(&cause, secure::foreign);
+fn certificate_of_the_client() {
+    let foreign = [("DLOCK_CERT", "by-other.pem"), ("DLOCK_KEY", "server.key")];
+    for (name, own) in [("client certificate wanted", &[][..]), ("foreign client certificate", &foreign)] {
+        // The server gives the reason in its last message. The end of the connection may overtake that message.
+        let cause = Cause::lasting(name, 77, &[]).or_overtaken();
+        walk(&cause, |kind| secure::unadmitted(kind, own));
+    }
 }
 
 /// The name that the user gives counts, not that of the address. The clients of MySQL and ZooKeeper take none.
@@ -142,39 +147,31 @@ fn certificate_is_compared_with_the_server_name_of_the_user() {
 }
 
 #[test]
-fn password_wanted() {
-    let words = ["it requires a user and a password; see --user, --password-file"];
-    walk(&Cause::lasting("password wanted", 77, &words), login::unnamed);
+fn users_and_passwords() {
+    let see = "see --user, --password-file";
+    all(&[
+        (Cause::lasting("password wanted", 77, &["it requires a user and a password", see]), login::unnamed),
+        (
+            Cause::lasting("wrong password", 77, &["it does not accept this user or password", see]),
+            login::mistaken,
+        ),
+        (
+            Cause::lasting(
+                "needless password",
+                77,
+                &["it wants no password, and one was given; leave out the user and the password"],
+            ),
+            login::needless,
+        ),
+        (Cause::lasting("no right", 77, &["it does not let this user do that ("]), login::powerless),
+    ]);
 }
 
 #[test]
-fn wrong_password() {
-    let words = ["it does not accept this user or password", "see --user, --password-file"];
-    walk(&Cause::lasting("wrong password", 77, &words), login::mistaken);
-}
-
-#[test]
-fn needless_password() {
-    let words = ["it wants no password, and one was given; leave out the user and the password"];
-    walk(&Cause::lasting("needless password", 77, &words), login::needless);
-}
-
-#[test]
-fn no_right() {
-    walk(&Cause::lasting("no right", 77, &["it does not let this user do that ("]), login::powerless);
-}
-
-#[test]
-fn no_such_database() {
-    walk(&Cause::lasting("not there", 69, &["it has no such database (", "name another"]), room::missing);
-}
-
-#[test]
-fn full() {
-    walk(&Cause::passing("full", 69, &["it has no ", " left for another claim"]), room::full);
-}
-
-#[test]
-fn read_only() {
-    walk(&Cause::passing("read-only", 69, &["it is read-only ("]), room::read_only);
+fn places_without_room() {
+    all(&[
+        (Cause::lasting("not there", 69, &["it has no such database (", "name another"]), room::missing),
+        (Cause::passing("full", 69, &["it has no ", " left for another claim"]), room::full),
+        (Cause::passing("read-only", 69, &["it is read-only ("]), room::read_only),
+    ]);
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
 /// A port that accepts connections and never answers.
-pub(crate) fn silent() -> TcpListener {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port")
+pub(crate) fn silent() -> (TcpListener, u16) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    (listener, port)
 }
 
 /// A port whose queue of connections is full: the kernel drops further packets.
@@ -46,8 +48,7 @@ impl Full {
 
 /// A web server that answers every request with 400. It ends with the process.
 pub(crate) fn web() -> u16 {
-    let listener = silent();
-    let port = listener.local_addr().expect("bound").port();
+    let (listener, port) = silent();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || serve(stream));

@@ -20,11 +20,7 @@ pub(crate) fn refused(kind: Kind) -> Staged {
 }
 
 pub(crate) fn silent(kind: Kind) -> Staged {
-    on(kind, || {
-        let listener = ports::silent();
-        let port = listener.local_addr().expect("bound").port();
-        (listener, port)
-    })
+    on(kind, ports::silent)
 }
 
 pub(crate) fn dropped(kind: Kind) -> Staged {

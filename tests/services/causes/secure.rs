@@ -62,7 +62,7 @@ pub(crate) fn file(name: &str) -> String {
 
 /// Starts a server of `kind` that shows `certificate`, and demands a client certificate if `clients` is true. Returns
 /// it with its encrypted address.
-pub(super) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
+pub(crate) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
     let (pem, key, ca) = (file(&format!("{certificate}.pem")), file("server.key"), file("ca.pem"));
     match kind {
         Kind::File => unreachable!("a directory has no connection"),
@@ -237,39 +237,15 @@ pub(crate) fn unspoken(kind: Kind) -> Staged {
     scene.believing(folder(), "ca.pem").staged()
 }
 
-fn shown(kind: Kind, certificate: &str, authority: &str, clients: bool) -> Staged {
+pub(crate) fn shown(kind: Kind, certificate: &str, authority: &str) -> Staged {
     if kind == Kind::File {
         return NOTHING_TO_REACH;
     }
-    serve(kind, certificate, clients).believing(folder(), authority).staged()
-}
-
-pub(crate) fn expired(kind: Kind) -> Staged {
-    shown(kind, "expired", "ca.pem", false)
-}
-
-pub(crate) fn unknown(kind: Kind) -> Staged {
-    shown(kind, "server", "other.pem", false)
-}
-
-pub(crate) fn misnamed(kind: Kind) -> Staged {
-    shown(kind, "misnamed", "ca.pem", false)
-}
-
-pub(crate) fn unnamed(kind: Kind) -> Staged {
-    shown(kind, "unnamed", "ca.pem", false)
-}
-
-pub(crate) fn first_version(kind: Kind) -> Staged {
-    shown(kind, "first", "ca.pem", false)
-}
-
-pub(crate) fn authority(kind: Kind) -> Staged {
-    shown(kind, "authority", "authority.pem", false)
+    serve(kind, certificate, false).believing(folder(), authority).staged()
 }
 
 /// Shows the server the files in `own`. It demands a client certificate.
-fn unadmitted(kind: Kind, own: &[(&str, &str)]) -> Staged {
+pub(crate) fn unadmitted(kind: Kind, own: &[(&str, &str)]) -> Staged {
     if kind == Kind::File {
         return NOTHING_TO_REACH;
     }
@@ -278,12 +254,4 @@ fn unadmitted(kind: Kind, own: &[(&str, &str)]) -> Staged {
     // The words of the others come from their servers.
     let scene = if kind == Kind::Zk { scene.says(77, &["certificate", "--cert"]) } else { scene };
     scene.staged()
-}
-
-pub(crate) fn unidentified(kind: Kind) -> Staged {
-    unadmitted(kind, &[])
-}
-
-pub(crate) fn foreign(kind: Kind) -> Staged {
-    unadmitted(kind, &[("DLOCK_CERT", "by-other.pem"), ("DLOCK_KEY", "server.key")])
 }
