@@ -229,17 +229,3 @@ fn oracle_ignores_checks_by_a_killed_section() {
     process::signal(next.pid(), Signal::KILL);
     next.finish();
 }
-
-#[test]
-fn two_sections_without_a_lock_see_each_other() {
-    let env = TestEnv::new();
-    let oracle = Oracle::new(&env);
-    until_true("two that met", || {
-        let pair = [(); 2].map(|()| env.start(env.command("env").args(&Oracle::words("exclusive")[1..])));
-        for one in pair {
-            one.finish();
-        }
-        oracle.violations().contains(" met ")
-    });
-    assert!(!oracle.disorder().is_empty(), "without tokens there is no order");
-}

@@ -96,23 +96,6 @@ fn all_of_one_queue_hold_in_order_of_arrival() {
     assert_eq!(env.read("order").split_whitespace().collect::<String>(), "012345");
 }
 
-#[test]
-fn candidates_of_an_election_stand_in_the_same_queue() {
-    let Some(env) = env() else { return };
-    let campaign = env.start(&mut etcdctl(&env, &["elect", &key(&env), "somebody"]));
-    until_true("a leader", || env.holders("x") == 1);
-    let mut next = env.hold(&["-q", "--name", "x", "--label", "10.0.0.1:80"]);
-    env.await_waiters("x", 1);
-    campaign.signal(Signal::INT);
-    next.await_start();
-    campaign.finish();
-    let listener = env.start(&mut etcdctl(&env, &["elect", "-l", &key(&env)]));
-    until_true("etcdctl shows the label as the leader's value", || env_output(&env, "10.0.0.1:80"));
-    listener.signal(Signal::INT);
-    listener.finish();
-    next.release().silently(0);
-}
-
 /// Starts a dlock that campaigns with the value `one`. Its command proclaims `v1`, reports that and waits.
 fn elect(env: &TestEnv) -> (Running, Gate) {
     let gate = env.gate("elect.gate");
