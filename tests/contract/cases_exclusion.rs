@@ -17,11 +17,9 @@ cases![
     c01_simultaneous_claims_hold_one_by_one[],
     c01_queue_always_satisfies_the_grant_rule[Queue, Shared],
     c01_several_names_hold_all_or_none[AtomicNames],
-    c01_several_names_exclude_on_each[AtomicNames],
     c01_several_names_in_opposite_orders_never_deadlock[AtomicNames],
     c01_several_names_share[AtomicNames, Shared],
     c01_several_names_with_slots_wait_with_one_place_on_each[AtomicNames],
-    c01_names_with_slots_in_opposite_orders_never_deadlock[AtomicNames],
 ];
 
 async fn c01_another_id_of_the_same_holder_waits(b: Bench) {
@@ -214,42 +212,6 @@ async fn c01_several_names_hold_all_or_none(b: Bench) {
     b.hold(b.ask(&y)).await;
 }
 
-async fn c01_several_names_exclude_on_each(b: Bench) {
-    let names = [b.name("x"), b.name("y"), b.name("z")];
-    let all = b.hold(b.ask_all(&names)).await;
-    for lock in &names {
-        let one = b.enter(b.ask(lock)).await;
-        one.waits().await;
-        one.leave().await;
-    }
-    all.still_holds().await;
-}
-
-async fn c01_several_names_in_opposite_orders_never_deadlock(b: Bench) {
-    let names = [b.name("x"), b.name("y"), b.name("z")];
-    let inside = Arc::new(AtomicUsize::new(0));
-    let clients: Vec<_> = (0..8)
-        .map(|i| {
-            let (b, inside) = (b.clone(), inside.clone());
-            let mut order = names.to_vec();
-            order.rotate_left(i % 3);
-            if i % 2 == 1 {
-                order.reverse();
-            }
-            tokio::spawn(async move {
-                let client = b.connect().await;
-                for _ in 0..4 {
-                    let member = b.enter_with(&client, b.ask_all(&order)).await;
-                    member.pass_alone(&inside).await;
-                }
-            })
-        })
-        .collect();
-    for client in clients {
-        client.await.expect("no client fails");
-    }
-}
-
 async fn c01_several_names_share(b: Bench) {
     let (x, y) = (b.name("x"), b.name("y"));
     let mut both = b.ask_all(&[x.clone(), y.clone()]);
@@ -263,15 +225,11 @@ async fn c01_several_names_share(b: Bench) {
     reader.still_holds().await;
 }
 
-fn with_slots(request: Request, n: u32) -> Request {
-    Request { mode: slots(n), ..request }
-}
-
 /// Creates two holders of `x`, which has two slots, and a waiter for `x` and `y`.
 async fn waits_for_x(b: &Bench, y: &LockName) -> ([Member; 2], Member) {
     let x = b.name("x");
     let on_x = [b.hold(b.ask_as(&x, slots(2))).await, b.hold(b.ask_as(&x, slots(2))).await];
-    let both = b.enter(with_slots(b.ask_all(&[x, y.clone()]), 2)).await;
+    let both = b.enter(Request { mode: slots(2), ..b.ask_all(&[x, y.clone()]) }).await;
     both.waits().await;
     (on_x, both)
 }
@@ -293,38 +251,41 @@ async fn c01_several_names_with_slots_wait_with_one_place_on_each(b: Bench) {
     third.held().await;
 }
 
-async fn c01_names_with_slots_in_opposite_orders_never_deadlock(b: Bench) {
-    let names = [b.name("x"), b.name("y"), b.name("z")];
-    let inside = Arc::new(names.each_ref().map(|_| AtomicUsize::new(0)));
-    let clients: Vec<_> = (0..9)
-        .map(|i| {
-            let (b, inside) = (b.clone(), inside.clone());
-            let mut order: Vec<(usize, LockName)> = names.iter().cloned().enumerate().collect();
-            order.rotate_left(i % 3);
-            if i % 2 == 1 {
-                order.reverse();
-            }
-            order.truncate(1 + i % 3);
-            tokio::spawn(async move {
-                let client = b.connect().await;
-                let asked: Vec<LockName> = order.iter().map(|(_, name)| name.clone()).collect();
-                for _ in 0..4 {
-                    let member = b.enter_with(&client, with_slots(b.ask_all(&asked), 2)).await;
-                    let deadline = b.clock.now() + b.fixture.patience() * 100;
-                    member.held_by(deadline).await.expect("its turn comes");
-                    for (at, _) in &order {
-                        assert!(inside[*at].fetch_add(1, Ordering::SeqCst) < 2, "two at most");
-                    }
-                    tokio::task::yield_now().await;
-                    for (at, _) in &order {
-                        inside[*at].fetch_sub(1, Ordering::SeqCst);
-                    }
-                    member.leave().await;
+async fn c01_several_names_in_opposite_orders_never_deadlock(b: Bench) {
+    for (mode, most) in [(Mode::Exclusive, 1), (slots(2), 2)] {
+        let names = ["x", "y", "z"].map(|name| b.name(&format!("{name}{most}")));
+        let inside = Arc::new(names.each_ref().map(|_| AtomicUsize::new(0)));
+        let clients: Vec<_> = (0..9)
+            .map(|i| {
+                let (b, inside) = (b.clone(), inside.clone());
+                let mut order: Vec<(usize, LockName)> = names.iter().cloned().enumerate().collect();
+                order.rotate_left(i % 3);
+                if i % 2 == 1 {
+                    order.reverse();
                 }
+                order.truncate(1 + i % 3);
+                tokio::spawn(async move {
+                    let client = b.connect().await;
+                    let asked: Vec<LockName> = order.iter().map(|(_, name)| name.clone()).collect();
+                    for _ in 0..4 {
+                        let request = Request { mode, ..b.ask_all(&asked) };
+                        let member = b.enter_with(&client, request).await;
+                        let deadline = b.clock.now() + b.fixture.patience() * 100;
+                        member.held_by(deadline).await.expect("its turn comes");
+                        for (at, _) in &order {
+                            assert!(inside[*at].fetch_add(1, Ordering::SeqCst) < most, "{most} at most");
+                        }
+                        tokio::task::yield_now().await;
+                        for (at, _) in &order {
+                            inside[*at].fetch_sub(1, Ordering::SeqCst);
+                        }
+                        member.leave().await;
+                    }
+                })
             })
-        })
-        .collect();
-    for client in clients {
-        client.await.expect("no client fails");
+            .collect();
+        for client in clients {
+            client.await.expect("no client fails");
+        }
     }
 }

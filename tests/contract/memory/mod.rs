@@ -142,7 +142,7 @@ impl Store for MemoryStore {
     }
 
     fn identity(&self) -> String {
-        self.server.identity()
+        NAME.to_owned()
     }
 
     fn has_connected(&self) -> bool {
@@ -153,8 +153,8 @@ impl Store for MemoryStore {
         let begun = self.clock.now();
         self.call(deadline, |_, _| Ok(())).await?;
         Ok(Examination {
-            server: "memory".to_owned(),
-            reached: self.server.identity(),
+            server: NAME.to_owned(),
+            reached: NAME.to_owned(),
             round_trip: self.clock.now().since(begun),
             risks: Vec::new(),
         })

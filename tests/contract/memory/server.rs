@@ -1,6 +1,5 @@
 //! The service, its switches, and the path of a call.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -17,7 +16,6 @@ pub(super) const NAME: &str = "memory";
 /// A lock service in this process.
 #[derive(Debug)]
 pub(crate) struct MemoryServer {
-    number: u64,
     clock: Clock,
     mutation: Option<Mutation>,
     queues: Mutex<Queues>,
@@ -27,20 +25,9 @@ pub(crate) struct MemoryServer {
 }
 
 impl MemoryServer {
-    /// Creates a faultless service that measures TTLs by `clock`.
-    pub(crate) fn new(clock: Clock) -> Arc<Self> {
-        Self::start(clock, None)
-    }
-
-    /// Creates a service with one defect.
-    pub(crate) fn with_mutation(clock: Clock, mutation: Mutation) -> Arc<Self> {
-        Self::start(clock, Some(mutation))
-    }
-
-    fn start(clock: Clock, mutation: Option<Mutation>) -> Arc<Self> {
-        static SERVERS: AtomicU64 = AtomicU64::new(1);
+    /// Creates a service that measures TTLs by `clock`, without a defect or with one.
+    pub(crate) fn new(clock: Clock, mutation: Option<Mutation>) -> Arc<Self> {
         Arc::new(Self {
-            number: SERVERS.fetch_add(1, Ordering::Relaxed),
             clock,
             mutation,
             queues: Mutex::new(Queues::new(mutation)),
@@ -82,10 +69,6 @@ impl MemoryServer {
 
     pub(super) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
-    }
-
-    pub(super) fn identity(&self) -> String {
-        format!("{NAME}:{}", self.number)
     }
 
     /// Executes one step of the service now, whatever the switches are.
