@@ -1,7 +1,5 @@
 //! Ends holds of foreign clients: `dlock break --force`, and the refusal without it.
 
-use std::process::Command;
-
 use serde_json::Value;
 
 use crate::support::{TestEnv, until};
@@ -11,15 +9,13 @@ pub(crate) struct Shared<'a> {
     pub(crate) env: &'a TestEnv,
     /// The name of the lock in dlock.
     pub(crate) name: &'a str,
-    /// Returns `dlock VERB OPTIONS...` on the lock's service.
-    pub(crate) verb: &'a dyn Fn(&str, &[&str]) -> Command,
     /// The name of the foreign client's entry at the service, or its beginning.
     pub(crate) key: &'a str,
 }
 
 impl Shared<'_> {
     fn status(&self) -> Value {
-        let asked = self.env.finish(&mut (self.verb)("status", &["--json", self.name])).silently(0);
+        let asked = self.env.finish(&mut self.env.verb("status", ["--json", self.name])).silently(0);
         serde_json::from_slice(&asked.out).expect("JSON from status")
     }
 
@@ -35,28 +31,29 @@ impl Shared<'_> {
 
     fn break_(&self, options: &[&str]) -> crate::support::running::Finished {
         let words = [&[self.name, "--yes"], options].concat();
-        self.env.finish(&mut (self.verb)("break", &words))
+        self.env.finish(&mut self.env.verb("break", words))
     }
 
     /// Tries each way to end the hold of a foreign client, the first one with a waiter. `hold` makes that client hold
-    /// the lock.
-    pub(crate) fn every_hold_is_ended(&self, mut hold: impl FnMut()) {
-        hold();
+    /// the lock, and gets a name that is another one each time.
+    pub(crate) fn every_hold_is_ended(&self, mut hold: impl FnMut(&str)) {
+        hold("a");
         let claim = self.claim();
         assert_eq!(self.claim(), claim, "it stays the same");
         for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
             self.break_(options).failed(64, &["--force", "client other than dlock", self.key]);
         }
-        let table = self.env.finish(&mut (self.verb)("status", &[self.name])).silently(0).text();
+        let table = self.env.finish(&mut self.env.verb("status", [self.name])).silently(0).text();
         assert!(table.contains(&format!("(not dlock) {}", self.key)), "{table}");
         let tried = ["--try", "--name", self.name, "--", "true"];
-        let busy = self.env.finish(&mut (self.verb)("run", &tried));
+        let busy = self.env.finish(&mut self.env.verb("run", tried));
         busy.failed(75, &["is busy", "held by a client other than dlock", self.key]);
         self.break_(&["--force", "--claim", "0123456789abcdef"]).failed(76, &[]);
         assert_eq!(self.claim(), claim, "nothing was changed");
         let script = "echo up >waiter.up";
-        let waiter =
-            self.env.start((self.verb)("run", &["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
+        let waiter = self
+            .env
+            .start(self.env.verb("run", ["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
         if self.env.is_redlock() {
             self.env.await_waiters(self.name, 1);
         } else {
@@ -70,13 +67,13 @@ impl Shared<'_> {
         waiter.finish().silently(0);
         self.env.await_line("waiter.up");
         self.break_(&["--force", "--claim", &claim]).failed(76, &[]);
-        for options in [&["--force"] as &[&str], &["--force", "--all"]] {
-            hold();
+        for (name, options) in [("b", &["--force"] as &[&str]), ("c", &["--force", "--all"])] {
+            hold(name);
             assert_ne!(self.claim(), claim, "another hold is another claim");
             self.break_(&["--force", "--claim", &claim]).failed(76, &[]);
             self.ended(options);
             let tried = ["--try", "--name", self.name, "--", "true"];
-            self.env.finish(&mut (self.verb)("run", &tried)).silently(0);
+            self.env.finish(&mut self.env.verb("run", tried)).silently(0);
         }
         self.break_(&["--force"]).failed(76, &[]);
     }

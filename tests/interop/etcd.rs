@@ -146,9 +146,7 @@ fn env_output(env: &TestEnv, line: &str) -> bool {
 fn a_hold_of_etcdctl_is_ended_by_force() {
     let Some(env) = env() else { return };
     let mut running = Vec::new();
-    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
-    let key_of = format!("key {}/", key(&env));
-    Shared { env: &env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
+    Shared { env: &env, name: "x", key: &format!("key {}/", key(&env)) }.every_hold_is_ended(|_| {
         // A removed file is another gate.
         for file in ["ctl.up", "ctl.gate"] {
             let _ = std::fs::remove_file(env.path(file));

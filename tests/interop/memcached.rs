@@ -1,10 +1,8 @@
 //! Clients that add and delete the plain key, as users of pymemcache do, and dlock: each excludes the other.
 
-use crate::both;
 use crate::peer::PeerEnv;
 use crate::place;
 use crate::servers::memcached;
-use crate::support::until;
 
 /// Returns pymemcache and an environment on the server that these tests share. If either is missing, prints the reason
 /// and returns `None`.
@@ -21,17 +19,8 @@ fn port() -> u16 {
 #[test]
 fn dlock_waits_for_pymemcache() {
     let Some(place) = meeting() else { return };
-    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
-    peer.order(&format!("wait a {key}"));
-    peer.says("held a");
-    both::assert_foreign(env);
-    let mut next = env.hold(&["--name", "x"]);
-    until("it waits", || next.running.err_so_far().contains("waiting for x").then_some(()));
-    assert!(!next.has_started(), "dlock waits");
-    peer.release("a");
-    next.await_start();
-    next.release();
-    assert_eq!(memcached::value(port(), &key), None, "nothing is left");
+    place.keeps_dlock_waiting(&[""]);
+    assert_eq!(memcached::value(port(), &place.key()), None, "nothing is left");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::both;
 use crate::place;
 use crate::servers::{Kind, Site};
-use crate::support::TestEnv;
 use crate::support::running::finish_all;
+use crate::support::{TestEnv, until};
 
 /// The time limit for an event that must happen.
 const SOON: Duration = Duration::from_secs(20);
@@ -83,6 +83,25 @@ impl PeerEnv {
             peer.says("held a");
             env.assert_busy("x");
             peer.release("a");
+            env.assert_free("x");
+        }
+    }
+
+    /// Expects that dlock waits for the client in every mode, and then holds. `lives` may follow the key in the order: the
+    /// lifetime of the lock.
+    #[track_caller]
+    pub(crate) fn keeps_dlock_waiting(&self, lives: &[&str]) {
+        let (env, mut peer, key) = (&self.env, self.peer(), self.key());
+        for life in lives {
+            peer.order(&format!("wait a {key} {life}"));
+            peer.says("held a");
+            both::assert_foreign(env);
+            let mut next = env.hold(&["--name", "x"]);
+            until("it waits", || next.running.err_so_far().contains("waiting for x").then_some(()));
+            assert!(!next.has_started(), "dlock waits");
+            peer.release("a");
+            next.await_start();
+            assert_eq!(next.release().code(), Some(0));
             env.assert_free("x");
         }
     }

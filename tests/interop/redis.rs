@@ -1,6 +1,5 @@
 //! redis-py's Lock and dlock on one key: each excludes the other.
 
-use crate::both;
 use crate::breaking::Shared;
 use crate::peer::PeerEnv;
 use crate::place;
@@ -19,19 +18,7 @@ fn port() -> u16 {
 #[test]
 fn dlock_waits_for_redis_py() {
     let Some(place) = meeting() else { return };
-    let (env, mut peer, key) = (&place.env, place.peer(), place.key());
-    for timeout in ["30", "none"] {
-        peer.order(&format!("wait a {key} {timeout}"));
-        peer.says("held a");
-        both::assert_foreign(env);
-        let mut next = env.hold(&["-q", "--name", "x"]);
-        env.await_waiters("x", 1);
-        assert!(!next.has_started(), "dlock waits");
-        peer.release("a");
-        next.await_start();
-        next.release().silently(0);
-        env.assert_free("x");
-    }
+    place.keeps_dlock_waiting(&["30", "none"]);
 }
 
 #[test]
@@ -78,11 +65,7 @@ fn an_unprotected_counter_loses_nothing() {
 fn a_hold_of_redis_py_is_ended_by_force() {
     let Some(place) = meeting() else { return };
     let (env, mut peer, key) = (&place.env, place.peer(), place.key());
-    let mut names = ["a", "b", "c"].into_iter();
-    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
-    let key_of = format!("key {key}");
-    Shared { env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
-        let name = names.next().expect("as many as there are ways");
+    Shared { env, name: "x", key: &format!("key {key}") }.every_hold_is_ended(|name| {
         peer.order(&format!("wait {name} {key} {}", if name == "b" { "none" } else { "30" }));
         peer.says(&format!("held {name}"));
     });
@@ -93,11 +76,7 @@ fn a_hold_of_redis_py_is_ended_by_force() {
 fn non_string_hold_is_ended_by_force() {
     let Some(place) = meeting() else { return };
     let (env, key) = (&place.env, place.key());
-    let set = |owner: &str| redis::raw(port(), &["HSET", &key, owner, "1"]);
-    let mut owners = ["a:1", "b:1", "c:1"].into_iter();
-    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
-    let key_of = format!("key {key}");
-    Shared { env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
-        assert_eq!(set(owners.next().expect("as many as there are ways")), ":1\r\n");
+    Shared { env, name: "x", key: &format!("key {key}") }.every_hold_is_ended(|owner| {
+        assert_eq!(redis::raw(port(), &["HSET", &key, owner, "1"]), ":1\r\n");
     });
 }

@@ -55,11 +55,7 @@ fn an_unprotected_counter_loses_nothing(kind: &'static str) {
 fn is_ended_by_force(kind: &'static str) {
     let Some(place) = place(kind) else { return };
     let (env, mut peer, key) = (&place.env, place.peer(), place.key());
-    let mut names = ["a", "b", "c"].into_iter();
-    let verb = |verb: &str, options: &[&str]| env.verb(verb, options);
-    let key_of = format!("key {key}");
-    Shared { env, name: "x", verb: &verb, key: &key_of }.every_hold_is_ended(|| {
-        let name = names.next().expect("as many as there are ways");
+    Shared { env, name: "x", key: &format!("key {key}") }.every_hold_is_ended(|name| {
         peer.order(&format!("wait {name} {key} 30"));
         peer.says(&format!("held {name}"));
     });

@@ -53,13 +53,10 @@ impl Queue {
 fn holds_are_ended_by_force(peer: &mut Peer, layout: &'static str, kinds: &[&str]) {
     for kind in kinds {
         let queue = Queue::new(layout);
-        let mut names = ["a", "b", "c"].map(|name| format!("{name}-{kind}")).into_iter();
-        let verb = |verb: &str, options: &[&str]| queue.env.verb(verb, options);
         let key = format!("node {}/", queue.path);
-        Shared { env: &queue.env, name: &queue.path, verb: &verb, key: &key }.every_hold_is_ended(|| {
-            let name = names.next().expect("as many as there are ways");
-            peer.order(&format!("{kind} {name} {}", queue.path));
-            peer.says(&format!("held {name}"));
+        Shared { env: &queue.env, name: &queue.path, key: &key }.every_hold_is_ended(|name| {
+            peer.order(&format!("{kind} {name}-{kind} {}", queue.path));
+            peer.says(&format!("held {name}-{kind}"));
         });
     }
 }
