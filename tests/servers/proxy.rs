@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
@@ -45,14 +45,9 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts a relay to `port` of the loopback interface.
     pub(crate) fn to(port: u16) -> Self {
-        Self::at(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
-    }
-
-    /// Starts a relay that listens on the address `own`.
-    pub(crate) fn at(own: IpAddr, port: u16) -> Self {
         // Another process may take a free port before this one.
         let listener = loop {
-            match TcpListener::bind((own, super::free_port())) {
+            match TcpListener::bind((Ipv4Addr::LOCALHOST, super::free_port())) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 bound => break bound.expect("listens"),
             }

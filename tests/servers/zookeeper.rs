@@ -24,7 +24,7 @@ pub(crate) static KIND: Kind = Kind {
     backend: "zk",
     missing,
     start: |_| Arc::new(Zk(vec![start()])),
-    cluster: Some(|| Arc::new(Zk(start_ensemble()))),
+    cluster: Some(|| Arc::new(Zk(start_ensemble(10, |_, _, port| port)))),
     secure: None,
     address: |ports| format!("zk://{}", site::addresses("", ports)),
     part: |whole, n| Service { endpoint: format!("{}/t{n}", whole.endpoint), ..whole },
@@ -170,17 +170,21 @@ pub(crate) fn start_with(setup: &Setup) -> Server {
     start_on(free_port(), setup)
 }
 
-/// Starts three servers that are one service.
-pub(crate) fn start_ensemble() -> Vec<Server> {
+/// Starts three servers that are one service. `patience` is the number of ticks for which a silent member believes that
+/// all is well. `way` returns the port at which the first member reaches a port of the second.
+pub(crate) fn start_ensemble(patience: u32, mut way: impl FnMut(usize, usize, u16) -> u16) -> Vec<Server> {
     let ports = [(); 3].map(|()| (free_port(), free_port(), free_port()));
-    let mut lines = vec!["initLimit=20".to_owned(), "syncLimit=10".to_owned()];
-    for (n, (_, quorum, election)) in ports.iter().enumerate() {
-        lines.push(format!("server.{}=127.0.0.1:{quorum}:{election}", n + 1));
+    let mut servers = Vec::new();
+    for (own, (clients, ..)) in ports.into_iter().enumerate() {
+        // A leader without its followers waits for so many ticks before it elects again.
+        let mut lines = vec!["initLimit=10".to_owned(), format!("syncLimit={patience}")];
+        for (other, (_, quorum, election)) in ports.into_iter().enumerate() {
+            let [quorum, election] = [quorum, election].map(|port| way(own, other, port));
+            lines.push(format!("server.{}=127.0.0.1:{quorum}:{election}", other + 1));
+        }
+        let id = u32::try_from(own + 1).ok();
+        servers.push(start_on(clients, &Setup { lines, id, ..Setup::default() }));
     }
-    let servers = (1..).zip(ports).map(|(id, (port, ..))| {
-        start_on(port, &Setup { lines: lines.clone(), id: Some(id), ..Setup::default() })
-    });
-    let servers: Vec<Server> = servers.collect();
     for server in &servers {
         await_service(server.port());
     }

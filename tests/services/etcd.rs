@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 
+use crate::etcd_faults::locks_at;
 use crate::servers::Site as _;
 use crate::servers::etcd::Etcd;
 use crate::servers::proxy::{Conduct, Proxy};
@@ -22,11 +23,7 @@ pub(crate) fn env(endpoint: String) -> TestEnv {
 fn users_and_passwords() {
     let etcd = Etcd::with(&["--auth-token-ttl".to_owned(), "2".to_owned()], None);
     etcd.guard("se:cret", &["locks/", "\u{1}"]);
-    let env = TestEnv::on(Service {
-        backend: "etcd",
-        endpoint: etcd.endpoint(),
-        prefix: Some("locks/".to_owned()),
-    });
+    let env = locks_at(etcd.endpoint());
     let as_ci = |words: &[&str], password: &str| {
         let mut command = env.run(words);
         command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", password);

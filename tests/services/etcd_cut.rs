@@ -3,14 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::cut_off::CutOff;
+use crate::etcd_faults::locks_at;
 use crate::servers::etcd::Cluster;
-use crate::support::{Service, TestEnv, quiet, within};
+use crate::support::{quiet, within};
 
 const TTL: Duration = Duration::from_secs(8);
-
-fn env_at(endpoint: String) -> TestEnv {
-    TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("cut/".to_owned()) })
-}
 
 /// Cuts off the leader, or a follower. Returns whether the member reported the lease as renewed after the cut.
 fn cut_off(leads: bool) -> bool {
@@ -22,9 +19,9 @@ fn cut_off(leads: bool) -> bool {
     // A follower passes renewals to the leader on a path that the relays cannot tell apart, and that path is cut, too.
     // The waiter then uses the leader alone.
     let far = if leads { others.map(|n| cluster.endpoint(n)).join(",") } else { cluster.endpoint(leader) };
-    let (near, far) = (env_at(cluster.endpoint(member)), env_at(far));
+    let (near, far) = (locks_at(cluster.endpoint(member)), locks_at(far));
     let scene = CutOff::start(near, far, "8s");
-    let lease = cluster.lease_of_first(member, "cut/x/");
+    let lease = cluster.lease_of_first(member, "locks/x/");
     cluster.cut(member);
     let cut = Instant::now();
     let renewed = cluster.renews(member, &lease);

@@ -9,7 +9,7 @@ use crate::servers::etcd::{Etcd, signing};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 
-fn locks_at(endpoint: String) -> TestEnv {
+pub(super) fn locks_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "etcd", endpoint, prefix: Some("locks/".to_owned()) })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::etcd::env;
 use crate::servers::Server;
 use crate::servers::etcd::Etcd;
+use crate::site::looked;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, process};
 
@@ -40,8 +41,8 @@ fn behind_the_grpc_proxy_leases_are_kept_and_doctor_warns() {
     assert_leases_are_kept(&env, "12s", Duration::from_secs(14));
     let refused = env.finish(&mut env.run(["--name", "x", "--ttl", "4s", "--", "sh", "-c", "echo ran"]));
     assert_eq!(refused.failed(64, &["grpc-proxy", "5s"]).text(), "");
-    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
-    assert!(looked.contains("grpc-proxy") && !looked.contains("cluster of one"), "{looked}");
+    let said = looked(&env);
+    assert!(said.contains("grpc-proxy") && !said.contains("cluster of one"), "{said}");
 }
 
 #[test]
@@ -58,6 +59,6 @@ fn behind_the_grpc_proxy_a_killed_holder_is_gone_with_its_lease() {
 fn grpc_proxy_advertising_the_servers_is_recognised() {
     let (_etcd, _proxy, env) = proxied(&["--advertise-client-url="]);
     assert_leases_are_kept(&env, "6s", Duration::from_secs(8));
-    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
-    assert!(looked.contains("grpc-proxy"), "{looked}");
+    let said = looked(&env);
+    assert!(said.contains("grpc-proxy"), "{said}");
 }

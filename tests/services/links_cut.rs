@@ -6,15 +6,37 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::link::Link;
+use crate::servers::Site;
+use crate::servers::proxy::{Conduct, Proxy};
 use crate::site;
 use crate::support::chance::{Random, length, seed};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true, until_within};
-use crate::support::{Running, TestEnv, quiet};
+use crate::support::{Running, Service, TestEnv, quiet};
 
 /// The time in which links are cut at random.
 const LENGTH: Duration = Duration::from_secs(8);
+
+/// A network whose only link leads to the service.
+struct Network {
+    env: TestEnv,
+    ways: Vec<Proxy>,
+}
+
+impl Network {
+    fn before(site: &dyn Site, part: &Service) -> Self {
+        let ports = site.ports();
+        let ways: Vec<Proxy> = ports.iter().map(|port| Proxy::to(*port)).collect();
+        let ends = ways.iter().zip(&ports);
+        let part = ends.fold(part.clone(), |part, (way, port)| part.through(way.port(), *port));
+        Self { env: TestEnv::on(part), ways }
+    }
+
+    /// Cuts its link in both directions and notifies neither side, or mends it.
+    fn set(&self, conduct: Conduct) {
+        self.ways.iter().for_each(|way| way.set(conduct));
+    }
+}
 
 /// The lengths of the cuts: shorter and longer than a lease.
 const CUTS: [Duration; 3] = [Duration::from_millis(700), Duration::from_secs(2), Duration::from_secs(7)];
@@ -142,25 +164,17 @@ fn next_cut(random: &mut Random, in_turn: Option<usize>) -> (usize, Duration) {
 
 #[test]
 fn one_leads_over_cut_links_and_observers_see_true_history() {
-    let mut links = Vec::new();
-    for _ in 0..2 {
-        match Link::new() {
-            Ok(link) => links.push(link),
-            Err(why) => return eprintln!("skipped: no network namespaces here: {why}"),
-        }
-    }
     let _load = quiet::loading();
     let site = site::start();
     let part = site.part();
-    let envs: Vec<TestEnv> = links.iter_mut().map(|link| TestEnv::on(link.leads_to(&*site, &part))).collect();
+    let networks = ["east", "west"].map(|name| (name, Network::before(&*site, &part)));
     let own = TestEnv::on(part);
     let observer = own.start(&mut own.verb("leader", ["x", "--follow", "--json"]));
     until_true("an observer", || observer.out_so_far() == "null\n");
     let mut candidates = Vec::new();
-    for (n, (link, env)) in links.iter().zip(&envs).enumerate() {
-        let name = ["east", "west"][n];
-        let mut command = link.verb(env, "elect");
-        command.args(["-q", "--name", "x", "--ttl", "4s", "--grace", "200ms", "--forever", "--value", name]);
+    for (n, (name, Network { env, .. })) in networks.iter().enumerate() {
+        let mut command = env.verb("elect", ["-q", "--name", "x", "--ttl", "4s", "--grace", "200ms"]);
+        command.args(["--forever", "--value", name]);
         command.args(["--", "bash", "-c", LEADER]).arg(own.path("e")).arg(name);
         candidates.push(env.start(&mut command));
         until_true(&format!("{name}; it said {:?}", candidates[n].err_so_far()), || {
@@ -175,11 +189,11 @@ fn one_leads_over_cut_links_and_observers_see_true_history() {
     while begun.elapsed() < length || Truth::read(&own).terms().len() < 2 {
         assert!(begun.elapsed() < length + CROWD, "{cuts} cuts, and nothing happened");
         let (link, cut) = next_cut(&mut random, (begun.elapsed() >= length).then_some(cuts));
-        let link = &links[link];
-        link.cut();
+        let (_, network) = &networks[link];
+        network.set(Conduct::Hole);
         cuts += 1;
         let_pass(cut);
-        link.mend();
+        network.set(Conduct::Pass);
         let_pass(Duration::from_millis(u64::try_from(random.below(2_500)).expect("small")));
     }
     await_last_value(&own, &observer);
@@ -206,8 +220,8 @@ fn one_leads_over_cut_links_and_observers_see_true_history() {
         assert!(truth.terms().is_sorted(), "tokens fall: {:?}", truth.terms());
         truth.judge(&seen);
     }
-    for env in &envs {
-        env.await_no_process();
+    for (_, network) in &networks {
+        network.env.await_no_process();
     }
     own.assert_free("x");
 }

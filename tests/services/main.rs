@@ -15,7 +15,6 @@ mod etcd_cut;
 mod etcd_faults;
 mod etcd_proxies;
 mod held_up;
-mod link;
 mod memcached;
 mod mysql;
 mod mysql_failover;
@@ -64,37 +63,26 @@ macro_rules! tests_of {
             mod crash;
             #[path = "../cli/deadlocks.rs"]
             mod deadlocks;
-            #[path = "doctor.rs"]
             mod doctor;
             #[path = "../cli/elections.rs"]
             mod elections;
-            #[path = "kinds.rs"]
             mod kinds;
-            #[path = "links_cut.rs"]
             mod links_cut;
             #[path = "../cli/look.rs"]
             mod look;
-            #[path = "in_order.rs"]
             mod in_order;
             #[path = "../cli/nested.rs"]
             mod nested;
-            #[path = "outage.rs"]
             mod outage;
-            #[path = "promises.rs"]
             mod promises;
-            #[path = "queued.rs"]
             mod queued;
             #[path = "../cli/replace.rs"]
             mod replace;
-            #[path = "swarm.rs"]
             mod swarm;
-            #[path = "forgotten.rs"]
             mod forgotten;
-            #[path = "unconfirmed.rs"]
             mod unconfirmed;
             #[path = "../supervise/waiting.rs"]
             mod waiting;
-            #[path = "ways.rs"]
             mod ways;
             $($(#[$place])? mod $more;)*
         }
@@ -145,16 +133,12 @@ mod on_redlock {
     mod elections;
     mod forgotten;
     mod kinds;
-    #[path = "links_cut.rs"]
     mod links_cut;
     mod postdated;
-    #[path = "promises.rs"]
     mod promises;
-    #[path = "swarm.rs"]
     mod swarm;
     mod unconfirmed;
     mod unheard;
-    #[path = "ways.rs"]
     mod ways;
 }
 
@@ -173,7 +157,6 @@ mod on_memcached {
     mod forgotten;
     mod in_order;
     mod kinds;
-    #[path = "links_cut.rs"]
     mod links_cut;
     #[path = "../cli/nested.rs"]
     mod nested;
@@ -181,10 +164,8 @@ mod on_memcached {
     mod postdated;
     #[path = "../cli/replace.rs"]
     mod replace;
-    #[path = "swarm.rs"]
     mod swarm;
     mod unconfirmed;
-    #[path = "ways.rs"]
     mod ways;
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::causes::secure;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, memcached};
-use crate::site::run_with;
+use crate::site::{looked, run_with};
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
@@ -107,9 +107,7 @@ fn an_authority_without_encryption_is_refused() {
 #[test]
 fn doctor_warns_of_missing_guarantees_of_a_cache() {
     let server = memcached::start();
-    let looked = env_on(&server).finish(&mut env_on(&server).verb("doctor", [] as [&str; 0]));
-    assert_eq!(looked.code(), Some(0), "{}", looked.err);
-    let text = String::from_utf8_lossy(&looked.out).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = looked(&env_on(&server));
     for part in ["memcached 1.", "keeps nothing over a restart", "poll every 50 ms to 1 s"] {
         assert!(text.contains(part), "{part} is in {text}");
     }

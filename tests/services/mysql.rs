@@ -71,18 +71,6 @@ fn defaults_come_from_my_cnf_and_mysql_variables() {
 }
 
 #[test]
-fn a_socket_of_this_host_leads_to_the_same_locks() {
-    let server = mariadb::start();
-    let socket = mariadb::socket(&server).display().to_string();
-    let (tcp, unix) =
-        (env_on(&server), env_at(format!("mysql://root@/{}?socket={socket}", mariadb::DATABASE)));
-    let holder = unix.held(&["--name", "x"]);
-    tcp.assert_busy("x");
-    holder.release().silently(0);
-    tcp.assert_free("x");
-}
-
-#[test]
 fn databases_and_prefixes_are_apart() {
     let server = mariadb::start();
     mariadb::ask(&server, "CREATE DATABASE other");
@@ -281,9 +269,9 @@ fn risky_settings_are_warned_of() {
     let setting = "innodb_flush_log_at_trx_commit";
     until_true("a warning", || holder.running.err_so_far().contains("innodb_flush_log_at_trx_commit = 1"));
     assert_eq!(holder.release().code(), Some(0));
-    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    let said = looked(&env);
     for part in ["MariaDB 1", setting, "note: a claim counts on the database's clock"] {
-        assert!(looked.contains(part), "{looked}");
+        assert!(said.contains(part), "{said}");
     }
 }
 

@@ -164,8 +164,7 @@ fn unusable_tables_are_named_by_doctor() {
 #[test]
 fn encryption_with_a_private_authority_and_a_client_certificate() {
     let file = |name: &str| secure::folder().join(name);
-    let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
-    let server = secure::tls_postgres(&pem, &key, &ca);
+    let server = secure::tls_postgres("server");
     server.sql("CREATE ROLE client LOGIN SUPERUSER");
     admit(&server, "hostssl all client 127.0.0.1/32 cert\nhostnossl all client 127.0.0.1/32 reject");
     let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
@@ -219,9 +218,9 @@ fn risky_settings_are_warned_of() {
     let holder = env.held(&["-v", "--name", "x"]);
     until_true("a warning", || holder.running.err_so_far().contains("fsync = on"));
     assert_eq!(holder.release().code(), Some(0));
-    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    let said = looked(&env);
     for part in ["PostgreSQL 1", "fsync is off", "note: a claim counts on the database's clock"] {
-        assert!(looked.contains(part), "{looked}");
+        assert!(said.contains(part), "{said}");
     }
 }
 

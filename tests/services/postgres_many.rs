@@ -10,7 +10,7 @@ use super::postgres::{env_at, env_on, start};
 use crate::servers::Site as _;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::{Server, free_port, shared_folder};
-use crate::support::TestEnv;
+use crate::site::looked;
 use crate::support::process::is_alive;
 use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
@@ -112,32 +112,10 @@ fn behind_a_pooler_one_looks_instead_of_listening() {
         waiter.await_start();
         waiter.release();
     }
-    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
-    assert!(looked.contains("pooler") && looked.contains("500 ms"), "{looked}");
+    let said = looked(&env);
+    assert!(said.contains("pooler") && said.contains("500 ms"), "{said}");
     assert!(!server.server().log().contains("LISTEN"), "a shared session must be left as it is");
     env.assert_free("x");
-}
-
-#[test]
-fn a_watch_shows_each_change_without_asking_all_the_time() {
-    let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
-    let env: TestEnv = env_on(&server);
-    env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
-    let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
-    until_true("a watch", || server.server().log().contains("pg_advisory_lock_shared"));
-    let looks = || server.server().log().matches("ORDER BY m.name, m.seq").count();
-    let shown = |lines: usize| watch.out_so_far().lines().count() >= lines;
-    until_true("the first look", || shown(1));
-    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
-    until_true("a look after the grant", || shown(2));
-    holder.release().silently(0);
-    until_true("a look after the release", || shown(3));
-    let before = looks();
-    let_pass(Duration::from_secs(2));
-    assert!(looks() <= before + 1, "it asks all the time");
-    watch.signal(Signal::INT);
-    let shown = watch.finish().text();
-    assert!(shown.lines().count() >= 3 && shown.lines().any(|l| l.contains("\"token\":\"")), "{shown}");
 }
 
 #[test]

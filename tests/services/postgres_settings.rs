@@ -12,12 +12,17 @@ use crate::site::run_with;
 use crate::sql_settings;
 use crate::support::wait::let_pass;
 
-#[test]
-fn libpq_demands_are_obeyed_and_neutral_settings_accepted() {
-    let [pem, key, ca] = ["server.pem", "server.key", "ca.pem"].map(secure::file);
-    let server = secure::tls_postgres(&pem, &key, &ca);
+/// Starts a server that shows `certificate`, and asks `bound` for a password.
+fn bound_by(certificate: &str) -> Postgres {
+    let server = secure::tls_postgres(certificate);
     server.sql("CREATE ROLE bound LOGIN SUPERUSER PASSWORD 'right'");
     secure::admit(&server, "hostssl all bound 127.0.0.1/32 scram-sha-256");
+    server
+}
+
+#[test]
+fn libpq_demands_are_obeyed_and_neutral_settings_accepted() {
+    let server = bound_by("server");
     let run = |user: &str, settings: &str, variables: &[(&'static str, &'static str)]| {
         let env = env_at(format!("postgres://{user}@127.0.0.1:{}/postgres?{settings}", server.port()));
         let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, Path::new(*value))).collect();
@@ -43,10 +48,7 @@ fn libpq_demands_are_obeyed_and_neutral_settings_accepted() {
 
 #[test]
 fn unverified_version_one_certificate_is_taken_without_binding() {
-    let [pem, key, ca] = ["first.pem", "server.key", "ca.pem"].map(secure::file);
-    let server = secure::tls_postgres(&pem, &key, &ca);
-    server.sql("CREATE ROLE bound LOGIN SUPERUSER PASSWORD 'right'");
-    secure::admit(&server, "hostssl all bound 127.0.0.1/32 scram-sha-256");
+    let server = bound_by("first");
     let at =
         |settings: &str| env_at(format!("postgres://bound@127.0.0.1:{}/postgres?{settings}", server.port()));
     let right = [("PGPASSWORD", Path::new("right"))];

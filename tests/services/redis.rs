@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::redis_many::{env_at, env_on};
 use crate::servers::{free_port, redis, shared_folder};
-use crate::site::run_with;
+use crate::site::{looked, run_with};
 use crate::support::wait::until_true;
 use crate::support::within;
 
@@ -76,8 +76,7 @@ fn risky_settings_are_warned_of_once_during_the_command() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert_eq!(ended.err.matches("appendonly yes").count(), 1, "{}", ended.err);
     silent.release().silently(0);
-    let looked = env.finish(&mut env.verb("doctor", [] as [&str; 0]));
-    assert!(looked.text().contains("allkeys-lru"), "{}", looked.text());
+    assert!(looked(&env).contains("allkeys-lru"));
 }
 
 #[test]

@@ -35,42 +35,29 @@ fn await_listening(server: &Server, count: usize) {
     until_true(&line, || redis::raw(server.port(), &["INFO", "clients"]).contains(&line));
 }
 
+/// The renewals of both replace their connections, and each listens again.
 #[test]
-fn holder_gets_requests_after_its_connection_fell_silent() {
+fn holder_and_waiter_listen_again_after_silent_connections() {
     let server = redis::start_with(QUIET);
     let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
     let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);
-    await_listening(&server, 1);
-    await_renewal(&server, 6000);
-    // This connection passes nothing from here on. New connections work.
+    let mut waiter = env.hold(&["--name", "x", "-q", "--ttl", "6s"]);
+    past.await_waiters("x", 1);
+    await_listening(&server, 2);
+    // These connections pass nothing from here on, and the server keeps them. New connections work.
     proxy.leave_behind();
-    await_renewal(&server, 6000);
+    await_listening(&server, 4);
     let begun = Instant::now();
     let breaking = past.finish(&mut past.verb("break", ["x", "--claim", holder.claim(), "--yes"]));
     assert_eq!(breaking.code(), Some(0), "{}", breaking.err);
     let ended = holder.running.finish();
     assert_eq!(ended.code(), Some(76), "{}", ended.err);
-    // The holder was notified. It did not have to find out by polling.
-    within(begun.elapsed(), Duration::from_secs(2));
-    past.assert_free("x");
-}
-
-#[test]
-fn holder_relistens_after_its_connection_fell_silent() {
-    let server = redis::start_with(QUIET);
-    let (proxy, past) = (Proxy::to(server.port()), env_on(&server));
-    let env = env_at(format!("redis://127.0.0.1:{}", proxy.port()));
-    let holder = past.held(&["--name", "x", "--ttl", "10m"]);
-    await_listening(&server, 1);
-    let mut waiter = env.hold(&["--name", "x", "-q", "--ttl", "6s"]);
-    await_listening(&server, 2);
-    past.await_waiters("x", 1);
-    proxy.leave_behind();
-    await_listening(&server, 3);
-    holder.release().silently(0);
     waiter.await_start();
+    // Both were notified. They did not have to find out by polling.
+    within(begun.elapsed(), Duration::from_secs(2));
     assert_eq!(waiter.release().code(), Some(0));
+    past.assert_free("x");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::redis_many::{cluster, env_at, env_on};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
+use crate::site::looked;
 use crate::support::wait::let_pass;
 use crate::support::{TestEnv, within};
 
@@ -22,10 +23,6 @@ fn refusing(commands: &[&str]) -> Server {
         assert_eq!(redis::raw(server.port(), &words), "+OK\r\n");
     }
     server
-}
-
-fn doctor(env: &TestEnv) -> String {
-    env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text()
 }
 
 /// Expects that a waiter learns within a second that the lock is free, also after a renewal. Expects that a holder
@@ -53,7 +50,7 @@ fn server_without_change_reports_is_polled_every_half_second() {
     for server in [without(&["HELLO"]), without(&["CLIENT"]), refusing(&["client|caching"])] {
         let env = env_on(&server);
         looks_every_half_second(&env, &server);
-        let told = doctor(&env);
+        let told = looked(&env);
         assert!(told.contains("every 500 ms"), "{told}");
     }
 }
@@ -81,7 +78,7 @@ fn missing_command_is_named_without_the_script() {
     for (server, code) in [(without(&["ZADD"]), 69), (refusing(&["zadd"]), 77)] {
         let said = run(&server).failed(code, &["dlock doctor"]).err;
         assert!(!said.contains("script: "), "{said}");
-        let told = doctor(&env_on(&server));
+        let told = looked(&env_on(&server));
         assert!(told.contains("does not let this user use ZADD"), "{told}");
     }
     let server = without(&["SCAN"]);
@@ -98,7 +95,7 @@ fn proxy_hanging_up_on_unknown_commands_is_asked_for_less() {
     let endpoint = format!("redis://127.0.0.1:{}", proxy.port());
     let env = env_at(endpoint.clone());
     looks_every_half_second(&env, &server);
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(told.contains("every 500 ms") && told.contains("INFO"), "{told}");
     assert!(told.contains("does not let this user use SCAN"), "{told}");
     env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["SCAN", "proxy"]);
@@ -125,7 +122,7 @@ fn several_names_on_different_proxied_servers_are_refused() {
 #[test]
 fn server_without_info_is_still_examined() {
     for server in [without(&["INFO"]), refusing(&["info"])] {
-        let told = doctor(&env_on(&server));
+        let told = looked(&env_on(&server));
         assert!(told.contains("INFO"), "{told}");
     }
 }
@@ -160,11 +157,11 @@ fn the_rights_in_the_manual_are_enough_with_a_sentinel() {
 fn doctor_takes_a_lock_where_runs_do_and_leaves_nothing() {
     let server = without(&[]);
     let env = env_on(&server);
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(!told.contains("no lock could be taken"), "{told}");
     assert_eq!(redis::raw(server.port(), &["DBSIZE"]), ":0\r\n");
     assert_eq!(redis::raw(server.port(), &["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK\r\n");
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(told.contains("no lock could be taken") && told.contains("NOREPLICAS"), "{told}");
     assert!(!told.contains("no problems found") && !told.contains("script: "), "{told}");
     let run = env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(69, &["NOREPLICAS"]);
@@ -175,17 +172,17 @@ fn doctor_takes_a_lock_where_runs_do_and_leaves_nothing() {
 fn doctor_takes_a_lock_at_each_master_and_by_each_sentinel() {
     let nodes = cluster();
     let env = env_at(format!("redis+cluster://127.0.0.1:{}", nodes[0].port()));
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(!told.contains("no lock could be taken"), "{told}");
     assert!(nodes.iter().all(|node| redis::raw(node.port(), &["DBSIZE"]) == ":0\r\n"), "nothing is left");
     assert_eq!(redis::raw(nodes[2].port(), &["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK\r\n");
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(told.contains("no lock could be taken") && told.contains("NOREPLICAS"), "{told}");
     let master = without(&[]);
     let sentinel = redis::start_sentinel(master.port());
     let (there, away) = (format!("127.0.0.1:{}", sentinel.port()), format!("127.0.0.1:{}", free_port()));
     let env = env_at(format!("redis+sentinel://{there},{away}/main"));
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(told.contains(&format!("redis+sentinel://{away}/main")) && told.contains("refused"), "{told}");
 }
 
@@ -203,6 +200,6 @@ fn hold_lost_with_its_database_states_the_reason() {
     for n in 0..300 {
         redis::raw(server.port(), &["SET", &format!("app:{n}"), "x"]);
     }
-    let told = doctor(&env);
+    let told = looked(&env);
     assert!(told.contains("FLUSHDB"), "{told}");
 }

@@ -57,7 +57,7 @@ pub(crate) fn run_with(env: &TestEnv, variables: &[(&str, &Path)]) -> Finished {
 
 /// Returns the output of `doctor` with the wrapped lines joined.
 pub(crate) fn looked(env: &TestEnv) -> String {
-    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).silently(0).text();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

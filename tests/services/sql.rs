@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::servers::Site;
-use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::mariadb::{self, Mysql};
 use crate::servers::postgres::{self, Postgres};
+use crate::servers::proxy::{Conduct, Proxy};
 use crate::site;
 use crate::support::chance::rounds;
 use crate::support::process::{self};
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{TestEnv, Service};
+use crate::support::{Service, TestEnv};
 
 pub(super) enum Database {
     Mysql(Mysql),
@@ -258,7 +258,8 @@ fn however_many_runs_leave_no_row_behind() {
         assert_eq!(holder.running.finish().code(), Some(76));
     }
     for n in 0..6 {
-        env.finish(&mut env.run(["-q", "--wait", "1m", "--name", &format!("x{n}"), "--", "true"])).silently(0);
+        env.finish(&mut env.run(["-q", "--wait", "1m", "--name", &format!("x{n}"), "--", "true"]))
+            .silently(0);
     }
     let (claims, left) = database.rows(&prefix);
     assert!(claims == 0 && left <= further, "{claims} claims and {left} notes are left of {notes}");

@@ -241,21 +241,6 @@ fn process_stopped_for_three_leases_lets_no_two_commands_run() {
 }
 
 #[test]
-fn a_killed_process_ends_the_tree_and_frees_the_lock_at_once() {
-    for way in Way::OTHERS {
-        for keeper in [false, true] {
-            // Long compared with the time that the waiter is given.
-            let own = ["-q", "--ttl", "60s"];
-            let scene = Scene::of(TestEnv::new(), way, &own, &["-q", "-w", "15s"]);
-            let (front, its_keeper) = until("the pair", || way.pair(&scene.running));
-            process::signal(if keeper { its_keeper } else { front }, Signal::KILL);
-            let ended = scene.conclude();
-            assert!(ended.code().is_none_or(|code| code == 76), "{way:?}: {:?}", ended.status);
-        }
-    }
-}
-
-#[test]
 fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
     // Both must be killed before they stop the command for want of a renewal, also on a busy machine.
     let ttl = Duration::from_secs(6);

@@ -1,79 +1,62 @@
-//! ZooKeeper only: logins, several servers, servers of another protocol, names, and `doctor`.
-
-use std::process::Command;
+//! ZooKeeper only: logins, several servers, names, and `doctor`.
 
 use crate::servers::zookeeper::{self, Setup};
 use crate::servers::{Server, free_port};
-use crate::support::{Finished, TestEnv};
+use crate::site::{looked, run_with};
+use crate::support::{Service, TestEnv};
 
-/// Returns `dlock VERB --endpoint ENDPOINT OPTIONS`.
-fn dlock(env: &TestEnv, verb: &str, endpoint: &str, options: &[&str]) -> Command {
-    let mut command = env.dlock([verb, "--backend", "zk", "--endpoint", endpoint]);
-    command.args(options);
-    command
+pub(super) fn env_at(endpoint: String) -> TestEnv {
+    TestEnv::on(Service { backend: "zk", endpoint, prefix: None })
 }
 
-fn run(env: &TestEnv, endpoint: &str, options: &[&str]) -> Finished {
-    let mut command = dlock(env, "run", endpoint, &["--name", "x"]);
-    env.finish(command.args(options).args(["--", "true"]))
-}
-
-fn local(port: u16) -> String {
-    format!("zk://127.0.0.1:{port}")
-}
-
-/// Returns a chroot of its own for this test at the shared server.
-fn own_corner(name: &str) -> String {
-    format!("{}/{name}", zookeeper::endpoint())
+/// Returns an environment with a chroot of its own at the shared server.
+fn own_corner(name: &str) -> TestEnv {
+    env_at(format!("{}/{name}", zookeeper::endpoint()))
 }
 
 #[test]
 fn lock_belongs_to_its_creating_user() {
-    let env = TestEnv::new();
-    let at = own_corner("users");
+    let env = own_corner("users");
     let as_user = |user: &str, password: &str| {
-        let mut command = dlock(&env, "run", &at, &["--name", "x", "--user", user]);
-        env.finish(command.env("DLOCK_PASSWORD", password).args(["--", "true"]))
+        let mut command = env.run(["--name", "x", "--user", user, "--", "true"]);
+        env.finish(command.env("DLOCK_PASSWORD", password))
     };
     as_user("ann", "right-secret").silently(0);
     as_user("ann", "right-secret").silently(0);
     for refused in [as_user("ann", "wrong-secret"), as_user("bob", "right-secret")] {
         refused.failed(77, &["does not let this user"]);
     }
-    run(&env, &at, &[]).failed(77, &["does not let this user", "--user"]);
     // Another user cannot create a chroot below hers either.
-    let below = format!("{at}/below");
-    run(&env, &below, &[]).failed(77, &["does not let this user", "--user"]);
+    for env in [&env, &own_corner("users/below")] {
+        run_with(env, &[]).failed(77, &["does not let this user", "--user"]);
+    }
 }
 
 #[test]
 fn isolated_server_of_an_ensemble_is_named_as_such() {
-    let (clients, env) = (free_port(), TestEnv::new());
+    let clients = free_port();
+    let env = env_at(format!("zk://127.0.0.1:{clients}"));
     let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
     let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[n], ports[3 + n]));
     let lines = ["initLimit=10".to_owned(), "syncLimit=4".to_owned()].into_iter().chain(members).collect();
     let _alone = zookeeper::start_on(clients, &Setup { id: Some(1), lines, ..Setup::default() });
-    let ended = run(&env, &local(clients), &["--wait", "2s"]);
+    let ended = env.finish(&mut env.run(["--name", "x", "--wait", "2s", "--", "true"]));
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
     assert!(ended.err.contains("serves no clients") && !ended.err.contains("TLS"), "{}", ended.err);
 }
 
 #[test]
 fn name_without_a_valid_path_is_refused() {
-    let env = TestEnv::new();
-    let mut command =
-        dlock(&env, "run", &own_corner("raw"), &["--prefix", "", "--name", "a//b", "--", "true"]);
+    let env = own_corner("raw");
+    let mut command = env.run(["--prefix", "", "--name", "a//b", "--", "true"]);
     env.finish(&mut command).failed(64, &["empty part"]);
-    let mut command = dlock(&env, "run", &own_corner("raw"), &["--name", "a//🦀", "--", "true"]);
-    env.finish(&mut command).silently(0);
+    env.finish(&mut env.run(["--name", "a//🦀", "--", "true"])).silently(0);
 }
 
 #[test]
 fn doctor_names_the_server_and_its_limits() {
-    let env = TestEnv::new();
-    let finished = env.finish(&mut dlock(&env, "doctor", &own_corner("doctor"), &[]));
-    assert_eq!(finished.code(), Some(0));
-    let text = finished.text();
+    let env = own_corner("doctor");
+    let text = looked(&env);
     for word in ["ZooKeeper 3.", "a single server", "sessions are limited to 1s to 7200s", "without --user"] {
         assert!(text.contains(word), "no {word:?} in: {text}");
     }
@@ -81,10 +64,10 @@ fn doctor_names_the_server_and_its_limits() {
 
 #[test]
 fn rolling_restart_of_an_ensemble_changes_nothing() {
-    let servers = zookeeper::start_ensemble();
+    let servers = zookeeper::start_ensemble(10, |_, _, port| port);
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
     let env = TestEnv::on(zookeeper::KIND.at(&ports));
-    let text = env.finish(&mut env.verb("doctor", [] as [&str; 0])).text();
+    let text = looked(&env);
     assert!(!text.contains("a single server") && text.contains("four ticks"), "{text}");
     let lock = ["--quiet", "--ttl", "20s", "--name", "x"];
     let holder = env.held(&lock);

@@ -4,9 +4,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cut_off::CutOff;
+use crate::servers::Server;
 use crate::servers::proxy::{Conduct, Proxy};
-use crate::servers::zookeeper::{self, Setup, TICK};
-use crate::servers::{Server, free_port};
+use crate::servers::zookeeper::{self, TICK};
 use crate::support::{TestEnv, quiet, until, within};
 
 const TTL: Duration = Duration::from_secs(6);
@@ -19,31 +19,17 @@ struct Ensemble {
 }
 
 impl Ensemble {
-    /// `patience` is the number of ticks for which a silent member believes that all is well.
     fn start(patience: u32) -> Self {
-        let [clients, quorums, elections] = [(); 3].map(|()| [(); 3].map(|()| free_port()));
         let mut relays = Vec::new();
-        let mut servers = Vec::new();
-        for (own, clients) in clients.into_iter().enumerate() {
-            // A leader without its followers waits for so many ticks before it elects again.
-            let mut lines = vec!["initLimit=10".to_owned(), format!("syncLimit={patience}")];
-            for other in 0..3 {
-                let (mut quorum, mut election) = (quorums[other], elections[other]);
-                if own != other {
-                    for port in [&mut quorum, &mut election] {
-                        let relay = Proxy::to(*port);
-                        *port = relay.port();
-                        relays.push((own, other, relay));
-                    }
-                }
-                lines.push(format!("server.{}=127.0.0.1:{quorum}:{election}", other + 1));
+        let servers = zookeeper::start_ensemble(patience, |own, other, port| {
+            if own == other {
+                return port;
             }
-            let id = u32::try_from(own + 1).ok();
-            servers.push(zookeeper::start_on(clients, &Setup { lines, id, ..Setup::default() }));
-        }
-        for server in &servers {
-            zookeeper::await_service(server.port());
-        }
+            let relay = Proxy::to(port);
+            let at = relay.port();
+            relays.push((own, other, relay));
+            at
+        });
         Self { servers, relays }
     }
 

@@ -7,14 +7,9 @@ use std::time::Duration;
 use crate::servers::{Server, zookeeper};
 use crate::support::process::is_alive;
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{Service, TestEnv};
+use crate::zookeeper::env_at;
 
 const TTL: Duration = Duration::from_secs(10);
-
-fn env_on(server: &Server) -> TestEnv {
-    let endpoint = format!("zk://127.0.0.1:{}", server.port());
-    TestEnv::on(Service { backend: "zk", endpoint, prefix: None })
-}
 
 /// Makes the server take at most `most` connections from a host after its next start.
 fn limit(server: &Server, most: u32) {
@@ -26,7 +21,7 @@ fn limit(server: &Server, most: u32) {
 #[test]
 fn holder_reconnects_before_waiters_at_the_connection_limit() {
     let server = zookeeper::start();
-    let env = env_on(&server);
+    let env = env_at(format!("zk://127.0.0.1:{}", server.port()));
     let options = ["--name", "x", "--ttl", "10s"];
     let holder = env.held(&options);
     let run = || env.start(env.run(options).args(["--", "sh", "-c", "echo >> done"]));

@@ -6,13 +6,13 @@ use rustix::process::Signal;
 
 use crate::servers::zookeeper;
 use crate::support::wait::until_true;
-use crate::support::{Service, TestEnv, within};
+use crate::support::within;
+use crate::zookeeper::env_at;
 
 #[test]
 fn watch_shows_an_outage_and_follows_a_server_without_its_data() {
     let server = zookeeper::start();
-    let endpoint = format!("zk://127.0.0.1:{}", server.port());
-    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    let env = env_at(format!("zk://127.0.0.1:{}", server.port()));
     // The watcher has seen the server work.
     env.finish(&mut env.run(["--name", "x", "--", "true"])).silently(0);
     let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
@@ -38,8 +38,7 @@ fn watch_shows_an_outage_and_follows_a_server_without_its_data() {
 fn an_interrupted_watch_leaves_no_session_behind() {
     let lines = vec!["4lw.commands.whitelist=srvr,dump".to_owned()];
     let server = zookeeper::start_with(&zookeeper::Setup { lines, ..zookeeper::Setup::default() });
-    let endpoint = format!("zk://127.0.0.1:{}", server.port());
-    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    let env = env_at(format!("zk://127.0.0.1:{}", server.port()));
     for verb in [&["watch", "x"][..], &["leader", "x", "--follow", "--json"]] {
         let watch = env.start(&mut env.verb(verb[0], &verb[1..]));
         until_true("the first look", || !watch.out_so_far().is_empty());
@@ -53,8 +52,7 @@ fn an_interrupted_watch_leaves_no_session_behind() {
 
 #[test]
 fn a_lease_without_a_process_is_refused() {
-    let endpoint = format!("{}/detached", zookeeper::endpoint());
-    let env = TestEnv::on(Service { backend: "zk", endpoint, prefix: None });
+    let env = env_at(zookeeper::endpoint());
     let refused = env.finish(&mut env.verb("acquire", ["--detach", "--name", "x"]));
     assert_eq!((refused.code(), refused.text().as_str()), (Some(64), "sh -c 'exit 64'\n"), "{}", refused.err);
     assert!(refused.err.contains("--for-pid"), "{}", refused.err);

@@ -91,7 +91,7 @@ pub(crate) fn serve(kind: Kind, certificate: &str, clients: bool) -> Scene {
             Scene::at(at, server)
         }
         Kind::Postgres => {
-            let server = tls_postgres(&pem, &key, &ca);
+            let server = tls_postgres(certificate);
             if clients {
                 admit(&server, "hostssl all ci 127.0.0.1/32 trust clientcert=verify-ca");
             }
@@ -121,7 +121,7 @@ pub(super) fn etcd(pem: &str, key: &str, clients: Option<&String>) -> Server {
 }
 
 /// Starts a Redis with these additional arguments.
-pub(crate) fn tls_redis(pem: &str, key: &str, ca: &str, clients: bool, more: &[&str]) -> Server {
+fn tls_redis(pem: &str, key: &str, ca: &str, clients: bool, more: &[&str]) -> Server {
     let port = free_port();
     let number = port.to_string();
     let files = ["--tls-cert-file", pem, "--tls-key-file", key, "--tls-ca-cert-file", ca];
@@ -146,12 +146,14 @@ pub(crate) fn tls_zookeeper(certificate: &str, clients: bool) -> Server {
     })
 }
 
-pub(crate) fn tls_postgres(pem: &str, key: &str, ca: &str) -> Postgres {
+/// Starts a server that shows `certificate`.
+pub(crate) fn tls_postgres(certificate: &str) -> Postgres {
     let server = postgres::start();
     let owner = fs::metadata(server.data()).expect("a directory");
-    for (from, to) in [(pem, "server.crt"), (key, "server.key"), (ca, "root.crt")] {
+    let shown = format!("{certificate}.pem");
+    for (from, to) in [(shown.as_str(), "server.crt"), ("server.key", "server.key"), ("ca.pem", "root.crt")] {
         let path = server.data().join(to);
-        fs::copy(from, &path).expect("copies");
+        fs::copy(file(from), &path).expect("copies");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("sets");
         chown(&path, Some(owner.uid()), Some(owner.gid())).expect("changes the owner");
     }
@@ -196,7 +198,7 @@ pub(crate) fn required(kind: Kind) -> Staged {
             Scene::at(at, server).staged()
         }
         Kind::Postgres => {
-            let server = tls_postgres(&file("server.pem"), &file("server.key"), &file("ca.pem"));
+            let server = tls_postgres("server");
             admit(&server, "hostssl all ci 127.0.0.1/32 trust");
             let at = format!("postgres://ci@127.0.0.1:{}/postgres?sslmode=disable", server.port());
             Scene::at(at, server).staged()
