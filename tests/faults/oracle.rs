@@ -3,6 +3,10 @@
 //! Each hold's command first writes a line with its PID, token and mode. At its beginning and its end it checks whether
 //! a process of another hold's tree is alive.
 
+use std::process::Command;
+
+use crate::support::chance::Random;
+use crate::support::way::Way;
 use crate::support::{TestEnv, process};
 
 /// The command of each hold. It keeps an exclusion directory and an unprotected counter, and has a child in another
@@ -50,6 +54,24 @@ kill -9 $! 2>/dev/null
 wait 2>/dev/null
 exit 0
 "#;
+
+/// Returns a way to hold the lock `x` at random, and its command with a section.
+pub(crate) fn hold(env: &TestEnv, random: &mut Random, ttl: &str, has_shared: bool) -> (Way, Command) {
+    let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
+    let shared = has_shared && matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
+    let mode = if shared { "shared" } else { "exclusive" };
+    let mut options = vec!["-q", "--name", "x", "--ttl", ttl, "--grace", "200ms"];
+    if shared {
+        options.push("-s");
+    }
+    if random.below(6) == 0 {
+        options.extend(["--wait", "200ms"]);
+    }
+    if way != Way::Acquire && random.below(6) == 0 {
+        options.extend(["--max-run", "50ms"]);
+    }
+    (way, way.command(env, &options, &Oracle::words(mode)))
+}
 
 /// Reads the files of the sections.
 pub(crate) struct Oracle<'a> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::oracle::Oracle;
+use crate::oracle::{self, Oracle};
 use crate::support::chance::{Random, length, seed};
 use crate::support::process::{self, Process};
 use crate::support::wait::until_true;
@@ -46,20 +46,7 @@ impl Injection {
 type Locker = fn(&TestEnv, &mut Random) -> (Way, Command);
 
 fn dlock(env: &TestEnv, random: &mut Random) -> (Way, Command) {
-    let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
-    let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
-    let mode = if shared { "shared" } else { "exclusive" };
-    let mut options = vec!["-q", "--name", "x", "--ttl", "1s", "--grace", "200ms"];
-    if shared {
-        options.push("-s");
-    }
-    if random.below(6) == 0 {
-        options.extend(["--wait", "200ms"]);
-    }
-    if way != Way::Acquire && random.below(6) == 0 {
-        options.extend(["--max-run", "50ms"]);
-    }
-    (way, way.command(env, &options, &Oracle::words(mode)))
+    oracle::hold(env, random, "1s", true)
 }
 
 /// Locks as dlock does but does not stop its command when it is killed. `etcdctl lock` behaves like this.

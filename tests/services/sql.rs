@@ -11,7 +11,7 @@ use crate::servers::postgres::{self, Postgres};
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::site;
 use crate::support::chance::rounds;
-use crate::support::process::{self};
+use crate::support::process;
 use crate::support::running::CROWD;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::oracle::Oracle;
+use crate::oracle::{self, Oracle};
 use crate::servers::{Need, Site};
 use crate::site;
 use crate::support::chance::{Random, length, seed};
@@ -102,21 +102,6 @@ impl Enemy<'_> {
     }
 }
 
-fn locker(env: &TestEnv, random: &mut Random) -> One {
-    let way = [Way::Run, Way::Run, Way::Acquire, Way::Acquire, Way::Elect, Way::Forever][random.below(6)];
-    let shared = matches!(way, Way::Run | Way::Acquire) && random.below(4) == 0;
-    let shared = shared && site::kind().lacks(Need::Shared).is_none();
-    let mode = if shared { "shared" } else { "exclusive" };
-    let mut options = vec!["-q", "--name", "x", "--ttl", "3s", "--grace", "200ms"];
-    if shared {
-        options.push("-s");
-    }
-    if random.below(6) == 0 {
-        options.extend(["--wait", "500ms"]);
-    }
-    One { way, running: env.start(&mut way.command(env, &options, &Oracle::words(mode))) }
-}
-
 /// Expects an end that the manual allows. It may exit 71 if the enemy killed one of its processes before the command
 /// started.
 #[track_caller]
@@ -124,7 +109,7 @@ fn judge(way: Way, ended: &Finished) {
     let of_its_own = match (way, ended.code(), ended.signal()) {
         // The script exits with the status of `acquire`.
         (Way::Acquire, Some(code), _) => [0, 69, 71, 75, 76, 128 + 9, 128 + 15].contains(&code),
-        (_, Some(code), _) => [0, 69, 71, 75, 76].contains(&code),
+        (_, Some(code), _) => [0, 69, 71, 75, 76, 124].contains(&code),
         (_, None, signal) => matches!(signal, Some(9 | 15)),
     };
     assert!(of_its_own, "{way:?} ended with {:?}: {}", ended.status, ended.err);
@@ -136,6 +121,7 @@ fn no_two_trees_overlap_under_kills_freezes_and_restarts() {
     let site = site::start();
     let env = TestEnv::on(site.part());
     let oracle = Oracle::new(&env);
+    let has_shared = site.kind().lacks(Need::Shared).is_none();
     let mut enemy = Enemy { site: &*site, random: Random(seed()), hurt: BTreeMap::new(), frozen_until: None };
     let mut swarm: Vec<One> = Vec::new();
     let (begun, length) = (Instant::now(), length(LENGTH));
@@ -145,7 +131,8 @@ fn no_two_trees_overlap_under_kills_freezes_and_restarts() {
             judge(one.way, &one.running.finish());
         }
         while swarm.len() < SWARM {
-            swarm.push(locker(&env, &mut enemy.random));
+            let (way, mut command) = oracle::hold(&env, &mut enemy.random, "3s", has_shared);
+            swarm.push(One { way, running: env.start(&mut command) });
         }
         enemy.relent(&swarm);
         enemy.strike(&swarm);
