@@ -20,6 +20,8 @@ pub(crate) const WORK: Duration = TTL.saturating_mul(4).checked_div(5).expect("n
 pub(crate) const WORK_BEHIND: Duration = TTL.saturating_mul(3).checked_div(10).expect("not by zero");
 /// The claim gives up waiting after that.
 pub(crate) const WAIT: Duration = TTL.saturating_mul(3);
+/// The claim that comes last.
+pub(crate) const NEWCOMER: &str = "newcomer";
 /// The TTL of the others.
 pub(crate) const TTL_OF_OTHERS: Duration = Duration::from_secs(9);
 /// Nothing takes longer.
@@ -130,8 +132,8 @@ impl Scene {
         let claim = self.end_of_claim(claim);
         self.relays.iter().for_each(Relay::end);
         let came = now();
-        let newcomer = self.start("newcomer", &lasting(STEP));
-        others.extend([("behind", end(behind)), ("newcomer", end(newcomer))]);
+        let newcomer = self.start(NEWCOMER, &lasting(STEP));
+        others.extend([("behind", end(behind)), (NEWCOMER, end(newcomer))]);
         self.let_go("beside");
         others.extend(beside.map(|beside| ("beside", end(beside))));
         Course { was_queued, released, claim, others, came }
@@ -148,7 +150,7 @@ impl Scene {
         let mut others = vec![("rival", end(rival))];
         self.relays.iter().for_each(Relay::end);
         let came = now();
-        others.push(("newcomer", end(self.start("newcomer", &lasting(STEP)))));
+        others.push((NEWCOMER, end(self.start(NEWCOMER, &lasting(STEP)))));
         Course { was_queued: true, released, claim, others, came }
     }
 

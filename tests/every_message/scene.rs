@@ -1,5 +1,6 @@
 //! The place of one life, and the programs that are started there.
 
+use std::iter;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
@@ -9,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::enumeration::command::{self, lasting, note};
-use crate::life::{TTL_OF_OTHERS, WAIT, WORK};
+use crate::life::{NEWCOMER, TTL_OF_OTHERS, WAIT, WORK};
 use crate::script;
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::{Strike, TTL};
@@ -76,15 +77,26 @@ impl Scene {
         Self { shape, name, over: on(site.at(&over)), past, relays }
     }
 
+    /// Returns the locks of the claim; the others take the first one, but for the newcomer.
+    fn names(&self) -> Vec<String> {
+        let second = self.shape.takes_two.then(|| format!("{}-second", self.name));
+        iter::once(self.name.clone()).chain(second).collect()
+    }
+
     pub(crate) fn shape(&self) -> &'static Shape {
         self.shape
     }
 
-    /// Starts a claim that reaches the service directly.
+    /// Starts a claim that reaches the service directly. The newcomer takes all locks of the claim, which removes what
+    /// it left.
     pub(crate) fn start(&self, who: &str, manner: &str) -> Running {
         let ttl = format!("{}s", TTL_OF_OTHERS.as_secs());
-        let options = ["--name", &self.name, "--ttl", &ttl, "--wait", "30s"];
-        let options = [&options, self.shape.others].concat();
+        let mut names = self.names();
+        if who != NEWCOMER {
+            names.truncate(1);
+        }
+        let names: Vec<&str> = names.iter().flat_map(|name| ["--name", name]).collect();
+        let options = [&names[..], &["--ttl", &ttl, "--wait", "30s"], self.shape.others].concat();
         // A rival of a candidate is a candidate, too.
         let verb = if self.shape.verb == Verb::Elect { Verb::Elect } else { Verb::Run };
         self.past.start(&mut self.under(&self.past, verb, who, &options, manner))
@@ -93,8 +105,10 @@ impl Scene {
     /// Starts the claim. Its messages pass over the relays.
     pub(crate) fn start_claim(&self) -> Running {
         let [ttl, wait] = [TTL, WAIT].map(|length| format!("{}ms", length.as_millis()));
-        let options = ["--name", &self.name, "--ttl", &ttl, "--wait", &wait, "--grace", "0"];
-        let options = [&options, self.shape.options].concat();
+        let options = ["--ttl", &ttl, "--wait", &wait, "--grace", "0"];
+        let names = self.names();
+        let names: Vec<&str> = names.iter().flat_map(|name| ["--name", name]).collect();
+        let options = [&names, &options[..], self.shape.options].concat();
         let env = &self.over;
         let mut command = if self.shape.is_for_script() {
             let options = [&options[..], &["--label", "claim"]].concat();
@@ -161,9 +175,9 @@ impl Scene {
         command::times_noted(self.past.root(), what) > 0
     }
 
-    /// Returns the holders and waiters, or dlock's message about them.
-    fn status(&self) -> Result<Value, String> {
-        let asked = self.past.finish(&mut self.past.verb("status", ["--json", &self.name]));
+    /// Returns the holders and waiters of a lock, or dlock's message about them.
+    fn status(&self, name: &str) -> Result<Value, String> {
+        let asked = self.past.finish(&mut self.past.verb("status", ["--json", name]));
         let said = serde_json::from_slice(&asked.out).ok().filter(|_| asked.code() == Some(0));
         said.ok_or(asked.err)
     }
@@ -176,15 +190,15 @@ impl Scene {
             return !one.has_ended();
         }
         let is_queued = || {
-            let status = self.status().unwrap_or_default();
+            let status = self.status(&self.name).unwrap_or_default();
             status["waiters"].as_array().into_iter().flatten().any(|waiter| waiter["label"] == who)
         };
         holds_within(length, LOOK, || one.has_ended() || is_queued()) && !one.has_ended()
     }
 
-    /// Returns the entries of the lock that the service still has.
-    fn remains(&self, service: Service) -> Vec<String> {
-        let status = match self.status() {
+    /// Returns the entries of that lock that the service still has.
+    fn remains(&self, service: Service, name: &str) -> Vec<String> {
+        let status = match self.status(name) {
             Ok(status) => status,
             Err(said) => return vec![format!("status: {said}")],
         };
@@ -193,7 +207,7 @@ impl Scene {
             let those = status[who].as_array().into_iter().flatten();
             left.extend(those.map(|one| format!("{who}: {} of pid {}", one["claim"], one["pid"])));
         }
-        left.extend(service.site().remains(&self.name));
+        left.extend(service.site().remains(name));
         left
     }
 
@@ -201,7 +215,7 @@ impl Scene {
     pub(crate) fn await_nothing(&self, service: Service, length: Duration) -> Vec<String> {
         let mut left = Vec::new();
         holds_within(length, LOOK * 2, || {
-            left = self.remains(service);
+            left = self.names().iter().flat_map(|name| self.remains(service, name)).collect();
             left.is_empty()
         });
         left

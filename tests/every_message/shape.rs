@@ -46,6 +46,8 @@ pub(crate) struct Shape {
     /// Further options of the claim, and of the others.
     pub(crate) options: &'static [&'static str],
     pub(crate) others: &'static [&'static str],
+    /// Whether the claim takes a second lock with it, which no other claim wants.
+    pub(crate) takes_two: bool,
     pub(crate) company: Company,
     pub(crate) event: Event,
 }
@@ -55,6 +57,7 @@ const EXCLUSIVE: Shape = Shape {
     verb: Verb::Run,
     options: &["--exclusive"],
     others: &["--exclusive"],
+    takes_two: false,
     company: Company::Queue,
     event: Event::None,
 };
@@ -65,8 +68,9 @@ const ELECT: Shape = Shape { name: "elect", verb: Verb::Elect, options: &[], oth
 const ACQUIRE: Shape = Shape { name: "acquire", verb: Verb::Acquire, ..EXCLUSIVE };
 
 /// All shapes.
-pub(crate) static SHAPES: [Shape; 9] = [
+pub(crate) static SHAPES: [Shape; 10] = [
     EXCLUSIVE,
+    Shape { name: "two", takes_two: true, ..EXCLUSIVE },
     // The claim meets exclusive ones.
     Shape { name: "shared", options: &["--shared"], ..EXCLUSIVE },
     Shape {
@@ -92,7 +96,9 @@ impl Shape {
     /// Returns whether such a service offers the shape.
     pub(crate) fn suits(&self, kind: &Kind) -> bool {
         let has = |need| kind.lacks(need).is_none();
-        (self.verb != Verb::Detach || has(Need::Detached)) && (self.name != "shared" || has(Need::Shared))
+        (self.verb != Verb::Detach || has(Need::Detached))
+            && (self.name != "shared" || has(Need::Shared))
+            && (!self.takes_two || has(Need::AtomicNames))
     }
 
     /// Returns whether the lock is taken for a script.
