@@ -54,6 +54,15 @@ impl Clock {
     pub async fn sleep_until(self, when: Moment) {
         Alarm::default().sleep_until(self, when).await;
     }
+
+    /// Returns the result of `work`, or `None` at `until`.
+    pub async fn by<T>(self, until: Moment, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            value = work => Some(value),
+            () = self.sleep_until(until) => None,
+        }
+    }
 }
 
 /// A timer for a loop that sets it many times: one descriptor for all of them.

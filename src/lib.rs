@@ -5,6 +5,7 @@
 //! | [`lock`] | the domain, pure: names, claims, the grant rule, lease arithmetic |
 //! | [`clock`] | instants that count suspend |
 //! | [`fd`] | waiting for descriptors |
+//! | [`sync`] | locking a mutex |
 //! | [`backend`] | the services behind one pair of traits, and the contract that all of them keep |
 //! | [`queue`] | the engine of every service with a queue: enters, waits, holds, leaves, shows; what a service stores for it |
 //! | [`net`] | connections to services: addresses, encryption, credentials, causes |
@@ -52,3 +53,4 @@ pub mod net;
 pub mod output;
 pub mod queue;
 pub mod supervise;
+pub mod sync;

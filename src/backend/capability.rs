@@ -25,6 +25,22 @@ pub struct Capabilities {
     pub abandoned_bound: Duration,
 }
 
+impl Capabilities {
+    /// The facts of the backend `backend`, if it is as most are.
+    pub const fn of(backend: &'static str) -> Self {
+        Self {
+            backend,
+            queue: true,
+            shared: true,
+            token: TokenStrength::Durable,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(1),
+        }
+    }
+}
+
 /// The durability of fencing tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenStrength {

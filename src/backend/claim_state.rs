@@ -2,9 +2,8 @@
 //!
 //! A service reads the state of its claim and passes it to a [`Publisher`], which enforces the rules that are common to
 //! all services. It decides which state may follow which, publishes nothing after leaving has begun, keeps the moment
-//! from which the last confirmed ttl counts, and answers [`Claim::changed`](super::Claim::changed). The service
-//! supplies a [`Source`], which reads the state and is woken by changes. A service that follows its claim in a task of
-//! its own needs none.
+//! from which the last confirmed ttl counts, and answers [`Claim::changed`](super::Claim::changed). A task follows each
+//! claim, reads its state and reports why it cannot.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::lock::{ClaimState, Error, ErrorKind, Grant, Granted, Holder, LossReason, Moment, Result};
+use crate::lock::{ClaimState, Error, ErrorKind, Grant, Granted, LossReason, Moment, Result};
 use crate::net::fault::{Fault, FaultResult};
 
 /// The time for which a hold is not watched for loss: most commands end before, and a loss within it is published
@@ -33,49 +32,6 @@ pub fn due(now: Moment, left: Option<Duration>) -> Moment {
 /// Returns how long a read of a claim with this ttl may take if the caller gave no deadline.
 pub fn patience(ttl: Duration) -> Duration {
     (ttl / 6).min(Duration::from_secs(5))
-}
-
-/// The reason for a [`Source`] to read the state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// The caller asks for the present state.
-    Asked,
-    /// The service has notified of a possible change.
-    Notified,
-    /// Time alone may have changed the state, or the service does not notify.
-    Due,
-}
-
-/// Reads the state of a claim, and knows when to do so.
-pub trait Source: Sync {
-    /// Returns whether nothing can have changed since the service last answered.
-    fn is_fresh(&self) -> bool;
-
-    /// Returns a future that completes when the service notifies of a change, if it can, and the moment of the next
-    /// read in any case.
-    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment);
-
-    /// Reads the state of the claim and publishes it.
-    ///
-    /// Errors: why it cannot be read now.
-    fn look(&self, cause: Cause) -> impl Future<Output = Result<()>> + Send;
-}
-
-/// A claim that is followed in the background.
-struct Followed<'a>(&'a Publisher);
-
-impl Source for Followed<'_> {
-    fn is_fresh(&self) -> bool {
-        true
-    }
-
-    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
-        (Some(self.0.troubled()), Moment::NEVER)
-    }
-
-    async fn look(&self, _: Cause) -> Result<()> {
-        self.0.trouble()
-    }
 }
 
 /// The progress of leaving.
@@ -107,15 +63,20 @@ pub struct Publisher {
     trouble: watch::Sender<Option<Fault>>,
 }
 
-/// The reason for the loss of a claim that vanished together with all other keys.
-pub const FLUSHED: &str = "all keys are gone: was the database flushed?";
-
 impl Publisher {
     /// Creates a publisher for a claim that is assumed to wait. Its ttl counts from `proof`.
     pub fn new(clock: Clock, proof: Moment) -> Self {
         let state = ClaimState::Waiting { ahead: None, holder: None };
         let news = Published { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
         Self { clock, news: watch::Sender::new(news), trouble: watch::Sender::new(None) }
+    }
+
+    /// Changes what is published without waking callers.
+    fn note(&self, change: impl FnOnce(&mut Published)) {
+        self.news.send_if_modified(|news| {
+            change(news);
+            false
+        });
     }
 
     /// Publishes `state` if it is new and may follow the last one. The order is waiting, the hold as it is first seen,
@@ -159,16 +120,10 @@ impl Publisher {
         ClaimState::Held(Grant { names, counts_from: self.proof() })
     }
 
-    /// Returns how a claim ended. `why` is the service's note (`superseded`, `evicted`), and `by` the client that
-    /// caused it.
-    pub fn ended(&self, why: Option<&str>, by: Option<&Holder>, ttl: Duration) -> ClaimState {
-        ClaimState::Lost(match (why, by) {
-            (Some("superseded"), Some(by)) => return ClaimState::Superseded { by: by.clone() },
-            (Some("evicted"), by) => LossReason::Evicted(by.cloned()),
-            (Some(FLUSHED), _) => LossReason::Replaced(FLUSHED.to_owned()),
-            _ if self.clock.now() >= self.proof() + ttl => LossReason::Expired,
-            _ => LossReason::Evicted(None),
-        })
+    /// Returns how a claim of this ttl ended, for which the service gives no reason.
+    pub fn ended(&self, ttl: Duration) -> ClaimState {
+        let is_expired = self.clock.now() >= self.proof() + ttl;
+        ClaimState::Lost(if is_expired { LossReason::Expired } else { LossReason::Evicted(None) })
     }
 
     /// Returns the last published state.
@@ -183,7 +138,7 @@ impl Publisher {
     }
 
     /// Completes when the task that follows the claim reports a failure.
-    pub async fn troubled(&self) {
+    async fn troubled(&self) {
         let mut trouble = self.trouble.subscribe();
         // The sender lives as long as `self`.
         let _ = trouble.changed().await;
@@ -227,10 +182,7 @@ impl Publisher {
 
     /// Records the confirmation of a renewal that was sent at `sent`.
     pub fn prove(&self, sent: Moment) {
-        self.news.send_if_modified(|news| {
-            news.proof = news.proof.max(sent);
-            false
-        });
+        self.note(|news| news.proof = news.proof.max(sent));
     }
 
     /// Returns the moment from which the last confirmed ttl counts.
@@ -240,10 +192,7 @@ impl Publisher {
 
     /// Stops publishing: the end of the entry is not a loss from here on.
     pub fn begin_leaving(&self) {
-        self.news.send_if_modified(|news| {
-            news.leaving = news.leaving.max(Leaving::Begun);
-            false
-        });
+        self.note(|news| news.leaving = news.leaving.max(Leaving::Begun));
     }
 
     /// Records that the claim has left. All callers, including those that wait now, receive an error.
@@ -251,28 +200,16 @@ impl Publisher {
         self.news.send_modify(|news| news.leaving = Leaving::Done);
     }
 
-    /// Makes callers that wait for a change call [`Source::wakes`] again.
-    pub fn stir(&self) {
-        self.news.send_modify(|_| {});
-    }
-
-    /// Makes the next call without `seen` read the state again, unless the source is fresh.
-    pub fn distrust(&self) {
-        self.news.send_if_modified(|news| {
-            news.unasked = false;
-            false
-        });
-    }
-
-    /// Implements [`Claim::changed`](super::Claim::changed) for a claim that is followed in the background.
-    pub async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.follow(seen, &Followed(self)).await
-    }
-
-    /// Implements [`Claim::changed`](super::Claim::changed) for a claim that `source` reads.
-    pub async fn follow(&self, seen: Option<&ClaimState>, source: &impl Source) -> Result<ClaimState> {
+    /// Implements [`Claim::changed`](super::Claim::changed). A caller without `seen` gets the published state, if
+    /// that is an end or was not asked for before, or if there is no `read`. Otherwise `read` first reads and publishes
+    /// the present one.
+    pub async fn changed(
+        &self,
+        seen: Option<&ClaimState>,
+        read: Option<impl Future<Output = Result<()>>>,
+    ) -> Result<ClaimState> {
         let mut news = self.news.subscribe();
-        let mut anew = seen.is_none();
+        let mut read = read.filter(|_| seen.is_none());
         loop {
             let (state, unasked, leaving) = {
                 let news = news.borrow_and_update();
@@ -281,35 +218,18 @@ impl Publisher {
             if leaving == Leaving::Done {
                 return Err(Error::new(ErrorKind::Invalid, "the claim has left it"));
             }
-            if seen != Some(&state) && (!anew || state.is_final() || unasked || source.is_fresh()) {
-                self.distrust();
-                return Ok(state);
+            if seen != Some(&state) {
+                let Some(read) = read.take().filter(|_| !state.is_final() && !unasked) else {
+                    self.note(|news| news.unasked = false);
+                    return Ok(state);
+                };
+                read.await?;
+                continue;
             }
-            let mut cause = Cause::Asked;
-            if !anew {
-                tokio::select! {
-                    // The sender lives as long as `self`.
-                    _ = news.changed() => continue,
-                    woken = self.woken(&state, source), if !state.is_final() => cause = woken,
-                }
-            }
-            source.look(cause).await?;
-            anew = false;
-        }
-    }
-
-    /// Completes when `state` may have changed.
-    async fn woken(&self, state: &ClaimState, source: &impl Source) -> Cause {
-        match source.wakes() {
-            (Some(told), due) => tokio::select! {
-                () = told => Cause::Notified,
-                () = self.clock.sleep_until(due) => Cause::Due,
-            },
-            (None, _) if matches!(state, ClaimState::Waiting { .. }) => Cause::Due,
-            (None, due) => {
-                let soon = self.held_at().map_or(Moment::NEVER, |at| at + SHORT_HOLD);
-                self.clock.sleep_until(due.min(soon)).await;
-                Cause::Due
+            tokio::select! {
+                // The sender lives as long as `self`.
+                _ = news.changed() => {}
+                () = self.troubled(), if !state.is_final() => self.trouble()?,
             }
         }
     }

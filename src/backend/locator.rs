@@ -35,23 +35,15 @@ pub static SERVICES: &[&Service] = &[
     &memcached::SERVICE,
 ];
 
-/// A service that is a feature of the same name, which a build may leave out.
-struct Optional {
-    name: &'static str,
-    schemes: &'static [&'static str],
-}
-
-/// The services that users may ask for although the build left them out.
-const OPTIONAL: [Optional; 6] = [
-    Optional { name: "etcd", schemes: &["http://", "https://", "etcd://"] },
-    Optional {
-        name: "redis",
-        schemes: &["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"],
-    },
-    Optional { name: "zk", schemes: &["zk://"] },
-    Optional { name: "mysql", schemes: &["mysql://", "mariadb://"] },
-    Optional { name: "postgres", schemes: &["postgres://", "postgresql://"] },
-    Optional { name: "memcached", schemes: &["memcached://", "memcacheds://"] },
+/// The services that users may ask for although the build left them out, each a feature of its name, and the schemes of
+/// their addresses.
+const OPTIONAL: [(&str, &[&str]); 6] = [
+    ("etcd", &["http://", "https://", "etcd://"]),
+    ("redis", &["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"]),
+    ("zk", &["zk://"]),
+    ("mysql", &["mysql://", "mariadb://"]),
+    ("postgres", &["postgres://", "postgresql://"]),
+    ("memcached", &["memcached://", "memcacheds://"]),
 ];
 
 /// Names that other programs use for the schemes of services.
@@ -201,7 +193,7 @@ fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, LocatorE
     for address in addresses.flat_map(|endpoint| endpoint.split(',')).map(str::trim) {
         refuse_left_out(
             SERVICES,
-            |optional| optional.schemes.iter().any(|scheme| after(address, scheme).is_some()),
+            |_, schemes| schemes.iter().any(|scheme| after(address, scheme).is_some()),
             &["endpoint"],
         )?;
         refuse_unknown_scheme(address)?;
@@ -240,13 +232,13 @@ fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
 /// Errors: `services`, those of this build, lack the one for which `is_meant` returns true.
 fn refuse_left_out(
     services: &[&Service],
-    is_meant: impl Fn(&Optional) -> bool,
+    is_meant: impl Fn(&str, &[&str]) -> bool,
     about: &'static [&'static str],
 ) -> Result<(), LocatorError> {
-    let is_here = |optional: &Optional| services.iter().any(|service| service.name == optional.name);
-    match OPTIONAL.iter().find(|optional| is_meant(optional) && !is_here(optional)) {
+    let is_here = |name: &str| services.iter().any(|service| service.name == name);
+    match OPTIONAL.iter().find(|(name, schemes)| is_meant(name, schemes) && !is_here(name)) {
         None => Ok(()),
-        Some(Optional { name, .. }) => {
+        Some((name, _)) => {
             let reason = format!("this dlock was built without {name}: build it with the feature {name}");
             Err(LocatorError::new(about, reason))
         }
@@ -254,7 +246,7 @@ fn refuse_left_out(
 }
 
 fn by_name(name: &str) -> Result<&'static Service, LocatorError> {
-    refuse_left_out(SERVICES, |optional| optional.name == name, &["backend"])?;
+    refuse_left_out(SERVICES, |optional, _| optional == name, &["backend"])?;
     let found = SERVICES.iter().find(|service| service.name == name);
     found.copied().ok_or_else(|| {
         let hint = match nearest(name, SERVICES.iter().map(|service| service.name)) {

@@ -55,7 +55,7 @@ fn schemes_of_other_programs_are_answered_with_the_one_to_write() {
 
 #[test]
 fn omitted_service_is_named() {
-    let refused = |services| refuse_left_out(services, |optional| optional.name == "etcd", &["backend"]);
+    let refused = |services| refuse_left_out(services, |name, _| name == "etcd", &["backend"]);
     let error = refused(&SERVICES[..1]).expect_err("left out").to_string();
     assert_eq!(error, "this dlock was built without etcd: build it with the feature etcd");
     assert!(refused(SERVICES).is_ok());
@@ -63,7 +63,7 @@ fn omitted_service_is_named() {
 
 #[test]
 fn optional_services_match_their_directories() {
-    let optional = OPTIONAL.iter().map(|optional| (optional.name, optional.schemes));
+    let optional = OPTIONAL.iter().copied();
     assert!(SERVICES[1..].iter().map(|service| (service.name, service.schemes)).eq(optional));
 }
 

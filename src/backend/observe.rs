@@ -24,9 +24,8 @@ pub trait Watched: Debug + Send {
     /// Completes when the service has reported a change since the last read; never, if it reports none. Cancel-safe.
     fn notified(&mut self) -> impl Future<Output = FaultResult<()>> + Send;
 
-    /// Returns when to read again without a report, after a read that found `status` at `now`. `is_news` is whether the
-    /// status has changed.
-    fn next_look(&mut self, status: &LockStatus, is_news: bool, now: Moment) -> Moment;
+    /// Returns when to read again without a report, after a read that found `status` at `now`.
+    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment;
 }
 
 /// Returns when a `status` that was read at `now` changes if no claim is renewed.
@@ -62,7 +61,7 @@ impl<W: Watched> QueueObserver<W> {
             self.look_at = None;
             let status = self.queue.look(&self.name).await?;
             let is_news = status.is_news_after(self.last.as_ref());
-            self.look_at = Some(self.queue.next_look(&status, is_news, self.clock.now()));
+            self.look_at = Some(self.queue.next_look(&status, self.clock.now()));
             if is_news {
                 self.last = Some(status.clone());
                 return Ok(status);
@@ -101,9 +100,9 @@ mod tests {
             Ok(())
         }
 
-        fn next_look(&mut self, status: &LockStatus, is_news: bool, now: Moment) -> Moment {
-            // The second read with one waiter is due before the next report.
-            let soon = !is_news && status.waiters.len() == 1;
+        fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
+            // The read after the second one is due before the next report.
+            let soon = self.0.len() == 6 && status.waiters.len() == 1;
             now + Duration::from_millis(if soon { 100 } else { 60_000 })
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{ClaimId, Entry, FencingToken, Granted, Holder, LockName, Mode, Request};
+use crate::lock::{ClaimId, Entry, Holder, LockName, Mode, Request};
 
 /// The version of the format that this dlock writes and reads.
 const FORM: u32 = 1;
@@ -45,6 +45,7 @@ pub struct Record {
 impl Record {
     /// Describes `request`, with a lease of `ttl`.
     pub fn of(request: &Request, ttl: Duration) -> Self {
+        let inherited = request.ancestors.iter().flat_map(|ancestor| &ancestor.names);
         let names = if request.names.len() > 1 { request.names.as_slice() } else { &[] };
         Self {
             claim: request.id.to_string(),
@@ -52,8 +53,8 @@ impl Record {
             mode: request.mode.to_string(),
             ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
             holder: request.holder.clone(),
-            ancestors: ancestor_ids(request),
-            ancestor_names: ancestor_names(request),
+            ancestors: request.ancestors.iter().map(|ancestor| ancestor.claim.to_string()).collect(),
+            ancestor_names: inherited.map(ToString::to_string).collect(),
             names: names.iter().map(ToString::to_string).collect(),
             supersede: request.supersede,
         }
@@ -110,38 +111,9 @@ fn first_form() -> u32 {
     1
 }
 
-/// Returns the ids of the claims inside which `request` is made, in their stored form.
-pub fn ancestor_ids(request: &Request) -> Vec<String> {
-    request.ancestors.iter().map(|ancestor| ancestor.claim.to_string()).collect()
-}
-
-/// Returns the names of the claims inside which `request` is made, in their stored form.
-pub fn ancestor_names(request: &Request) -> Vec<String> {
-    request.ancestors.iter().flat_map(|ancestor| &ancestor.names).map(ToString::to_string).collect()
-}
-
 /// Returns those of `texts` that can be parsed.
-pub fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
+fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
-}
-
-/// Returns `entry`, from a record, with the data that a service stores next to it: a label published later, the grant,
-/// the start of its hold or wait, and the rest of its ttl.
-pub fn with_details(
-    entry: Entry,
-    label: Option<String>,
-    granted: Option<Granted>,
-    since: Option<SystemTime>,
-    ttl: Option<Duration>,
-) -> Entry {
-    let (token, slot) = (granted.map(|granted| granted.token), granted.and_then(|granted| granted.slot));
-    Entry { label: label.or(entry.label), token, slot, since, ttl, ..entry }
-}
-
-/// Returns the grant, from the texts of its token and its slot.
-pub fn granted(token: Option<&str>, slot: Option<&str>) -> Option<Granted> {
-    let token = FencingToken::new(token?.parse().ok()?)?;
-    Some(Granted { token, slot: slot.and_then(|slot| slot.parse().ok()) })
 }
 
 /// Returns the time `micros` microseconds after 1970, by the service's clock.

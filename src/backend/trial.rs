@@ -62,13 +62,8 @@ pub async fn of(
             _ => Err(Error::unavailable("it was lost at once")),
         }
     };
-    let held = tokio::select! {
-        biased;
-        held = held => held,
-        () = Clock::Boot.sleep_until(deadline) => {
-            Err(Error::unavailable("it was not given in time"))
-        }
-    };
+    let late = || Err(Error::unavailable("it was not given in time"));
+    let held = Clock::Boot.by(deadline, held).await.unwrap_or_else(late);
     let left = claim.leave(false, deadline).await;
     let without = held?;
     left?;

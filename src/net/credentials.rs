@@ -10,119 +10,71 @@ use super::fault::{Fault, FaultResult};
 /// Directories with files that may be readable only once.
 const ONCE: [&str; 2] = ["/dev", "/proc"];
 
-/// A credential: a fixed value, or a file that is read anew for each use, because files may be replaced while a command
-/// runs.
+/// A credential, which never appears in any output: a fixed value, or a file that is read anew for each use, because
+/// files may be replaced while a command runs.
 #[derive(Clone)]
-enum Kept<T> {
+pub struct Kept<T>(Source<T>);
+
+/// A password.
+pub type Secret = Kept<String>;
+
+/// One or more certificates, or a key, as the text of a PEM file. It is checked when a connection is opened with it.
+pub type Pem = Kept<Vec<u8>>;
+
+#[derive(Clone)]
+enum Source<T> {
     Given(T),
     Read(Arc<dyn Fn() -> Result<T, String> + Send + Sync>),
 }
 
 impl<T: Clone + 'static> Kept<T> {
-    /// Reads the file at `path` with `read`, now and at each later use. A pipe, or a file under [`ONCE`], is read only
-    /// now.
+    /// Wraps a value.
+    pub fn new(value: impl Into<T>) -> Self {
+        Self(Source::Given(value.into()))
+    }
+
+    /// Calls `read` for each use.
+    pub fn read_by(read: impl Fn() -> Result<T, String> + Send + Sync + 'static) -> Self {
+        Self(Source::Read(Arc::new(read)))
+    }
+
+    /// Reads the file at `path` with `read`, now and at each later use. A pipe, or a file in /dev or /proc, is read
+    /// only now.
     ///
-    /// Errors: those of `read`, now.
-    fn in_file(path: &Path, read: fn(&Path) -> Result<T, String>) -> Result<Self, String> {
+    /// Errors: those of `read`, now, which describe the fault and do not quote the file.
+    pub fn in_file(path: &Path, read: fn(&Path) -> Result<T, String>) -> Result<Self, String> {
         let now = read(path)?;
         let lasts = |path: &Path| path.is_file() && !ONCE.iter().any(|place| path.starts_with(place));
         Ok(match absolute(path).ok().filter(|path| lasts(path)) {
-            Some(path) => Self::Read(Arc::new(move || {
-                read(&path).map_err(|why| format!("the file {} {why}", path.display()))
-            })),
-            None => Self::Given(now),
+            Some(path) => {
+                Self::read_by(move || read(&path).map_err(|why| format!("the file {} {why}", path.display())))
+            }
+            None => Self::new(now),
         })
     }
 
+    /// Returns the value, for the service alone.
+    ///
     /// Errors: transient; the file cannot be read now, perhaps because it is being replaced.
-    fn get(&self) -> FaultResult<Cow<'_, T>> {
-        match self {
-            Self::Given(given) => Ok(Cow::Borrowed(given)),
-            Self::Read(read) => read().map(Cow::Owned).map_err(Fault::spent),
+    pub fn reveal(&self) -> FaultResult<Cow<'_, T>> {
+        match &self.0 {
+            Source::Given(given) => Ok(Cow::Borrowed(given)),
+            Source::Read(read) => read().map(Cow::Owned).map_err(Fault::spent),
         }
     }
 }
 
-/// A text that never appears in any output.
-#[derive(Clone)]
-pub struct Secret(Kept<String>);
-
-impl Secret {
-    /// Wraps `text`.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(Kept::Given(text.into()))
-    }
-
-    /// Reads the file at `path` with `read`, now and at each later use.
-    ///
-    /// Errors: those of `read`, which describe the fault and do not quote the file.
-    pub fn in_file(path: &Path, read: fn(&Path) -> Result<String, String>) -> Result<Self, String> {
-        Kept::in_file(path, read).map(Self)
-    }
-
-    /// Calls `read` for each use.
-    pub fn read_by(read: impl Fn() -> Result<String, String> + Send + Sync + 'static) -> Self {
-        Self(Kept::Read(Arc::new(read)))
-    }
-
-    /// Returns the text, for the service alone.
-    ///
-    /// Errors: transient; it cannot be read now.
-    pub fn reveal(&self) -> FaultResult<Cow<'_, String>> {
-        self.0.get()
-    }
-}
-
-impl PartialEq for Secret {
+impl<T: Clone + PartialEq + 'static> PartialEq for Kept<T> {
     fn eq(&self, other: &Self) -> bool {
         self.reveal() == other.reveal()
     }
 }
 
-impl Eq for Secret {}
+impl<T: Clone + Eq + 'static> Eq for Kept<T> {}
 
-impl fmt::Debug for Secret {
+impl<T> fmt::Debug for Kept<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")
-    }
-}
-
-/// One or more certificates, or a key, as the text of a PEM file.
-#[derive(Clone)]
-pub struct Pem(Kept<Vec<u8>>);
-
-impl Pem {
-    /// Wraps a text. It is checked when a connection is opened with it.
-    pub fn new(text: Vec<u8>) -> Self {
-        Self(Kept::Given(text))
-    }
-
-    /// Reads the file at `path` with `read`, now and at each later use.
-    ///
-    /// Errors: those of `read`.
-    pub fn in_file(path: &Path, read: fn(&Path) -> Result<Vec<u8>, String>) -> Result<Self, String> {
-        Kept::in_file(path, read).map(Self)
-    }
-
-    /// Returns the text.
-    ///
-    /// Errors: transient; it cannot be read now.
-    pub fn bytes(&self) -> FaultResult<Cow<'_, Vec<u8>>> {
-        self.0.get()
-    }
-}
-
-impl PartialEq for Pem {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for Pem {}
-
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(PEM)")
     }
 }
 
@@ -143,7 +95,7 @@ impl Identity {
     ///
     /// Errors: why dlock cannot use the key, with the remedy, as the rest of a sentence about the key.
     pub fn new(certificate: Pem, key: Pem) -> Result<Self, String> {
-        let text = key.bytes().map_err(|fault| fault.to_string())?.into_owned();
+        let text = key.reveal().map_err(|fault| fault.to_string())?.into_owned();
         let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
         if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
             let remedy = "write it without one: openssl pkey -in FILE -out NEW";
@@ -160,9 +112,9 @@ impl Identity {
     ///
     /// Errors: transient; one cannot be read now.
     pub fn texts(&self) -> FaultResult<(Vec<u8>, Vec<u8>)> {
-        let mut certificate = self.certificate.bytes()?;
+        let mut certificate = self.certificate.reveal()?;
         for _ in 0..CHANGES {
-            let (key, again) = (self.key.bytes()?, self.certificate.bytes()?);
+            let (key, again) = (self.key.reveal()?, self.certificate.reveal()?);
             if again == certificate {
                 return Ok((certificate.into_owned(), key.into_owned()));
             }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as Gate, Notify, OwnedSemaphorePermit as Room, Semaphore};
@@ -17,6 +17,7 @@ use super::rank::{Rank, Rest};
 pub use super::stage::Stage;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
+use crate::sync::locked;
 
 /// The most connections to one server at once: one in use, and one with an unanswered request. A server continues a
 /// request after its client has gone, so each further attempt would occupy another connection.
@@ -141,10 +142,6 @@ impl<C: ?Sized> fmt::Debug for Open<C> {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn stopped() -> Fault {
     Fault::spent("the attempt to connect was stopped")
 }
@@ -186,10 +183,6 @@ impl<D: Dial> Link<D> {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> MutexGuard<'_, Connections<D>> {
-        locked(&self.open)
-    }
-
     /// Returns the server to which the next connection for `node` goes.
     pub fn place(&self, node: &D::Node) -> String {
         self.dial.place(node, self.server(node))
@@ -200,13 +193,18 @@ impl<D: Dial> Link<D> {
         self.server_at(self.turn.load(Ordering::Relaxed), node)
     }
 
+    /// Returns whether a connection was ever opened.
+    pub fn has_connected(&self) -> bool {
+        self.opened() > 0
+    }
+
     fn server_at(&self, turn: usize, node: &D::Node) -> usize {
         turn % self.dial.servers(node).max(1)
     }
 
     /// Returns the open connection for `node` if it is usable; an unusable one is given up.
     async fn usable(&self, node: &D::Node) -> Option<Arc<D::Connection>> {
-        let connection = Arc::clone(&self.open().get(node)?.connection);
+        let connection = Arc::clone(&locked(&self.open).get(node)?.connection);
         if self.dial.is_usable(&connection).await {
             return Some(connection);
         }
@@ -265,7 +263,7 @@ impl<D: Dial> Link<D> {
                 connected = self.dial_in_turn(node, self.server_at(turn, node)) => {
                     let (connection, room) = connected?;
                     self.opened.fetch_add(1, Ordering::Relaxed);
-                    self.open().insert(node.clone(), Open { connection: Arc::clone(&connection), turn, _room: room });
+                    locked(&self.open).insert(node.clone(), Open { connection: Arc::clone(&connection), turn, _room: room });
                     return Ok(connection);
                 }
                 () = returned => {}
@@ -321,7 +319,7 @@ impl<D: Dial> Link<D> {
 
     /// Returns why the open connection does not answer, asked over another connection if there is a permit for that.
     pub(super) async fn held_up(&self, node: &D::Node) -> Option<Fault> {
-        if D::TELLS && self.open().contains_key(node) && self.has_room(node) {
+        if D::TELLS && locked(&self.open).contains_key(node) && self.has_room(node) {
             let (connection, _room) = self.attempt_to_connect(node, self.server(node)).await.ok()?;
             let found = self.dial.held_up(&connection).await;
             *self.found() = found;
@@ -350,14 +348,14 @@ impl<D: Dial> Link<D> {
 
     /// Closes `connection`, which has no pending request. The next request opens another one.
     pub fn close(&self, connection: &Arc<D::Connection>) {
-        self.open().retain(|_, open| !Arc::ptr_eq(&open.connection, connection));
+        locked(&self.open).retain(|_, open| !Arc::ptr_eq(&open.connection, connection));
     }
 
     /// Keeps `connection` from use until all its requests are answered, and then closes it. It is used again if it was
     /// only `late`, no other connection has replaced it, and there is no other server. Returns its turn, if it was in
     /// use.
     fn set_aside(&self, connection: &Arc<D::Connection>, late: bool) -> Option<usize> {
-        let mut open = self.open();
+        let mut open = locked(&self.open);
         let found = open.iter().find(|(_, open)| Arc::ptr_eq(&open.connection, connection));
         let node = found.map(|(node, _)| node.clone())?;
         let aside = open.remove(&node)?;
@@ -383,7 +381,7 @@ impl<D: Dial> Link<D> {
 
     /// Returns the open connection for `node`.
     pub fn opened_for(&self, node: &D::Node) -> Option<Arc<D::Connection>> {
-        self.open().get(node).map(|open| Arc::clone(&open.connection))
+        locked(&self.open).get(node).map(|open| Arc::clone(&open.connection))
     }
 
     /// Completes when `connection` has been given up.
@@ -391,7 +389,7 @@ impl<D: Dial> Link<D> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if !self.open().values().any(|open| Arc::ptr_eq(&open.connection, connection)) {
+            if !locked(&self.open).values().any(|open| Arc::ptr_eq(&open.connection, connection)) {
                 return;
             }
             changed.await;

@@ -10,32 +10,31 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::connector::Stream;
+use super::fault::{Fault, FaultResult};
 
 /// The format of a service's replies.
 pub trait Protocol: Send + 'static {
     /// One reply.
     type Reply: Send + 'static;
-    /// The error of a connection.
-    type Fault: Clone + Send + Sync + 'static;
 
     /// Takes the next whole reply out of `buffer`. After an error the connection is unusable.
-    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Self::Reply>, Self::Fault>;
+    fn next(&mut self, buffer: &mut BytesMut) -> FaultResult<Option<Self::Reply>>;
 
     /// Records the server's notices about itself, and returns a reply to a request.
     fn sort(&mut self, reply: Self::Reply) -> Option<Self::Reply>;
 
     /// Returns the fault that ends the connection after `reply`, if it does. `is_last` is whether `reply` is the last
     /// one to its request.
-    fn ends(&self, reply: &Self::Reply, is_last: bool) -> Option<Self::Fault>;
+    fn ends(&self, reply: &Self::Reply, is_last: bool) -> Option<Fault>;
 
     /// Returns the fault that ends the connection after a reply without a request, if it does.
-    fn unasked(&self, reply: Self::Reply) -> Option<Self::Fault>;
+    fn unasked(&self, reply: Self::Reply) -> Option<Fault>;
 
     /// Returns the fault of a closed connection.
-    fn closed(why: &'static str) -> Self::Fault;
+    fn closed(why: &'static str) -> Fault;
 
     /// Returns the fault of a broken connection.
-    fn broken(error: &io::Error) -> Self::Fault;
+    fn broken(error: &io::Error) -> Fault;
 }
 
 struct Order<R> {
@@ -56,7 +55,7 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 /// A connection. Dropping it closes the connection; the server may still execute requests in flight.
 pub struct Pipeline<P: Protocol> {
     orders: mpsc::UnboundedSender<Order<P::Reply>>,
-    end: watch::Receiver<Option<P::Fault>>,
+    end: watch::Receiver<Option<Fault>>,
     /// The server, without secrets.
     pub peer: String,
     /// Its number within this process.
@@ -100,14 +99,14 @@ impl<P: Protocol> Pipeline<P> {
         &self,
         bytes: Vec<u8>,
         replies: usize,
-    ) -> impl Future<Output = Result<Vec<P::Reply>, P::Fault>> {
+    ) -> impl Future<Output = FaultResult<Vec<P::Reply>>> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, the sender of the answer is dropped here.
         let _ = self.orders.send(Order { bytes, replies, answer });
         async { answered.await.map_err(|_| self.why()) }
     }
 
-    fn why(&self) -> P::Fault {
+    fn why(&self) -> Fault {
         self.end.borrow().clone().unwrap_or_else(|| P::closed("the connection was closed"))
     }
 
@@ -132,7 +131,7 @@ struct Traffic<P: Protocol> {
 
 impl<P: Protocol> Traffic<P> {
     /// Serves the connection until it ends, and returns why it did.
-    async fn run(&mut self, stream: Box<dyn Stream>) -> P::Fault {
+    async fn run(&mut self, stream: Box<dyn Stream>) -> Fault {
         let (mut from, mut to) = tokio::io::split(stream);
         let mut buffer = BytesMut::with_capacity(4096);
         // A server that closes at once may have said why before the request failed.
@@ -178,7 +177,7 @@ impl<P: Protocol> Traffic<P> {
     }
 
     /// Passes a reply to its request. Returns the fault that ends the connection, if it does.
-    fn give(&mut self, reply: P::Reply) -> Option<P::Fault> {
+    fn give(&mut self, reply: P::Reply) -> Option<Fault> {
         let reply = self.protocol.sort(reply)?;
         let Some(due) = self.due.front_mut() else { return self.protocol.unasked(reply) };
         due.missing -= 1;

@@ -293,7 +293,7 @@ impl<D: Dial> Link<D> {
         progress.place = self.place(node);
         let until = given.map_or(Moment::NEVER, |given| begun + given);
         let opened = self.opened();
-        let connection = match self.by(until, self.connection(node)).await {
+        let connection = match self.clock.by(until, self.connection(node)).await {
             Some(Ok(connection)) => connection,
             Some(Err(fault)) => {
                 self.pass_over(turn);
@@ -306,7 +306,7 @@ impl<D: Dial> Link<D> {
         let until = if D::ANSWERS_SOON { until } else { Moment::NEVER };
         let is_new = self.opened() > opened;
         let half = half.filter(|_| !is_new).unwrap_or(Moment::NEVER);
-        match self.by(until, self.asked(node, &connection, half, request)).await {
+        match self.clock.by(until, self.asked(node, &connection, half, request)).await {
             Some(Ok(())) => {
                 self.answered.store(true, Ordering::Relaxed);
                 *self.found() = None;
@@ -347,7 +347,7 @@ impl<D: Dial> Link<D> {
         request: &mut Request<'_, D>,
     ) -> FaultResult<()> {
         let mut asked = request(Arc::clone(connection));
-        if let Some(answer) = self.by(half, &mut asked).await {
+        if let Some(answer) = self.clock.by(half, &mut asked).await {
             return answer;
         }
         self.leave_unanswered(connection);
@@ -376,15 +376,6 @@ impl<D: Dial> Link<D> {
             self.slow.fetch_add(1, Ordering::Relaxed);
         }
         Failure { fault: Fault::spent(cause::silent(&place)), connected, silent: true }
-    }
-
-    /// Returns the result of `work`, or `None` at `until`.
-    async fn by<T>(&self, until: Moment, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            value = work => Some(value),
-            () = self.clock.sleep_until(until) => None,
-        }
     }
 
     /// Waits for the first of the two lengths, and doubles it, up to the second.

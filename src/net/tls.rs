@@ -81,7 +81,7 @@ pub fn server_name(tls: &Tls, host: &str) -> FaultResult<ServerName<'static>> {
 pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (given, certificates) = match authority {
-        Some(pem) => (true, certificates(&pem.bytes()?)?),
+        Some(pem) => (true, certificates(&pem.reveal()?)?),
         None => (false, rustls_native_certs::load_native_certs().certs),
     };
     let is_empty = certificates.is_empty();

@@ -1,7 +1,7 @@
 //! The queues of a store as a backend.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
+use crate::sync::locked;
 
 /// A backend that keeps its queues in a store.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl Queues {
     }
 
     fn known(&self, id: ClaimId) -> Option<Arc<QueueClaim>> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = locked(&self.claims);
         claims.retain(|_, claim| claim.strong_count() > 0);
         claims.get(&id).and_then(Weak::upgrade).filter(|claim| claim.is_live())
     }
@@ -139,7 +140,7 @@ impl Backend for Queues {
             return Ok(claim);
         }
         let claim = Arc::new(QueueClaim::enter(&self.store, self.clock, request, deadline).await?);
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = locked(&self.claims);
         claims.insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
     }

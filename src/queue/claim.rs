@@ -1,7 +1,7 @@
 //! One claim: its task reads, decides and commits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,12 +12,13 @@ use super::decide::{self, Stand, Wait};
 use super::enter::{append, removal};
 use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
 use crate::backend::Claim;
-use crate::backend::claim_state::{Cause, POLL, Publisher, SHORT_HOLD, Source, due, patience};
+use crate::backend::claim_state::{POLL, Publisher, SHORT_HOLD, due, patience};
 use crate::clock::Clock;
 use crate::lock::{
     ClaimState, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
 };
 use crate::net::fault::{Fault, FaultResult};
+use crate::sync::locked;
 
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
@@ -64,10 +65,6 @@ struct Core {
 pub(super) struct QueueClaim {
     core: Arc<Core>,
     task: AbortHandle,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl QueueClaim {
@@ -168,12 +165,8 @@ impl Core {
     /// Reads and publishes the state of the claim, and takes its hold if it may. A waiter whose hold is a step without
     /// slots makes that step at once: the answer shows whether it holds, and else the step means nothing.
     async fn read(&self, deadline: Moment) -> FaultResult<Place> {
-        let _turn = tokio::select! {
-            turn = self.turn.lock() => turn,
-            () = self.clock.sleep_until(deadline) => {
-                return Err(Fault::unavailable("an earlier request had no answer by the deadline"));
-            }
-        };
+        let late = || Fault::unavailable("an earlier request had no answer by the deadline");
+        let _turn = self.clock.by(deadline, self.turn.lock()).await.ok_or_else(late)?;
         let own = self.own();
         drop(locked(&self.renewed).take());
         if own.keys.is_empty() {
@@ -248,6 +241,11 @@ impl Core {
         self.store.commit(Some(own), &[], &[Step::Hold { slots, seen }], deadline).await
     }
 
+    /// Reads and publishes the state for a caller.
+    async fn look(&self) -> FaultResult<()> {
+        self.read(self.clock.now() + patience(self.request.ttl)).await.map(|_| self.look.notify_one())
+    }
+
     fn waits(&self, Wait { ahead, first, on, due: left }: Wait, seen: Seen) -> Place {
         self.waited.store(true, Ordering::Relaxed);
         self.publisher.publish(ClaimState::Waiting { ahead: u32::try_from(ahead).ok(), holder: first });
@@ -277,7 +275,7 @@ impl Core {
             Some(Note::Superseded(by)) if !held => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),
             Some(Note::Forgotten(why)) => ClaimState::Lost(why),
-            Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(None, None, own.ttl),
+            Some(Note::Asked(_) | Note::Superseded(_)) | None => self.publisher.ended(own.ttl),
         });
     }
 
@@ -340,29 +338,6 @@ impl Core {
     }
 }
 
-impl Source for Core {
-    fn is_fresh(&self) -> bool {
-        self.store.reports_changes()
-    }
-
-    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
-        (Some(self.publisher.troubled()), Moment::NEVER)
-    }
-
-    /// Reads the state only for a caller without `seen`. Otherwise the task reads, and this returns its failure.
-    async fn look(&self, cause: Cause) -> Result<()> {
-        let looked = match cause {
-            Cause::Asked => {
-                let soon = self.clock.now() + patience(self.request.ttl);
-                self.read(soon).await.map(|_| self.look.notify_one())
-            }
-            Cause::Notified | Cause::Due => self.publisher.trouble(),
-        };
-        // A claim that waited behind another program's object may find a queue of another kind after it.
-        looked.map_err(|error: Error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error })
-    }
-}
-
 #[async_trait]
 impl Claim for QueueClaim {
     fn ttl(&self) -> Option<Duration> {
@@ -370,7 +345,11 @@ impl Claim for QueueClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        self.core.publisher.follow(seen, &*self.core).await
+        let core = &*self.core;
+        let read = (!core.store.reports_changes()).then(|| core.look());
+        let changed = core.publisher.changed(seen, read).await;
+        // A claim that waited behind another program's object may find a queue of another kind after it.
+        changed.map_err(|error| Error { is_final: error.kind == ErrorKind::Mismatch, ..error })
     }
 
     async fn renew(&self, deadline: Moment) -> Result<Moment> {

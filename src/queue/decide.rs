@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::store::{About, Item, Key, Own, Queue, Target};
-use crate::backend::mixing::{Use, mismatch as sentence};
+use crate::backend::mixing::mismatch as sentence;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 
 /// The position of a claim.
@@ -116,7 +116,7 @@ pub(super) fn mismatch(queues: &[Queue], own: &Own) -> Option<String> {
         let odd = |other: &&Item| !other.foreign && !mode(other).mixes_with(own.mode);
         let other = ahead(queue, find(queue, key)?).find(odd)?;
         let owner = other.about.as_ref().map(|about| about.entry.owner().to_string());
-        Some(sentence(Some(&queue.name), owner.as_deref(), Use::from(other.mode), own.mode))
+        Some(sentence(&queue.name, owner.as_deref(), other.mode, own.mode))
     })
 }
 

@@ -57,7 +57,7 @@ impl Watched for WatchedQueue {
         self.store.changed(What::Queue(&self.name), self.seen, Moment::NEVER).await
     }
 
-    fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
+    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
         // A service may report no change when a lease ends.
         first_expiry(status, now)
     }

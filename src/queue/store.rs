@@ -1,7 +1,6 @@
 //! The operations that a service supports so that the engine can keep queues in it.
 //!
-//! A store keeps entries in order of arrival and decides nothing. Each operation is one step of the service, and each
-//! may be repeated after a lost answer.
+//! A store keeps entries in order of arrival and decides nothing. Each operation is one step, and may be repeated.
 
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
@@ -47,6 +46,23 @@ pub struct Item {
     pub left: Option<Duration>,
     /// The description. The first entry of a queue has it, and each entry of a queue that was read whole.
     pub about: Option<Box<About>>,
+}
+
+impl Item {
+    /// Returns the entry of another program at the front of a queue.
+    pub fn foreign(key: Key, left: Option<Duration>, about: About) -> Self {
+        Self {
+            at: 0,
+            key,
+            id: about.entry.claim.unwrap_or_else(|| ClaimId::from_number(0)),
+            foreign: true,
+            mode: about.entry.mode,
+            slot: None,
+            token: None,
+            left,
+            about: Some(Box::new(about)),
+        }
+    }
 }
 
 /// The description of an entry.
@@ -131,6 +147,26 @@ pub enum Note {
     Evicted(Option<Holder>),
     /// The store has lost it.
     Forgotten(LossReason),
+}
+
+impl Note {
+    /// Returns the word that services store for a removal, and who made it; `None` for another notice.
+    pub fn stored(&self) -> Option<(&'static str, Option<&Holder>)> {
+        match self {
+            Self::Superseded(by) => Some(("superseded", Some(by))),
+            Self::Evicted(by) => Some(("evicted", by.as_ref())),
+            Self::Asked(_) | Self::Forgotten(_) => None,
+        }
+    }
+
+    /// Returns the removal that is stored as `word`.
+    pub fn removal(word: &str, by: Option<Holder>) -> Option<Self> {
+        match (word, by) {
+            ("superseded", Some(by)) => Some(Self::Superseded(by)),
+            ("evicted", by) => Some(Self::Evicted(by)),
+            _ => None,
+        }
+    }
 }
 
 /// The answer to a request.

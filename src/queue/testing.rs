@@ -1,7 +1,7 @@
 //! A store in memory, on the runtime's clock, with programmed faults.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, FencingToken, Holder, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
+use crate::sync::locked;
 
 /// The fate of one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,17 +201,17 @@ impl Memory {
 
     /// Sets the fates of the next requests.
     pub(super) fn expect(&self, fates: &[Fate]) {
-        *self.fates.lock().unwrap_or_else(PoisonError::into_inner) = fates.iter().rev().copied().collect();
+        *locked(&self.fates) = fates.iter().rev().copied().collect();
     }
 
     /// Returns how long a claim has held, as recorded last.
     pub(super) fn held_for(&self) -> Option<Duration> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).held_for
+        locked(&self.state).held_for
     }
 
     /// Returns the lengths of the holds that were recorded as successes.
     pub(super) fn successes(&self) -> Vec<Duration> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).successes.clone()
+        locked(&self.state).successes.clone()
     }
 
     /// Executes one request by its fate.
@@ -219,12 +220,12 @@ impl Memory {
         what: &'static str,
         execute: impl FnOnce(&mut State, Moment) -> T + Send + 'static,
     ) -> FaultResult<T> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(what);
-        let fate = self.fates.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or(Fate::Answered);
+        locked(&self.requests).push(what);
+        let fate = locked(&self.fates).pop().unwrap_or(Fate::Answered);
         tokio::time::sleep(Duration::from_millis(1)).await;
         let (state, clock, revision) = (Arc::clone(&self.state), self.clock, Arc::clone(&self.revision));
         let run = move || {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = locked(&state);
             state.bury(clock.now());
             let result = execute(&mut state, clock.now());
             if matches!(what, "append" | "commit") {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dlock::backend::context::with_context;
-use dlock::backend::etcd::{EtcdConfig, Prefix};
+use dlock::backend::etcd::EtcdConfig;
 use dlock::backend::service::Address as _;
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
@@ -32,7 +32,7 @@ pub(crate) static KIND: Kind = Kind {
     client: |part, _| {
         let mut config = EtcdConfig::parse(&site::options(part)).expect("an address");
         // The keys of `a/b` must not lie inside those of `a`.
-        config.prefix = Prefix::Encoded(part.prefix.clone().unwrap_or_default());
+        config.encoded = true;
         with_context(config.open())
     },
     protocol: || Box::<messages::Http2>::default(),

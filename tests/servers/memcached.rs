@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dlock::backend::context::with_context;
-use dlock::backend::memcached::{MemcachedConfig, Prefix, with_clock};
+use dlock::backend::memcached::{MemcachedConfig, with_clock};
 
 use super::process::{Server, dying_with_us, free_port, shared_folder};
 use super::site::{self, Facts, Kind, Need, Site, number};
@@ -27,7 +27,7 @@ pub(crate) static KIND: Kind = Kind {
     client: |part, clock| {
         let mut config = MemcachedConfig::parse(&site::options(part)).expect("valid");
         // The cases also use names that cannot be keys.
-        config.prefix = Prefix::Escaped(part.prefix.clone().unwrap_or_default());
+        config.escapes = true;
         with_context(Arc::new(with_clock(config, clock)))
     },
     protocol: || Box::new(messages::Memcached),

@@ -1,12 +1,9 @@
 //! The rules of which state may follow which, and of when the state is read, without a service.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::sync::Notify;
+use std::future::Ready;
 
 use super::*;
-use crate::lock::FencingToken;
+use crate::lock::{FencingToken, Holder};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -24,6 +21,10 @@ fn waiting(ahead: u32) -> ClaimState {
 
 fn granted(token: u64) -> Vec<Granted> {
     vec![Granted { token: FencingToken::new(token).expect("positive"), slot: None }]
+}
+
+async fn changed(publisher: &Publisher, seen: Option<&ClaimState>) -> Result<ClaimState> {
+    publisher.changed(seen, None::<Ready<_>>).await
 }
 
 fn asked(host: &str) -> ClaimState {
@@ -105,7 +106,7 @@ async fn leaving_claim_publishes_no_further_state() {
     publisher.publish(waiting(1));
     publisher.begin_leaving();
     publisher.publish(LOST);
-    assert_eq!(publisher.changed(None).await.expect("it has not left yet"), waiting(1));
+    assert_eq!(changed(&publisher, None).await.expect("it has not left yet"), waiting(1));
     assert!(publisher.is_over() && !publisher.has_ended());
 }
 
@@ -114,9 +115,9 @@ async fn changed_fails_when_the_claim_leaves() {
     let publisher = publisher(clock());
     publisher.publish(waiting(1));
     let seen = waiting(1);
-    let (answer, ()) = tokio::join!(publisher.changed(Some(&seen)), async { publisher.leave() });
+    let (answer, ()) = tokio::join!(changed(&publisher, Some(&seen)), async { publisher.leave() });
     assert_eq!(answer.expect_err("it has left").kind, ErrorKind::Invalid);
-    assert!(publisher.changed(None).await.is_err());
+    assert!(changed(&publisher, None).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,14 +126,14 @@ async fn follow_error_reaches_current_callers_only() {
     publisher.publish(waiting(1));
     let seen = waiting(1);
     publisher.cannot_follow(Fault::new(ErrorKind::Denied, "before"));
-    let (answer, ()) = tokio::join!(publisher.changed(Some(&seen)), async {
+    let (answer, ()) = tokio::join!(changed(&publisher, Some(&seen)), async {
         publisher.cannot_follow(Fault::new(ErrorKind::Denied, "no right to write"));
     });
     let error = answer.expect_err("in trouble");
     let said = error.to_string();
     assert_eq!((error.kind, error.is_final), (ErrorKind::Denied, false));
     assert!(said.contains("no right to write"), "{said}");
-    let (answer, ()) = tokio::join!(publisher.changed(Some(&seen)), async {
+    let (answer, ()) = tokio::join!(changed(&publisher, Some(&seen)), async {
         publisher.cannot_follow(Fault::new(ErrorKind::Denied, "overcome"));
         publisher.publish(seen.clone());
         tokio::task::yield_now().await;
@@ -142,145 +143,30 @@ async fn follow_error_reaches_current_callers_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn end_reason_is_the_note_or_the_ttl_expiry() {
+async fn state_from_enter_is_told_once_and_then_read_again() {
     let publisher = publisher(clock());
-    let by = Holder::default();
-    let ended = |why, by: Option<&Holder>| publisher.ended(why, by, TTL);
-    assert_eq!(ended(Some("superseded"), Some(&by)), ClaimState::Superseded { by: by.clone() });
-    let evicted = |by| ClaimState::Lost(LossReason::Evicted(by));
-    assert_eq!(ended(Some("evicted"), Some(&by)), evicted(Some(by.clone())));
-    assert_eq!(ended(Some("superseded"), None), evicted(None), "by an unknown client");
-    assert_eq!(ended(None, None), evicted(None));
-    tokio::time::advance(TTL).await;
-    assert_eq!(ended(None, None), ClaimState::Lost(LossReason::Expired));
-    assert_eq!(ended(Some("evicted"), None), evicted(None), "that was noted");
-}
-
-/// A service with a state that the test sets.
-struct Scripted<'a> {
-    publisher: &'a Publisher,
-    fresh: AtomicBool,
-    /// Whether the service notifies of changes.
-    tells: bool,
-    told: Notify,
-    due: Moment,
-    found: Mutex<Vec<ClaimState>>,
-    looks: Mutex<Vec<Cause>>,
-}
-
-impl<'a> Scripted<'a> {
-    fn new(publisher: &'a Publisher, found: &[ClaimState]) -> Self {
-        let found = Mutex::new(found.iter().rev().cloned().collect());
-        let (fresh, told, looks) = (AtomicBool::new(false), Notify::new(), Mutex::default());
-        Self { publisher, fresh, tells: true, told, due: Moment::NEVER, found, looks }
-    }
-
-    fn looks(&self) -> Vec<Cause> {
-        self.looks.lock().expect("not poisoned").clone()
-    }
-}
-
-impl Source for Scripted<'_> {
-    fn is_fresh(&self) -> bool {
-        self.fresh.load(Ordering::Relaxed)
-    }
-
-    fn wakes(&self) -> (Option<impl Future<Output = ()> + Send>, Moment) {
-        (self.tells.then(|| self.told.notified()), self.due)
-    }
-
-    async fn look(&self, cause: Cause) -> Result<()> {
-        self.looks.lock().expect("not poisoned").push(cause);
-        let found = self.found.lock().expect("not poisoned").pop();
-        let state = found.ok_or_else(|| Error::new(ErrorKind::Invalid, "nothing more is to be found"))?;
-        self.publisher.publish(state);
-        Ok(())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn first_follow_returns_the_state_from_enter() {
-    let publisher = publisher(clock());
-    publisher.publish(waiting(1));
-    let source = Scripted::new(&publisher, &[waiting(0)]);
-    assert_eq!(publisher.follow(None, &source).await.expect("told"), waiting(1));
-    assert_eq!(source.looks(), []);
-    assert_eq!(publisher.follow(None, &source).await.expect("found"), waiting(0));
-    assert_eq!(source.looks(), [Cause::Asked]);
-    source.fresh.store(true, Ordering::Relaxed);
-    assert_eq!(publisher.follow(None, &source).await.expect("fresh"), waiting(0));
-    assert_eq!(source.looks(), [Cause::Asked]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn distrusted_enter_state_is_looked_up_again() {
-    let publisher = publisher(clock());
-    publisher.distrust();
-    let source = Scripted::new(&publisher, &[waiting(3)]);
-    assert_eq!(publisher.follow(None, &source).await.expect("found"), waiting(3));
-    assert_eq!(source.looks(), [Cause::Asked]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn follow_looks_when_notified_or_due_until_a_change() {
-    let clock = clock();
-    let publisher = publisher(clock);
     publisher.publish(waiting(2));
-    let seen = waiting(2);
-    let mut source = Scripted::new(&publisher, &[waiting(2), waiting(1)]);
-    source.due = clock.now() + TTL;
-    source.told.notify_one();
-    assert_eq!(publisher.follow(Some(&seen), &source).await.expect("found"), waiting(1));
-    assert_eq!(source.looks(), [Cause::Notified, Cause::Due]);
-    assert_eq!(clock.now(), source.due);
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_notifications_waits_and_long_holds_are_polled() {
-    let clock = clock();
-    let publisher = publisher(clock);
-    publisher.publish(waiting(2));
-    let held = publisher.held(granted(7));
-    let mut source = Scripted::new(&publisher, &[held.clone(), asked("a")]);
-    source.tells = false;
-    assert_eq!(publisher.follow(Some(&waiting(2)), &source).await.expect("found"), held);
-    let begun = clock.now();
-    assert_eq!(publisher.follow(Some(&held), &source).await.expect("found"), asked("a"));
-    assert_eq!(clock.now(), begun + SHORT_HOLD);
-    assert_eq!(source.looks(), [Cause::Due, Cause::Due]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn known_end_needs_no_look() {
-    let publisher = publisher(clock());
-    publisher.distrust();
+    let asked = async |state| {
+        let read = async {
+            publisher.publish(state);
+            Ok(())
+        };
+        publisher.changed(None, Some(read)).await.expect("told")
+    };
+    assert_eq!(asked(waiting(1)).await, waiting(2));
+    assert_eq!(asked(waiting(1)).await, waiting(1));
+    assert_eq!(changed(&publisher, None).await.expect("there is nothing to read"), waiting(1));
     publisher.publish(LOST);
-    let source = Scripted::new(&publisher, &[]);
-    assert_eq!(publisher.follow(None, &source).await.expect("final"), LOST);
-    assert_eq!(source.looks(), []);
+    assert_eq!(asked(waiting(0)).await, LOST, "an end needs no read");
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_look_is_an_error_and_no_state() {
+async fn failed_read_is_an_error_and_no_state() {
     let publisher = publisher(clock());
-    let source = Scripted::new(&publisher, &[]);
-    source.told.notify_one();
-    let seen = publisher.state();
-    assert!(publisher.follow(Some(&seen), &source).await.is_err());
-    assert_eq!(publisher.state(), seen);
-}
-
-#[tokio::test(start_paused = true)]
-async fn state_published_elsewhere_ends_the_wait_without_a_look() {
-    let publisher = publisher(clock());
-    publisher.publish(waiting(2));
-    let source = Scripted::new(&publisher, &[]);
-    let seen = waiting(2);
-    let (answer, ()) = tokio::join!(publisher.follow(Some(&seen), &source), async {
-        publisher.publish(LOST);
-    });
-    assert_eq!(answer.expect("told"), LOST);
-    assert_eq!(source.looks(), []);
+    changed(&publisher, None).await.expect("the state from entering");
+    let fails = async { Err(Error::new(ErrorKind::Invalid, "nothing is to be found")) };
+    assert!(publisher.changed(None, Some(fails)).await.is_err());
+    assert!(publisher.waits());
 }
 
 #[test]

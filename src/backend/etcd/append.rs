@@ -6,9 +6,9 @@ use etcd_client::{LeaseGrantOptions, Txn};
 
 use super::dial::Connection;
 use super::fault::{self, LEASE_EXISTS, LEASE_GONE, NOT_PERMITTED};
-use super::keep_alive::LEAST_BEHIND_PROXY;
 use super::keys::Layout;
 use super::ops::{MOST_NAMES, put, stands};
+use super::renew::LEAST_BEHIND_PROXY;
 use super::stored::Stored;
 use super::view::Claimed;
 use super::wire::Wire;

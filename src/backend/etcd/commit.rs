@@ -26,15 +26,15 @@ pub(super) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Implements [`crate::queue::store::Store::commit`]. `slots` are those of the own claim.
-    pub(super) async fn commit(&self, slots: &[Option<u32>], steps: &[Step]) -> FaultResult<(bool, Answer)> {
+    /// Implements [`crate::queue::store::Store::commit`].
+    pub(super) async fn commit(&self, steps: &[Step]) -> FaultResult<(bool, Answer)> {
         let done = match steps {
             [Step::Hold { slots, seen }] => return self.hold(slots, *seen).await,
             [Step::Remove { id, names, found, note, .. }, further @ ..] => {
                 self.wire.persist();
                 let lease = self.layout.lease_of(*id);
                 match (&self.own, note, found.first()) {
-                    (Some(own), ..) if own.lease == lease => self.leave(own, slots, further).await?,
+                    (Some(own), ..) if own.lease == lease => self.leave(own, further).await?,
                     (_, Some(note), Some(first)) => self.take_out(lease, names, found, first, note).await?,
                     (_, Some(_), None) => self.end_bare_lease(lease, names).await?,
                     // All keys of the claim depend on its lease, and so do its requests in flight.
@@ -87,19 +87,22 @@ impl Committer<'_> {
         Ok((done, own.answer(&answer, sent)?))
     }
 
-    /// Removes the own claim. After a success, one transaction records that and removes the keys.
-    async fn leave(&self, own: &Claimed, slots: &[Option<u32>], further: &[Step]) -> FaultResult<bool> {
+    /// Removes the own claim. After a success, one transaction records that and removes the keys. With slots they end
+    /// together, with the lease.
+    async fn leave(&self, own: &Claimed, further: &[Step]) -> FaultResult<bool> {
         let mut has_left = false;
         if let [Step::Success { held_for }] = further {
             let acquired = wall_clock().saturating_sub(u64::try_from(held_for.as_millis()).unwrap_or(0));
             let successes = own.queues.iter().map(|queue| success(queue, own.mode, acquired));
-            let steps = successes.chain(removal(&own.queues, own.mode, own.lease, slots));
+            let has_slots = matches!(own.mode, Mode::Slots(_));
+            let removed = if has_slots { &[] } else { own.queues.as_slice() };
+            let steps = successes.chain(removal(removed, own.mode, own.lease, &[]));
             let txn = Txn::new().when(own.stand().collect::<Vec<_>>()).and_then(steps.collect::<Vec<_>>());
             has_left = match act(self.wire, txn, self.deadline).await {
                 // A server without space records no success. Waiters cannot run before there is space again, so the
                 // claim leaves without the record.
                 Err(fault) if fault.code == NO_SPACE => false,
-                left => left?.is_some_and(|answer| answer.succeeded()),
+                left => left?.is_some_and(|answer| answer.succeeded()) && !has_slots,
             };
         }
         let revoked = revoke(self.wire, own.lease, self.deadline).await;

@@ -1,6 +1,6 @@
 //! The addresses of the servers, and the login.
 
-use super::keys::{Layout, Prefix};
+use super::keys::Layout;
 use crate::backend::Options;
 use crate::net::address::{self, HostPort, Login, host_and_port, in_any_order, no_password_for};
 use crate::net::cause::Manner;
@@ -30,7 +30,9 @@ pub struct EtcdConfig {
     /// The servers of one cluster: `http://HOST:PORT` or `https://HOST:PORT`, at least one.
     pub endpoints: Vec<String>,
     /// The prefix of keys.
-    pub prefix: Prefix,
+    pub prefix: String,
+    /// Whether names are percent-encoded, so that no lock's keys are inside another's. Other clients write raw names.
+    pub encoded: bool,
     /// The user and the password.
     pub login: Option<(String, Secret)>,
     /// The settings of encryption, for `https` endpoints.
@@ -70,8 +72,9 @@ impl EtcdConfig {
                 urls.push(endpoint.url);
             }
         }
-        let prefix = options.prefix.clone().map_or_else(Prefix::default, Prefix::Raw);
-        Ok(Self { endpoints: urls, prefix, login, tls: options.tls.clone() })
+        let prefix = options.prefix.clone().unwrap_or_else(|| "dlock/".to_owned());
+        let (encoded, tls) = (options.prefix.is_none(), options.tls.clone());
+        Ok(Self { endpoints: urls, prefix, encoded, login, tls })
     }
 
     /// Returns the servers as users write them, without user and password.
@@ -80,13 +83,13 @@ impl EtcdConfig {
     }
 
     pub(super) fn layout(&self) -> Layout {
-        Layout::new(&self.prefix)
+        Layout { prefix: self.prefix.clone(), encoded: self.encoded }
     }
 
     /// Returns the cluster and the prefix as text, independent of the order of servers.
     pub(super) fn identity(&self) -> String {
         let hosts = in_any_order(self.endpoints.iter().map(|url| place(url)));
-        format!("etcd:{hosts}|{}", self.layout().prefix())
+        format!("etcd:{hosts}|{}", self.prefix)
     }
 }
 

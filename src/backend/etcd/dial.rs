@@ -1,7 +1,6 @@
 //! Opening connections, and the causes of failures.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -72,21 +71,12 @@ async fn health(channel: transport::Channel) -> Result<(), Status> {
 }
 
 /// Connects to the servers of one cluster.
+#[derive(Debug)]
 pub(super) struct Dialer {
     pub(super) config: EtcdConfig,
 }
 
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
 impl Dialer {
-    pub(super) fn new(config: &EtcdConfig) -> Self {
-        Self { config: config.clone() }
-    }
-
     async fn connect(&self, url: &str, stage: &Stage) -> FaultResult<Connection> {
         let endpoint = endpoint(url, &self.config)?;
         let channel = Box::pin(endpoint.connect()).await.map_err(|error| unreached(&error))?;
@@ -188,7 +178,7 @@ fn endpoint(url: &str, config: &EtcdConfig) -> FaultResult<Endpoint> {
         return Ok(endpoint);
     }
     let mut tls = match &config.tls.authority {
-        Some(pem) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem.bytes()?.as_slice())),
+        Some(pem) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem.reveal()?.as_slice())),
         None => TlsOptions::new().with_native_roots(),
     };
     if let Some(identity) = &config.tls.identity {

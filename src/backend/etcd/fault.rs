@@ -2,6 +2,8 @@
 
 use std::error::Error as _;
 
+use tonic::Code;
+
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, Retry};
 use crate::net::{cause, tls};
@@ -21,18 +23,6 @@ pub(super) const NOT_PERMITTED: i32 = 4;
 pub(super) const STALE_TOKEN: i32 = 5;
 /// The server refuses this user or password.
 pub(super) const LOGIN_REFUSED: i32 = 6;
-
-/// gRPC's status codes.
-mod code {
-    pub(super) const INVALID_ARGUMENT: i32 = 3;
-    pub(super) const NOT_FOUND: i32 = 5;
-    pub(super) const PERMISSION_DENIED: i32 = 7;
-    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
-    pub(super) const FAILED_PRECONDITION: i32 = 9;
-    pub(super) const OUT_OF_RANGE: i32 = 11;
-    pub(super) const UNIMPLEMENTED: i32 = 12;
-    pub(super) const UNAUTHENTICATED: i32 = 16;
-}
 
 /// Returns the fault of an answer that makes no sense.
 pub(super) fn corrupt(what: &str) -> Fault {
@@ -64,7 +54,7 @@ impl From<etcd_client::Error> for Fault {
                     text = next.to_string();
                     source = next.source();
                 }
-                of_status(status.code() as i32, one_line(&text))
+                of_status(status.code(), one_line(&text))
             }
             E::LeaseKeepAliveError(text) if text.contains("not found") => lease_gone(),
             E::InvalidArgs(text) => Self::new(ErrorKind::Invalid, one_line(&text)),
@@ -82,7 +72,7 @@ fn lease_gone() -> Fault {
     Fault::unavailable("the lease is gone").coded(LEASE_GONE)
 }
 
-fn of_status(code: i32, text: String) -> Fault {
+fn of_status(code: Code, text: String) -> Fault {
     let said = |kind| Fault::new(kind, text.as_str());
     let credentials = ["authentication failed", "user name", "password", "permission"];
     let stale = ["auth store is old", "invalid auth token"];
@@ -92,32 +82,32 @@ fn of_status(code: i32, text: String) -> Fault {
         _ if stale.iter().any(|words| text.contains(words)) => {
             Fault::unavailable(text).helped_by(Retry::Again).coded(STALE_TOKEN)
         }
-        code::NOT_FOUND if text.contains("lease") => lease_gone(),
-        code::FAILED_PRECONDITION if text.contains("lease already exists") => {
+        Code::NotFound if text.contains("lease") => lease_gone(),
+        Code::FailedPrecondition if text.contains("lease already exists") => {
             Fault::unavailable("the lease is taken").coded(LEASE_EXISTS)
         }
         _ if text.contains("user name is empty") => Fault::new(ErrorKind::Denied, cause::no_password("")),
         _ if text.contains("authentication failed") => {
             Fault::new(ErrorKind::Denied, cause::wrong_password(&text, "")).coded(LOGIN_REFUSED)
         }
-        code::PERMISSION_DENIED if text.contains("permission denied") => {
+        Code::PermissionDenied if text.contains("permission denied") => {
             said(ErrorKind::Denied).coded(NOT_PERMITTED)
         }
-        code::PERMISSION_DENIED | code::UNAUTHENTICATED => said(ErrorKind::Denied),
-        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION
+        Code::PermissionDenied | Code::Unauthenticated => said(ErrorKind::Denied),
+        Code::InvalidArgument | Code::FailedPrecondition
             if credentials.iter().any(|word| text.contains(word)) =>
         {
             said(ErrorKind::Denied)
         }
-        code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => {
+        Code::FailedPrecondition if text.contains("authentication is not enabled") => {
             Fault::new(ErrorKind::Denied, cause::needless_password())
         }
-        code::RESOURCE_EXHAUSTED if text.contains("space exceeded") => {
+        Code::ResourceExhausted if text.contains("space exceeded") => {
             let remedy = "compact and defragment the server's data, then disarm the alarm";
             Fault::unavailable(cause::full("space", &text, remedy)).coded(NO_SPACE)
         }
-        code::OUT_OF_RANGE | code::INVALID_ARGUMENT | code::NOT_FOUND => said(ErrorKind::Corrupt),
-        code::UNIMPLEMENTED => corrupt(&text),
+        Code::OutOfRange | Code::InvalidArgument | Code::NotFound => said(ErrorKind::Corrupt),
+        Code::Unimplemented => corrupt(&text),
         _ => Fault::spent(text),
     }
 }
@@ -146,7 +136,7 @@ mod tests {
             (5, "requested lease not found", ErrorKind::Unavailable, LEASE_GONE),
             (9, "lease already exists", ErrorKind::Unavailable, LEASE_EXISTS),
         ] {
-            let fault = of_status(code, text.to_owned());
+            let fault = of_status(Code::from_i32(code), text.to_owned());
             assert_eq!((fault.kind, fault.code), (kind, number), "{text}");
         }
     }

@@ -21,26 +21,11 @@ use crate::lock::{ClaimId, LockName, Mode};
 /// A half-open range: from the first key to the one after the last.
 pub(super) type Span = (String, String);
 
-/// How a lock's key is built from its name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Prefix {
-    /// This prefix and the percent-encoded name: no lock's keys are inside another's.
-    Encoded(String),
-    /// This prefix and the raw name, like other clients. The keys of `a/b` are inside those of `a`.
-    Raw(String),
-}
-
-impl Default for Prefix {
-    fn default() -> Self {
-        Self::Encoded("dlock/".to_owned())
-    }
-}
-
 /// Converts names to keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
-    prefix: String,
-    encoded: bool,
+    pub(super) prefix: String,
+    pub(super) encoded: bool,
 }
 
 /// The keys of one lock.
@@ -69,17 +54,6 @@ pub(super) fn prefixed(prefix: &str) -> Span {
 }
 
 impl Layout {
-    pub(super) fn new(prefix: &Prefix) -> Self {
-        match prefix {
-            Prefix::Encoded(prefix) => Self { prefix: prefix.clone(), encoded: true },
-            Prefix::Raw(prefix) => Self { prefix: prefix.clone(), encoded: false },
-        }
-    }
-
-    pub(super) fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
     /// Returns the lease of a claim. It is derived from the claim's id, so that a claim can be found by it, and from
     /// the prefix, since leases belong to the whole cluster (FNV-1a).
     pub(super) fn lease_of(&self, id: ClaimId) -> i64 {
@@ -230,8 +204,12 @@ mod tests {
         LockName::new(text).expect("valid")
     }
 
+    fn encoded() -> Layout {
+        Layout { prefix: "dlock/".to_owned(), encoded: true }
+    }
+
     fn raw(prefix: &str) -> Layout {
-        Layout::new(&Prefix::Raw(prefix.to_owned()))
+        Layout { prefix: prefix.to_owned(), encoded: false }
     }
 
     #[test]
@@ -239,16 +217,13 @@ mod tests {
         let queue = raw("").queue(&name("deploy"));
         assert_eq!(queue.entry(Mode::Exclusive, 0x694d), "deploy/694d");
         assert_eq!(queue.entries(), ("deploy/".to_owned(), "deploy0".to_owned()));
-        assert_eq!(
-            Layout::new(&Prefix::default()).queue(&name("a/b")).entry(Mode::Shared, 1),
-            "dlock/a%2Fb/read/1"
-        );
+        assert_eq!(encoded().queue(&name("a/b")).entry(Mode::Shared, 1), "dlock/a%2Fb/read/1");
         assert_eq!(raw("").queue(&name("a")).done(), "a\u{1}d");
     }
 
     #[test]
     fn records_tell_the_number_of_slots() {
-        let queue = Layout::new(&Prefix::default()).queue(&name("a"));
+        let queue = encoded().queue(&name("a"));
         for mode in [2, 20].map(|n| Mode::Slots(std::num::NonZeroU32::new(n).expect("positive"))) {
             assert_eq!(queue.slots_of(queue.record(mode, 7).as_bytes()), Some(mode));
         }
@@ -259,7 +234,7 @@ mod tests {
         #[test]
         fn names_are_read_back(text in "[^\\p{Cc}]{1,20}", lease in 1i64..) {
             prop_assume!(text.trim() == text);
-            for layout in [Layout::new(&Prefix::default()), raw("p/")] {
+            for layout in [encoded(), raw("p/")] {
                 let (lock, other) = (name(&text), lease ^ 1);
                 for mode in [Mode::Exclusive, Mode::Shared] {
                     let key = layout.queue(&lock).entry(mode, lease);
@@ -276,7 +251,7 @@ mod tests {
         #[test]
         fn nothing_of_a_lock_lies_in_the_queue_of_another(a in "[^\\p{Cc}]{1,9}", b in "[^\\p{Cc}]{1,9}") {
             prop_assume!(a != b && a.trim() == a && b.trim() == b);
-            let layout = Layout::new(&Prefix::default());
+            let layout = encoded();
             let (x, y) = (layout.queue(&name(&a)), layout.queue(&name(&b)));
             let inside = |(from, to): Span, key: &str| from.as_str() <= key && key < to.as_str();
             for key in [x.entry(Mode::Exclusive, 7), x.hold(7), x.slot(1), x.done(), x.record(Mode::Shared, 7)] {

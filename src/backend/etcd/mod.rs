@@ -14,7 +14,6 @@ mod config;
 mod dial;
 mod examine;
 mod fault;
-mod keep_alive;
 mod keys;
 mod ops;
 mod renew;
@@ -29,7 +28,6 @@ use std::sync::Arc;
 
 pub use config::EtcdConfig;
 use fault::NAME;
-pub use keys::Prefix;
 use store::EtcdStore;
 
 use super::Backend;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,21 +14,21 @@ use super::commit::Committer;
 use super::config::EtcdConfig;
 use super::examine;
 use super::fault::NAME;
-use super::keep_alive::Kept;
 use super::keys::Layout;
 use super::ops::MOST_OPERATIONS;
-use super::renew::renew;
+use super::renew::{Kept, renew};
 use super::stored::{note, wall_clock};
 use super::view::Claimed;
 use super::watch::{self, Stream};
 use super::whole;
-use super::wire::{Wire, by};
-use crate::backend::{Capabilities, Examination, TokenStrength, success};
-use crate::clock;
+use super::wire::Wire;
+use crate::backend::{Capabilities, Examination, success};
+use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::sync::locked;
 
 /// The queues in one etcd cluster. It connects with the first request, and needs the tokio runtime of that request for
 /// its whole life.
@@ -40,25 +40,19 @@ pub(super) struct EtcdStore {
     claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
 }
 
-/// The streams and slots of one claim of this client.
+/// The streams of one claim of this client.
 #[derive(Default)]
 struct Local {
     /// The stream of keep-alives, between two renewals.
     kept: Mutex<Option<Kept>>,
     /// The stream of watches.
     stream: Turn<Option<Stream>>,
-    /// Its slots, in the order of the names.
-    slots: Mutex<Vec<Option<u32>>>,
 }
 
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local").finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl EtcdStore {
@@ -73,32 +67,15 @@ impl EtcdStore {
     }
 
     fn local(&self, id: ClaimId) -> Arc<Local> {
-        Arc::clone(lock(&self.claims).entry(id).or_default())
-    }
-
-    /// Remembers the slots of an own claim that an answer shows.
-    fn learn(&self, own: &Own, answer: &Answer) {
-        let each = answer.queues.iter().zip(&own.keys);
-        let slot = |(queue, key): (&Queue, &Key)| queue.items.iter().find(|item| item.key == *key)?.slot;
-        if answer.queues.len() == own.keys.len() {
-            *lock(&self.local(own.id).slots) = each.map(slot).collect();
-        }
+        Arc::clone(locked(&self.claims).entry(id).or_default())
     }
 }
 
 #[async_trait]
 impl Store for EtcdStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            queue: true,
-            shared: true,
-            token: TokenStrength::Durable,
-            leased: true,
-            renewals_per_ttl: 3,
-            look_while_running: false,
-            abandoned_bound: Duration::from_secs(2),
-        }
+        let abandoned_bound = Duration::from_secs(2);
+        Capabilities { look_while_running: false, abandoned_bound, ..Capabilities::of(NAME) }
     }
 
     /// The token of a claim that waited is the revision of its hold, because other clients publish later revisions than
@@ -123,9 +100,7 @@ impl Store for EtcdStore {
         };
         let (claimed, sent) = (Claimed::of(&self.layout, own), clock::now());
         let answer = self.wire.txn(Txn::new().and_then(claimed.reads()), deadline).await?;
-        let answer = claimed.answer(&answer, sent)?;
-        self.learn(own, &answer);
-        Ok(answer)
+        claimed.answer(&answer, sent)
     }
 
     async fn commit(
@@ -135,15 +110,8 @@ impl Store for EtcdStore {
         steps: &[Step],
         deadline: Moment,
     ) -> FaultResult<(bool, Answer)> {
-        let claimed = own.map(|own| Claimed::of(&self.layout, own));
-        let local = own.and_then(|own| lock(&self.claims).get(&own.id).cloned());
-        let slots = local.map(|local| lock(&local.slots).clone()).unwrap_or_default();
-        let committer = Committer { wire: &self.wire, layout: &self.layout, own: claimed, when, deadline };
-        let (done, answer) = committer.commit(&slots, steps).await?;
-        if let Some(own) = own {
-            self.learn(own, &answer);
-        }
-        Ok((done, answer))
+        let own = own.map(|own| Claimed::of(&self.layout, own));
+        Committer { wire: &self.wire, layout: &self.layout, own, when, deadline }.commit(steps).await
     }
 
     async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
@@ -158,7 +126,7 @@ impl Store for EtcdStore {
             Watched::Queue(_) => Arc::default(),
         };
         let mut stream = local.stream.lock().await;
-        by(until, watch::changed(&self.wire, &mut stream, &spans, seen)).await;
+        Clock::Boot.by(until, watch::changed(&self.wire, &mut stream, &spans, seen)).await;
         Ok(())
     }
 
@@ -183,7 +151,7 @@ impl Store for EtcdStore {
     }
 
     fn abandon(&self, id: ClaimId) {
-        lock(&self.claims).remove(&id);
+        locked(&self.claims).remove(&id);
     }
 
     fn identity(&self) -> String {
@@ -195,11 +163,11 @@ impl Store for EtcdStore {
     }
 
     fn connects_as(&self, rank: Rank) {
-        self.wire.connects_as(rank);
+        self.wire.link.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {
-        self.wire.has_connected()
+        self.wire.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

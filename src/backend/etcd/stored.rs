@@ -11,11 +11,6 @@ use crate::queue::store::Note;
 
 /// A note's word: a client asks the claim to leave.
 const ASKED: &str = "ask";
-/// A newer claim superseded it.
-const SUPERSEDED: &str = "superseded";
-/// Its entry was removed.
-const EVICTED: &str = "evicted";
-
 /// Returns milliseconds since 1970 by the clock of this host: for display, and for `--once-per`.
 pub(super) fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -77,9 +72,7 @@ impl Hold {
 pub(super) fn note_text(note: &Note) -> String {
     let (word, by) = match note {
         Note::Asked(by) => (ASKED, Some(by)),
-        Note::Superseded(by) => (SUPERSEDED, Some(by)),
-        Note::Evicted(by) => (EVICTED, by.as_ref()),
-        Note::Forgotten(_) => (EVICTED, None),
+        removal => removal.stored().unwrap_or(("evicted", None)),
     };
     serde_json::to_string(&HashMap::from([(word, by)])).unwrap_or_default()
 }
@@ -88,10 +81,5 @@ pub(super) fn note_text(note: &Note) -> String {
 pub(super) fn note(text: &[u8]) -> Option<Note> {
     let notes: HashMap<String, Option<Holder>> = serde_json::from_slice(text).ok()?;
     let (word, by) = notes.into_iter().next()?;
-    match (word.as_str(), by) {
-        (ASKED, Some(by)) => Some(Note::Asked(by)),
-        (SUPERSEDED, Some(by)) => Some(Note::Superseded(by)),
-        (EVICTED, by) => Some(Note::Evicted(by)),
-        _ => None,
-    }
+    if word == ASKED { by.map(Note::Asked) } else { Note::removal(&word, by) }
 }

@@ -8,7 +8,7 @@ use etcd_client::{Event, EventType, WatchFilterType, WatchOptions, WatchResponse
 use super::dial::Connection;
 use super::keys::Layout;
 use super::view::{Claimed, bytes};
-use super::wire::{Wire, by};
+use super::wire::Wire;
 use crate::clock::{self, Clock};
 use crate::queue::store::{Seen, Watched};
 
@@ -107,7 +107,9 @@ pub(super) async fn changed(wire: &Wire, stream: &mut Option<Stream>, spans: &[S
         let Some(Stream { connection, .. }) = stream.take() else { return };
         match refused {
             Some(message) => renew_token(&connection, &message).await,
-            None => wire.give_up(&connection),
+            None => {
+                wire.link.give_up(&connection);
+            }
         }
     }
     Clock::Boot.sleep_until(clock::now() + PAUSE).await;
@@ -120,13 +122,13 @@ async fn open(wire: &Wire, spans: &[Span], revision: i64) -> Option<Stream> {
     let mut client = connection.client.clone();
     let opening = client.watch(first.key.clone(), Some(first.options(revision)));
     let opened = tokio::select! {
-        opened = by(clock::now() + OPEN, opening) => opened,
-        () = wire.given_up(&connection) => None,
+        opened = Clock::Boot.by(clock::now() + OPEN, opening) => opened,
+        () = wire.link.given_up(&connection) => None,
     };
     if let Some(Ok(events)) = opened {
         return Some(Stream { connection, events, spans: vec![first.clone()] });
     }
-    wire.give_up(&connection);
+    wire.link.give_up(&connection);
     None
 }
 
@@ -144,7 +146,7 @@ impl Stream {
         loop {
             let message = tokio::select! {
                 message = self.events.message() => message,
-                () = wire.given_up(&self.connection) => return Err(None),
+                () = wire.link.given_up(&self.connection) => return Err(None),
             };
             let message = message.ok().flatten().ok_or(None)?;
             if message.canceled() {
@@ -162,6 +164,6 @@ impl Stream {
 async fn renew_token(connection: &Connection, message: &WatchResponse) {
     if message.cancel_reason().contains("auth") || message.cancel_reason().contains("permission") {
         // If this fails, the next request reports the reason.
-        let _ = by(clock::now() + OPEN, connection.client.refresh_token()).await;
+        let _ = Clock::Boot.by(clock::now() + OPEN, connection.client.refresh_token()).await;
     }
 }

@@ -1,6 +1,5 @@
 //! Requests to a cluster, all of which may be repeated.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,30 +13,15 @@ use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Link;
-use crate::net::rank::Rank;
 use crate::net::request::Patience;
 use crate::net::tls::stays_here_at;
 
 /// The connection of this process to a cluster.
+#[derive(Debug)]
 pub(super) struct Wire {
-    link: Link<Dialer>,
+    pub(super) link: Link<Dialer>,
     /// Whether requests continue until the deadline even if no server was ever present.
     persists: AtomicBool,
-}
-
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire").field("endpoints", &self.config().endpoints).finish_non_exhaustive()
-    }
-}
-
-/// Returns the result of `work`, or `None` at the deadline.
-pub(super) async fn by<T>(deadline: Moment, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        value = work => Some(value),
-        () = Clock::Boot.sleep_until(deadline) => None,
-    }
 }
 
 /// Revokes a lease, which removes its keys; no error if it is gone.
@@ -53,7 +37,10 @@ pub(super) async fn revoke(wire: &Wire, lease: i64, deadline: Moment) -> FaultRe
 impl Wire {
     /// Creates a wire that connects with the first request.
     pub(super) fn new(config: &EtcdConfig) -> Self {
-        Self { link: Link::new(Dialer::new(config), Clock::Boot), persists: AtomicBool::new(false) }
+        Self {
+            link: Link::new(Dialer { config: config.clone() }, Clock::Boot),
+            persists: AtomicBool::new(false),
+        }
     }
 
     fn config(&self) -> &EtcdConfig {
@@ -77,16 +64,6 @@ impl Wire {
         self.config().endpoints[self.link.server(&())].clone()
     }
 
-    /// Implements [`crate::backend::Backend::connects_as`].
-    pub(super) fn connects_as(&self, rank: Rank) {
-        self.link.connects_as(rank);
-    }
-
-    /// Implements [`crate::backend::Backend::has_connected`].
-    pub(super) fn has_connected(&self) -> bool {
-        self.link.opened() > 0
-    }
-
     /// Makes requests continue until the deadline from now on, for removals.
     pub(super) fn persist(&self) {
         self.persists.store(true, Ordering::Relaxed);
@@ -96,16 +73,6 @@ impl Wire {
     pub(super) async fn ready(&self, deadline: Moment) -> FaultResult<Arc<Connection>> {
         let there = |connection| async move { Ok(connection) };
         self.link.call(deadline, self.patience(), || (), there).await
-    }
-
-    /// Gives up a connection, so that the next request goes to the next server.
-    pub(super) fn give_up(&self, connection: &Arc<Connection>) {
-        self.link.give_up(connection);
-    }
-
-    /// Completes when the connection has been given up.
-    pub(super) async fn given_up(&self, connection: &Arc<Connection>) {
-        self.link.given_up(connection).await;
     }
 
     fn patience(&self) -> Patience {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, chmodat, fchmod, fstat, linkat, mknodat, openat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, linkat, mknodat, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -168,10 +168,11 @@ impl Directory {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
         let made = openat(&self.handle, &other, flags, self.mode).map_err(fault::os("make", at()))?;
         let ready = fchmod(&made, self.mode).map_err(fault::os("set the mode of", at()));
-        let named = ready.and_then(|()| match self.rename_to_new(&other, file) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(fault::os("make", at())(errno)),
-        });
+        let named =
+            ready.and_then(|()| match linkat(&self.handle, &other, &self.handle, file, AtFlags::empty()) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(errno) => Err(fault::os("make", at())(errno)),
+            });
         self.unlink(&other);
         named
     }
@@ -182,17 +183,6 @@ impl Directory {
         let random = getrandom(&mut bytes, GetRandomFlags::empty());
         random.map_err(fault::os("make", self.path_of(file)))?;
         Ok(format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes)))
-    }
-
-    /// Gives a file the name `file`, unless the name is taken.
-    fn rename_to_new(&self, other: &str, file: &str) -> Result<(), Errno> {
-        let (from, to) = (&self.handle, &self.handle);
-        match linkat(from, other, to, file, AtFlags::empty()) {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST) => Err(Errno::EXIST),
-            // The file system has no hard links.
-            Err(_) => renameat_with(from, other, to, file, RenameFlags::NOREPLACE),
-        }
     }
 
     /// Opens a lock file. Its owner may let others only read it, which is enough for flock(2).
@@ -226,7 +216,8 @@ impl Directory {
             if stat.st_nlink == 1 {
                 fchmod(&fifo, self.mode).map_err(fault::os("set the mode of", at()))?;
             }
-            self.rename_to_new(&other, file).map_err(fault::os("make", at()))?;
+            linkat(&self.handle, &other, &self.handle, file, AtFlags::empty())
+                .map_err(fault::os("make", at()))?;
             Ok(fifo)
         });
         self.unlink(&other);

@@ -1,7 +1,7 @@
 //! flock(2) without blocking the runtime: at once if the lock is free, else in a thread of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -9,6 +9,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
 
 use crate::clock::Clock;
 use crate::lock::Moment;
+use crate::sync::locked;
 
 /// A lock on an open file, released on drop.
 ///
@@ -83,13 +84,9 @@ enum Stage {
 }
 
 impl Wait {
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes the thread's end. A lock that no task wants is released before its end can be seen.
     fn end(&self, result: Result<Flock, Errno>) {
-        let stage = &mut *self.stage();
+        let stage = &mut *locked(&self.stage);
         let wanted = matches!(stage, Stage::Wanted);
         *stage = Stage::Over(wanted.then_some(result));
         self.ready.notify_waiters();
@@ -122,7 +119,7 @@ impl Pending {
     /// Resumes a wait that was given up. Returns `None` if the thread has ended, and so releases nothing any more.
     fn resume(wait: Arc<Wait>) -> Option<Self> {
         let waits = {
-            let stage = &mut *wait.stage();
+            let stage = &mut *locked(&wait.stage);
             let waits = matches!(stage, Stage::GivenUp);
             if waits {
                 *stage = Stage::Wanted;
@@ -133,12 +130,12 @@ impl Pending {
     }
 
     fn is_done(&self) -> bool {
-        matches!(*self.0.stage(), Stage::Over(Some(_)))
+        matches!(*locked(&self.0.stage), Stage::Over(Some(_)))
     }
 
     /// Returns the result, once, if there is one.
     pub(super) fn take(&self) -> Option<Result<Flock, Errno>> {
-        if let Stage::Over(result) = &mut *self.0.stage() { result.take() } else { None }
+        if let Stage::Over(result) = &mut *locked(&self.0.stage) { result.take() } else { None }
     }
 
     /// Completes when there is a result. Cancel-safe.
@@ -155,7 +152,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let stage = &mut *self.0.stage();
+        let stage = &mut *locked(&self.0.stage);
         *stage = match stage {
             Stage::Wanted | Stage::GivenUp => Stage::GivenUp,
             Stage::Over(_) => Stage::Over(None),
@@ -203,7 +200,9 @@ impl GuardFile {
         let turn = Arc::clone(&self.turn);
         let mut turn = match turn.try_lock_owned() {
             Ok(turn) => turn,
-            Err(_) => before(deadline, Arc::clone(&self.turn).lock_owned()).await.ok_or(Failed::TurnLate)?,
+            Err(_) => {
+                Clock::Boot.by(deadline, Arc::clone(&self.turn).lock_owned()).await.ok_or(Failed::TurnLate)?
+            }
         };
         let pending = match turn.take().and_then(Pending::resume) {
             Some(pending) => pending,
@@ -213,7 +212,7 @@ impl GuardFile {
             None => Pending::start(Arc::clone(&self.file), self.exclusive).map_err(Failed::Refused)?,
         };
         *turn = Some(Arc::clone(&pending.0));
-        before(deadline, pending.done()).await;
+        Clock::Boot.by(deadline, pending.done()).await;
         let lock = pending.take().ok_or(Failed::Late)?.map_err(Failed::Refused)?;
         Ok(Guard { _lock: lock, _turn: turn })
     }
@@ -222,15 +221,6 @@ impl GuardFile {
 impl AsFd for GuardFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
-    }
-}
-
-/// Returns the result of `future`, if it completes before `deadline`.
-async fn before<T>(deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        result = future => Some(result),
-        () = Clock::Boot.sleep_until(deadline) => None,
     }
 }
 

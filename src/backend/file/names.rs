@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::lock::name::percent_decoded;
 use crate::lock::{ClaimId, ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
@@ -48,7 +49,7 @@ impl Naming {
     pub(super) fn lock_of(&self, file: &str) -> Option<LockName> {
         let text = match &self.prefix {
             Some(prefix) => file.strip_prefix(prefix.as_str())?.to_owned(),
-            None => percent_decode(file)?,
+            None => String::from_utf8(percent_decoded(file.as_bytes())?).ok()?,
         };
         let lock = LockName::new(text).ok()?;
         (self.of(&lock).ok()?.base == file).then_some(lock)
@@ -111,21 +112,6 @@ fn shorten(encoded: String) -> String {
         write!(short, "{byte:02x}").expect("writing to a String cannot fail");
     }
     short
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut out = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let high = char::from(bytes.next()?).to_digit(16)?;
-        let low = char::from(bytes.next()?).to_digit(16)?;
-        out.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]

@@ -34,9 +34,8 @@ pub(super) async fn reserve(
     std::thread::Builder::new().name("reserve".to_owned()).spawn(work).map_err(|e| {
         Fault::new(ErrorKind::System, format!("cannot start a thread that writes {}: {e}", path.display()))
     })?;
-    tokio::select! {
-        biased;
-        done = result => done.map_err(|_| Fault::new(ErrorKind::Internal, "a thread ended early"))?,
-        () = Clock::Boot.sleep_until(deadline) => Err(fault::silent_disk(&path)),
+    match Clock::Boot.by(deadline, result).await {
+        Some(done) => done.map_err(|_| Fault::new(ErrorKind::Internal, "a thread ended early"))?,
+        None => Err(fault::silent_disk(&path)),
     }
 }

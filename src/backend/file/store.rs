@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
 
 use super::append::append;
 use super::commit::{Section, immovable};
@@ -20,13 +21,14 @@ use super::seat::Seat;
 use super::storage::guards;
 use super::surroundings;
 use super::view;
-use super::watch::{Events, first};
+use super::watch::Events;
 use crate::backend::claim_state::{POLL, patience};
-use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::backend::{Capabilities, Examination};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::sync::locked;
 
 /// Queues in one directory of this host.
 #[derive(Debug)]
@@ -36,10 +38,6 @@ pub(super) struct FileStore {
     seats: Mutex<HashMap<ClaimId, Seat>>,
     /// The events of the queues that this process observes.
     events: Mutex<HashMap<LockName, Arc<Events>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives all callers the same error for a lock directory that is missing or unsuitable.
@@ -73,7 +71,7 @@ impl FileStore {
         id: ClaimId,
         act: impl FnOnce(&mut Seat) -> FaultResult<T>,
     ) -> FaultResult<Option<T>> {
-        lock(&self.seats).get_mut(&id).map(act).transpose()
+        locked(&self.seats).get_mut(&id).map(act).transpose()
     }
 
     /// Reads the queues of an own claim, and takes its lock files if it is its turn.
@@ -95,7 +93,7 @@ impl FileStore {
     /// files locked. After its patience the failure is final, unless it says that it will pass. The claim then closes
     /// its FIFO, so that it blocks no other claim. A hold stays, since the kernel keeps it.
     fn conclude(&self, own: &Own, looked: FaultResult<Answer>) -> FaultResult<Answer> {
-        let mut seats = lock(&self.seats);
+        let mut seats = locked(&self.seats);
         let Some(seat) = seats.get_mut(&own.id).filter(|seat| seat.held_at.is_none()) else { return looked };
         let Err(fault) = looked else {
             seat.failing_since = None;
@@ -122,7 +120,7 @@ impl FileStore {
             tokio::task::yield_now().await;
         }
         let guards = guards(&files, deadline).await;
-        let Some(seat) = lock(&self.seats).remove(&id) else { return Ok(()) };
+        let Some(seat) = locked(&self.seats).remove(&id) else { return Ok(()) };
         // Without the guards the entries stay: the released locks and the closed FIFO say enough.
         let left = match &guards {
             Ok(_) => seat.leave(held_for),
@@ -139,8 +137,8 @@ impl FileStore {
             Watched::Claim { own, on } => {
                 // A refusal may pass: the next look decides that.
                 let signs = self.with_seat(own.id, |seat| seat.signs(on)).map_err(transient)?;
-                if let Some(signs) = signs.flatten() {
-                    first(signs).await;
+                if let Some(mut signs) = signs.flatten() {
+                    signs.next().await;
                 }
                 return Ok(());
             }
@@ -149,12 +147,12 @@ impl FileStore {
             Clock::Boot.sleep_until(clock::now() + POLL).await;
             return Ok(());
         };
-        let events = lock(&self.events).get(name).cloned();
+        let events = locked(&self.events).get(name).cloned();
         if let Some(events) = events {
             return events.changed().await;
         }
         // It may have changed before.
-        lock(&self.events).insert(name.clone(), Arc::new(Events::of(directory, name)?));
+        locked(&self.events).insert(name.clone(), Arc::new(Events::of(directory, name)?));
         Ok(())
     }
 
@@ -170,16 +168,7 @@ impl FileStore {
 #[async_trait]
 impl Store for FileStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: BACKEND,
-            queue: true,
-            shared: true,
-            token: TokenStrength::Durable,
-            leased: false,
-            renewals_per_ttl: 3,
-            look_while_running: true,
-            abandoned_bound: Duration::ZERO,
-        }
+        Capabilities { leased: false, abandoned_bound: Duration::ZERO, ..Capabilities::of(BACKEND) }
     }
 
     /// A caller without a state is shown the present one.
@@ -229,7 +218,7 @@ impl Store for FileStore {
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
         let begun = clock::now();
         let (own, seat, queues) = append(self.made()?, request, deadline).await?;
-        lock(&self.seats).insert(own.id, seat);
+        locked(&self.seats).insert(own.id, seat);
         Ok((own, answer(queues, None, begun)))
     }
 
@@ -241,7 +230,7 @@ impl Store for FileStore {
         let (sent, mut queues) = (clock::now(), Vec::new());
         for name in names {
             // An observer would take its own look at the lock file for news.
-            let probe = extent == Extent::Shown && !lock(&self.events).contains_key(name);
+            let probe = extent == Extent::Shown && !locked(&self.events).contains_key(name);
             queues.push(self.whole(name, probe || extent == Extent::Whole, deadline).await?);
         }
         Ok(answer(queues, None, sent))
@@ -334,7 +323,7 @@ impl Store for FileStore {
     }
 
     fn abandon(&self, id: ClaimId) {
-        let seat = lock(&self.seats).remove(&id);
+        let seat = locked(&self.seats).remove(&id);
         drop(seat);
     }
 

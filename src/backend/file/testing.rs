@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -17,6 +17,7 @@ use crate::backend::{Backend, Claim};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, ClaimState, Grant, Holder, LockName, Mode, Moment, Request};
 use crate::queue::Queues;
+use crate::sync::locked;
 
 /// A directory that is removed at the end.
 pub(super) struct TempDir(PathBuf);
@@ -49,16 +50,16 @@ pub(super) struct Faults(Mutex<Vec<(Call, Errno)>>);
 impl Faults {
     /// Makes every later `call` fail with `errno`.
     pub(super) fn add(&self, call: Call, errno: Errno) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((call, errno));
+        locked(&self.0).push((call, errno));
     }
 
     /// Ends all faults.
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        locked(&self.0).clear();
     }
 
     pub(super) fn of(&self, call: Call) -> Option<Errno> {
-        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let faults = locked(&self.0);
         faults.iter().find(|(c, _)| *c == call).map(|(_, errno)| *errno)
     }
 }
@@ -79,14 +80,14 @@ static STARTING: Mutex<()> = Mutex::new(());
 /// Starts `command`. Until its exec the child has a copy of every descriptor of this process. So a claim that another
 /// test drops meanwhile seems to live on; see [`abandon`].
 pub(super) fn start(command: &mut Command) -> Child {
-    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _starting = locked(&STARTING);
     command.spawn().expect("the program starts")
 }
 
 /// Drops `claim`, and returns when no child that is being started has copies of its descriptors any more.
 pub(super) fn abandon<T>(claim: T) {
     drop(claim);
-    drop(STARTING.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(locked(&STARTING));
 }
 
 pub(super) const PLENTY: Duration = Duration::from_secs(20);

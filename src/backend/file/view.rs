@@ -74,19 +74,9 @@ pub(super) fn for_claim(
 
 /// Returns the item of a process outside of the queue of `name`.
 fn foreign(name: &LockName, entry: Entry) -> Item {
-    let id = entry.claim.unwrap_or_else(|| ClaimId::from_number(0));
     let text = entry.pid.map(|pid| pid.to_string()).unwrap_or_default();
-    Item {
-        at: 0,
-        key: Key { order: 0, text },
-        id,
-        foreign: true,
-        mode: entry.mode,
-        slot: None,
-        token: None,
-        left: None,
-        about: Some(Box::new(About { entry, ..About::foreign(name, id, String::new()) })),
-    }
+    let about = About { entry, ..About::foreign(name, ClaimId::from_number(0), String::new()) };
+    Item::foreign(Key { order: 0, text }, None, about)
 }
 
 /// Returns the whole queue of `name`. With `probe` it also finds holders in other PID namespaces, by locking the file

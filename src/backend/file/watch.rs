@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::stream::FuturesUnordered;
 use rustix::fs::inotify::{ReadFlags, Reader, WatchFlags, add_watch};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -28,16 +28,7 @@ use crate::queue::store::Target;
 const WATCHED_AFTER: Duration = Duration::from_millis(250);
 
 /// The signs of a change of a claim.
-pub(super) type Signs = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
-
-/// Completes with the first of `signs`.
-pub(super) async fn first(mut signs: Signs) {
-    std::future::poll_fn(|cx| {
-        let ready = signs.iter_mut().any(|sign| sign.as_mut().poll(cx).is_ready());
-        if ready { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-}
+pub(super) type Signs = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 impl Seat {
     /// Returns the signs of a change of the claim, which waits for `on`; `None` if there is one already.
@@ -45,7 +36,7 @@ impl Seat {
         if let (None, Some(fifo)) = (&self.listener, &self.fifo) {
             self.listener = Some(Arc::new(Listener::new(Arc::clone(fifo))?));
         }
-        let mut signs = Signs::new();
+        let signs = Signs::new();
         if let Some(listener) = self.listener.clone() {
             signs.push(Box::pin(async move { listener.heard().await }));
         }

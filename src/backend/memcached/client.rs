@@ -10,7 +10,6 @@ use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 use crate::net::link::Link;
-use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
 /// One or more commands, sent together.
@@ -29,7 +28,7 @@ pub(super) struct Replies {
 
 /// The connection of one client.
 #[derive(Debug)]
-pub(super) struct Client(Link<Dialer>);
+pub(super) struct Client(pub(super) Link<Dialer>);
 
 impl Commands {
     /// Appends a command of one line, with `key` in it unless that is empty.
@@ -73,25 +72,7 @@ impl Client {
 
     /// Creates a client of the same server that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
-        Self::new(self.config().clone(), self.clock())
-    }
-
-    pub(super) fn config(&self) -> &MemcachedConfig {
-        &self.0.dial.config
-    }
-
-    pub(super) fn clock(&self) -> Clock {
-        self.0.clock
-    }
-
-    /// Implements [`crate::backend::Backend::connects_as`].
-    pub(super) fn connects_as(&self, rank: Rank) {
-        self.0.connects_as(rank);
-    }
-
-    /// Implements [`crate::backend::Backend::has_connected`].
-    pub(super) fn has_connected(&self) -> bool {
-        self.0.opened() > 0
+        Self::new(self.0.dial.config.clone(), self.0.clock)
     }
 
     /// Completes when there is no connection.

@@ -1,6 +1,5 @@
 //! Parsing addresses.
 
-use super::keys::Prefix;
 use crate::backend::Options;
 use crate::net::address::{HostPort, after, host_and_port, login, no_address, without_login};
 use crate::net::credentials::{Secret, Tls};
@@ -21,7 +20,9 @@ pub struct MemcachedConfig {
     /// The settings of encryption, if the connection is encrypted.
     pub tls: Option<Tls>,
     /// The prefix of keys.
-    pub prefix: Prefix,
+    pub prefix: String,
+    /// Whether names are escaped that cannot be keys.
+    pub escapes: bool,
 }
 
 impl MemcachedConfig {
@@ -51,14 +52,11 @@ impl MemcachedConfig {
             user: options.user.clone().or(login.user),
             password: options.password.clone().or(login.password),
             tls: is_encrypted.then(|| options.tls.clone()),
-            prefix: match &options.prefix {
-                Some(prefix) => Prefix::Plain(prefix.clone()),
-                None => Prefix::Escaped(String::new()),
-            },
+            prefix: options.prefix.clone().unwrap_or_default(),
+            escapes: options.prefix.is_none(),
         };
         config.check_login()?;
-        let prefix = options.prefix.as_deref().unwrap_or("");
-        if prefix.contains(|c: char| c.is_ascii_whitespace() || c.is_ascii_control()) {
+        if config.prefix.contains(|c: char| c.is_ascii_whitespace() || c.is_ascii_control()) {
             return Err("a key of memcached has no white space; name another --prefix".to_owned());
         }
         Ok(config)

@@ -33,7 +33,6 @@ fn refusal(reply: &Reply) -> Option<Fault> {
 
 impl Protocol for Text {
     type Reply = Reply;
-    type Fault = Fault;
 
     fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Reply>, Fault> {
         self.0.next(buffer)

@@ -64,15 +64,15 @@ pub(super) async fn examine(client: &Client, deadline: Moment) -> FaultResult<Ex
     };
     // The first exchange includes connecting.
     let stats = ask("stats").await?.stats();
-    let begun = client.clock().now();
+    let begun = client.0.clock.now();
     let said = ask("version").await?.line()?;
-    let round_trip = client.clock().now().since(begun);
+    let round_trip = client.0.clock.now().since(begun);
     let version = said.strip_prefix("VERSION ").ok_or_else(|| nonsense(&said))?.to_owned();
     let settings = ask("stats settings").await?.stats();
-    let facts = Facts { version, stats, settings, open_password: client.config().open_password() };
+    let facts = Facts { version, stats, settings, open_password: client.0.dial.config.open_password() };
     Ok(Examination {
         server: format!("memcached {}", facts.version),
-        reached: client.config().identity(),
+        reached: client.0.dial.config.identity(),
         round_trip,
         risks: risks(RISKS, &facts),
     })

@@ -1,11 +1,15 @@
-//! Requests for items by key.
+//! Requests for items by key, for counters and for the list of keys.
+
+use std::time::{Duration, SystemTime};
 
 use super::client::{Client, Commands};
 use super::connection::Connection;
 use super::fault::nonsense;
-use super::keys::Key;
-use crate::lock::Moment;
-use crate::net::fault::FaultResult;
+use super::keys::{Key, Naming};
+use super::wire::Reply;
+use crate::lock::name::percent_decoded;
+use crate::lock::{ErrorKind, Moment};
+use crate::net::fault::{Fault, FaultResult};
 use crate::queue::document::{Item, Replaced, Version};
 
 /// The most bytes of keys in one line.
@@ -109,6 +113,75 @@ fn replaced(line: &str, item: Option<Item>) -> FaultResult<Replaced> {
     }
 }
 
+/// Draws a number greater than `above` from the counter of the lock with the key `lock`. A counter that the server has
+/// dropped continues from the clock of this host, in milliseconds. The clock is ahead of the old counter unless it was
+/// set back.
+pub(super) async fn draw(client: &Client, lock: &[u8], above: u64, deadline: Moment) -> FaultResult<u64> {
+    let key = Naming::token(lock);
+    let mut step = 1;
+    loop {
+        let count = Commands::default().line("incr", &key, &step.to_string());
+        match drawn(&client.call(deadline, count).await?.next()?.line()?)? {
+            Some(number) if number > above => return Ok(number),
+            Some(number) => step = above - number + 1,
+            None => {
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let first = u64::try_from(since.as_millis()).unwrap_or(1).max(above + 1);
+                let text = first.to_string();
+                let rest = format!("0 0 {}", text.len());
+                let begin = Commands::default().value("add", &key, &rest, text.as_bytes());
+                if client.call(deadline, begin).await?.next()?.line()? == "STORED" {
+                    return Ok(first);
+                }
+            }
+        }
+    }
+}
+
+/// Parses the answer to `incr`; `None` if there is no counter.
+pub(super) fn drawn(line: &str) -> FaultResult<Option<u64>> {
+    if line == "NOT_FOUND" {
+        return Ok(None);
+    }
+    line.trim().parse().map(Some).map_err(|_| nonsense(line))
+}
+
+/// The pause between two attempts while another client lists the keys.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Lists all keys of the server over a separate connection, because the server's lister thread takes over the
+/// connection.
+///
+/// Errors: `Unsupported` if that thread is switched off; `Unavailable` if it is busy until the deadline.
+pub(super) async fn keys(client: &Client, deadline: Moment) -> FaultResult<Vec<Key>> {
+    let client = client.apart();
+    loop {
+        let ask = Commands::default().line("lru_crawler metadump all", b"", "");
+        match client.call(deadline, ask).await?.next()? {
+            Reply::Keys(lines) => return Ok(lines.iter().filter_map(|line| key(line)).collect()),
+            Reply::Items(_) => return Ok(Vec::new()),
+            Reply::Line(line) if line.starts_with("BUSY") => {}
+            Reply::Line(line) => {
+                return Err(Fault::new(
+                    ErrorKind::Unsupported,
+                    format!("it does not list its keys ({line}); it does with -o lru_crawler"),
+                ));
+            }
+            Reply::Stats(_) => return Err(super::fault::nonsense("STAT")),
+        }
+        let next = client.0.clock.now() + PAUSE;
+        if next >= deadline {
+            return Err(Fault::unavailable("it was busy until the deadline listing its keys for others"));
+        }
+        client.0.clock.sleep_until(next).await;
+    }
+}
+
+/// Returns the unescaped key of a line `key=NAME exp=…`.
+fn key(line: &str) -> Option<Key> {
+    percent_decoded(line.strip_prefix("key=")?.split(' ').next()?.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
@@ -149,7 +222,7 @@ mod tests {
         });
         let config = MemcachedConfig::parse(&options).expect("valid");
         let client = Client::new(config, Clock::Boot);
-        let deadline = client.clock().now() + Duration::from_secs(10);
+        let deadline = client.0.clock.now() + Duration::from_secs(10);
         let read = client.get(b"x", deadline).await.expect("reads").expect("an item");
         let replaced = client.swap(b"x", &read.version, "-1", b"", deadline).await.expect("is answered");
         assert!(!replaced.done, "it is another's");

@@ -13,50 +13,33 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The longest key.
 const LONGEST: usize = 250;
-/// The bytes of the hash in a truncated key.
-const HASHED: usize = 16;
 /// The suffix of the key of a token counter. The counter remains when the lock is free, so it shows which locks exist.
 const TOKEN: &str = "%.token";
-
-/// The prefix of keys, and the encoding of names.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Prefix {
-    /// Whitespace and `%` in a name become `%XX`.
-    Escaped(String),
-    /// Names are not encoded, as in other programs' clients; a name that cannot be a key is refused.
-    Plain(String),
-}
 
 /// Converts names to keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Naming {
-    pub(super) prefix: Prefix,
+    pub(super) prefix: String,
+    /// Whether whitespace and `%` in a name become `%XX`. Other programs' clients write raw names.
+    pub(super) escapes: bool,
 }
 
 /// A key.
 pub(super) type Key = Vec<u8>;
 
 impl Naming {
-    fn prefix(&self) -> &str {
-        match &self.prefix {
-            Prefix::Escaped(prefix) | Prefix::Plain(prefix) => prefix,
-        }
-    }
-
     /// Returns the key of the lock `name`.
     ///
     /// Errors: `Invalid` for a name that cannot be encoded so.
     pub(super) fn lock(&self, name: &LockName) -> FaultResult<Key> {
-        let text = match &self.prefix {
-            Prefix::Escaped(prefix) => format!("{prefix}{}", escaped(name.as_str())),
-            Prefix::Plain(prefix) => format!("{prefix}{name}"),
-        };
+        let name = if self.escapes { escaped(name.as_str()) } else { name.to_string() };
+        let text = format!("{}{name}", self.prefix);
         let is_wrong = |c: char| c.is_ascii_whitespace() || c.is_ascii_control();
         if text.contains(is_wrong) {
             let why = "a key of memcached has no white space; leave out --prefix to have it escaped";
             return Err(Fault::new(ErrorKind::Invalid, why));
         }
-        if matches!(self.prefix, Prefix::Plain(_)) && (text.contains("%.") || text.contains("%~")) {
+        if !self.escapes && (text.contains("%.") || text.contains("%~")) {
             let why = "keys with %. and %~ are dlock's own; leave out --prefix to have the name escaped";
             return Err(Fault::new(ErrorKind::Invalid, why));
         }
@@ -87,7 +70,7 @@ impl Naming {
         // The counters of long keys have truncated keys.
         let long = keys.iter().filter(|key| key.len() + TOKEN.len() > LONGEST);
         locks.extend(long.filter(|key| tokens.contains(Self::token(key).as_slice())).cloned());
-        locks.retain(|key| !key.is_empty() && key.starts_with(self.prefix().as_bytes()));
+        locks.retain(|key| !key.is_empty() && key.starts_with(self.prefix.as_bytes()));
         locks.sort();
         locks
     }
@@ -97,13 +80,9 @@ impl Naming {
 fn within(mut key: Key, end: &str) -> Key {
     if key.len() + end.len() > LONGEST {
         let digest = Sha256::digest(&key);
-        key.truncate(LONGEST - end.len() - 2 - 2 * HASHED);
-        let mut hash = String::from("%~");
-        for byte in digest.iter().take(HASHED) {
-            // Writing to a String cannot fail.
-            let _ = write!(hash, "{byte:02x}");
-        }
-        key.extend_from_slice(hash.as_bytes());
+        key.truncate(LONGEST - end.len() - 2 - 32);
+        let hash = u128::from_be_bytes(std::array::from_fn(|at| digest[at]));
+        key.extend_from_slice(format!("%~{hash:032x}").as_bytes());
     }
     key.extend_from_slice(end.as_bytes());
     key
@@ -128,8 +107,8 @@ mod tests {
     use super::*;
 
     fn key(prefix: Option<&str>, name: &str) -> Result<String, ErrorKind> {
-        let prefix = prefix.map_or(Prefix::Escaped(String::new()), |prefix| Prefix::Plain(prefix.to_owned()));
-        let naming = Naming { prefix };
+        let (prefix, escapes) = (prefix.unwrap_or_default().to_owned(), prefix.is_none());
+        let naming = Naming { prefix, escapes };
         let key = naming.lock(&LockName::new(name).expect("a name")).map_err(|fault| fault.kind)?;
         Ok(String::from_utf8(key).expect("UTF-8"))
     }
@@ -162,7 +141,7 @@ mod tests {
 
     #[test]
     fn no_item_beside_a_lock_is_a_lock() {
-        let naming = Naming { prefix: Prefix::Escaped(String::new()) };
+        let naming = Naming { prefix: String::new(), escapes: true };
         let name = LockName::new("x".repeat(200)).expect("a name");
         let lock = naming.lock(&name).expect("valid");
         let id = ClaimId::from_number(1);
@@ -174,7 +153,7 @@ mod tests {
 
     #[test]
     fn locks_are_found_by_their_counters() {
-        let naming = Naming { prefix: Prefix::Plain("app:".into()) };
+        let naming = Naming { prefix: "app:".into(), escapes: false };
         let name = |text: &str| LockName::new(text).expect("a name");
         let (short, long) = (name("deploy"), "x".repeat(244));
         let short = naming.lock(&short).expect("valid");

@@ -8,13 +8,11 @@
 mod client;
 mod config;
 mod connection;
-mod counter;
 mod dial;
 mod examine;
 mod fault;
 mod items;
 mod keys;
-mod list;
 mod store;
 mod wire;
 
@@ -28,7 +26,6 @@ use crate::queue::document::DocumentStore;
 use client::Client;
 pub use config::MemcachedConfig;
 use fault::NAME;
-pub use keys::Prefix;
 use store::MemcachedStore;
 
 /// One memcached.
@@ -62,7 +59,6 @@ pub fn open(config: MemcachedConfig) -> Queues {
 
 /// Creates a client with another `clock`; otherwise works like [`open`].
 pub fn with_clock(config: MemcachedConfig, clock: Clock) -> Queues {
-    let client = Arc::new(Client::new(config, clock));
-    let items = Arc::new(MemcachedStore::new(client));
+    let items = Arc::new(MemcachedStore::new(Client::new(config, clock)));
     Queues::new(Arc::new(DocumentStore::new(items, clock)), clock)
 }

@@ -1,6 +1,5 @@
 //! memcached as a keeper of documents.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use super::client::{Client, Commands};
 use super::fault::{NAME, nonsense};
 use super::keys::Naming;
 use super::wire::Reply;
-use super::{counter, examine, list};
+use super::{examine, items};
 use crate::backend::{Capabilities, Examination, TokenStrength, success};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -28,7 +27,7 @@ const VANISHINGS: usize = 5;
 /// One memcached.
 #[derive(Debug)]
 pub(super) struct MemcachedStore {
-    client: Arc<Client>,
+    client: Client,
     naming: Naming,
 }
 
@@ -39,8 +38,9 @@ fn expiry(life: Duration) -> u64 {
 }
 
 impl MemcachedStore {
-    pub(super) fn new(client: Arc<Client>) -> Self {
-        let naming = Naming { prefix: client.config().prefix.clone() };
+    pub(super) fn new(client: Client) -> Self {
+        let config = &client.0.dial.config;
+        let naming = Naming { prefix: config.prefix.clone(), escapes: config.escapes };
         Self { client, naming }
     }
 }
@@ -58,24 +58,16 @@ fn acquired_at(success: &Item) -> Option<u64> {
 #[async_trait]
 impl Items for MemcachedStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            queue: true,
-            shared: true,
-            token: TokenStrength::Volatile,
-            leased: true,
-            renewals_per_ttl: 3,
-            look_while_running: true,
-            abandoned_bound: Duration::from_secs(5),
-        }
+        let (token, abandoned_bound) = (TokenStrength::Volatile, Duration::from_secs(5));
+        Capabilities { token, abandoned_bound, ..Capabilities::of(NAME) }
     }
 
     fn identity(&self) -> String {
-        self.client.config().identity()
+        self.client.0.dial.config.identity()
     }
 
     fn connects_as(&self, rank: Rank) {
-        self.client.connects_as(rank);
+        self.client.0.connects_as(rank);
     }
 
     async fn cut(&self) {
@@ -83,7 +75,7 @@ impl Items for MemcachedStore {
     }
 
     fn has_connected(&self) -> bool {
-        self.client.has_connected()
+        self.client.0.has_connected()
     }
 
     async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
@@ -139,11 +131,11 @@ impl Items for MemcachedStore {
             let mut replies = self.client.call(deadline, commands).await?;
             replies.next()?.line()?;
             let item = replies.next()?.item()?;
-            let number = counter::drawn(&replies.next()?.line()?)?;
+            let number = items::drawn(&replies.next()?.line()?)?;
             let Some(item) = item else { continue };
             let number = match number {
                 Some(number) => number,
-                None => counter::draw(&self.client, &lock, 0, deadline).await?,
+                None => items::draw(&self.client, &lock, 0, deadline).await?,
             };
             return Ok(Arrival { item, number });
         }
@@ -155,7 +147,7 @@ impl Items for MemcachedStore {
     }
 
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64> {
-        counter::draw(&self.client, &self.naming.lock(name)?, above, deadline).await
+        items::draw(&self.client, &self.naming.lock(name)?, above, deadline).await
     }
 
     async fn replace(
@@ -220,7 +212,7 @@ impl Items for MemcachedStore {
     }
 
     async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>> {
-        let keys = list::keys(&self.client, deadline).await?;
+        let keys = items::keys(&self.client, deadline).await?;
         self.client.get_all(&self.naming.locks_among(&keys), deadline).await
     }
 }

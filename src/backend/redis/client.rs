@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{ServerError, Value};
@@ -18,8 +18,8 @@ use crate::lock::{ErrorKind, Moment};
 use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Link;
-use crate::net::rank::Rank;
 use crate::net::request::Patience;
+use crate::sync::locked;
 
 /// How long to wait for keys that are moving before that is an error: moving a few takes a millisecond.
 const MOVING: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const MOST_REDIRECTIONS: u32 = 8;
 pub(super) struct Client {
     pub(super) config: RedisConfig,
     pub(super) clock: Clock,
-    link: Link<Dialer>,
+    pub(super) link: Link<Dialer>,
     /// Whether a server has EVAL but not EVALSHA.
     sends_whole: AtomicBool,
     /// The number of connections in a row that were closed instead of an answer to [`HELLO`].
@@ -67,12 +67,6 @@ pub(super) enum To {
     Node(HostPort),
 }
 
-impl From<Option<HostPort>> for To {
-    fn from(node: Option<HostPort>) -> Self {
-        node.map_or(Self::Slot(None), Self::Node)
-    }
-}
-
 /// The routing of one request.
 struct Route<'a> {
     dialer: &'a Dialer,
@@ -91,13 +85,9 @@ struct Way {
 }
 
 impl Route<'_> {
-    fn way(&self) -> MutexGuard<'_, Way> {
-        self.way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the node for the next attempt.
     fn next(&self) -> Option<HostPort> {
-        let mut way = self.way();
+        let mut way = locked(&self.way);
         let detour = way.detour.take();
         way.asking = detour.is_some();
         detour.or_else(|| match &self.to {
@@ -108,7 +98,7 @@ impl Route<'_> {
 
     /// Sends the next attempt to the node that has the keys.
     fn redirect(&self, Redirection { slot, node, once }: Redirection) -> Fault {
-        let mut way = self.way();
+        let mut way = locked(&self.way);
         way.redirections += 1;
         if way.redirections > MOST_REDIRECTIONS {
             way.redirections = 0;
@@ -135,21 +125,6 @@ impl Client {
     /// Creates a client of the same service that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.config.clone(), self.clock)
-    }
-
-    /// Implements [`crate::backend::Backend::connects_as`].
-    pub(super) fn connects_as(&self, rank: Rank) {
-        self.link.connects_as(rank);
-    }
-
-    /// Implements [`crate::backend::Backend::has_connected`].
-    pub(super) fn has_connected(&self) -> bool {
-        self.link.opened() > 0
-    }
-
-    /// Returns the connection to the node that has `slot`.
-    pub(super) async fn connection(&self, slot: Option<u16>) -> FaultResult<Arc<Connection>> {
-        self.link.connection(&self.link.dial.route(slot)).await
     }
 
     /// Returns the steps that request notifications over `connection`, with the options `tracking`; none if that was
@@ -196,7 +171,7 @@ impl Client {
         // From this moment keys that are still moving are an error for a caller without patience.
         let known_at = if patience == Patience::Once { self.clock.now() + MOVING } else { Moment::NEVER };
         let request = |connection: Arc<Connection>| {
-            let (steps, asking) = (steps(&connection), route.way().asking);
+            let (steps, asking) = (steps(&connection), locked(&route.way).asking);
             let (sent, told) = (self.clock.now(), connection.notified_count());
             let route = &route;
             async move {
@@ -209,7 +184,7 @@ impl Client {
                     }
                     Err(Setback::Redirected(redirection)) => Err(route.redirect(redirection)),
                     Err(Setback::Fault(fault)) => {
-                        route.way().redirections = 0;
+                        locked(&route.way).redirections = 0;
                         let is_answer = fault.retry == Retry::Again && sent >= known_at;
                         Err(if is_answer { fault.helped_by(Retry::Nothing) } else { fault })
                     }
@@ -303,6 +278,27 @@ impl Client {
         Ok(known.then_some(replies))
     }
 
+    /// Returns the nodes of a cluster that have slots, each with some of them; `None` for a single server.
+    ///
+    /// Errors: also if the list would be incomplete.
+    pub(super) async fn slots(
+        &self,
+        deadline: Moment,
+    ) -> FaultResult<Option<Vec<(RangeInclusive<u16>, HostPort)>>> {
+        if !self.config.is_cluster() {
+            return Ok(None);
+        }
+        let steps = |_: &Connection| vec![Call::command(["CLUSTER", "SLOTS"])];
+        let answer = self.ask(To::Slot(None), deadline, Patience::Once, true, steps).await?;
+        cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection).map(Some)
+    }
+
+    /// Returns all nodes that have keys; `None` stands for a single server.
+    pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
+        let nodes = self.slots(deadline).await?;
+        Ok(nodes.map_or_else(|| vec![None], |nodes| nodes.into_iter().map(|(_, node)| Some(node)).collect()))
+    }
+
     /// Returns the fault for an error reply; in a cluster another node may help.
     fn refusal(&self, error: &ServerError) -> Fault {
         let fault = fault::of(error);
@@ -337,27 +333,4 @@ fn packed(steps: &[Call], asking: bool, whole: bool) -> (Vec<u8>, usize) {
 enum Setback {
     Fault(Fault),
     Redirected(Redirection),
-}
-
-impl Client {
-    /// Returns the nodes of a cluster that have slots, each with some of them; `None` for a single server.
-    ///
-    /// Errors: also if the list would be incomplete.
-    pub(super) async fn slots(
-        &self,
-        deadline: Moment,
-    ) -> FaultResult<Option<Vec<(RangeInclusive<u16>, HostPort)>>> {
-        if !self.config.is_cluster() {
-            return Ok(None);
-        }
-        let steps = |_: &Connection| vec![Call::command(["CLUSTER", "SLOTS"])];
-        let answer = self.ask(To::Slot(None), deadline, Patience::Once, true, steps).await?;
-        cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection).map(Some)
-    }
-
-    /// Returns all nodes that have keys; `None` stands for a single server.
-    pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
-        let nodes = self.slots(deadline).await?;
-        Ok(nodes.map_or_else(|| vec![None], |nodes| nodes.into_iter().map(|(_, node)| Some(node)).collect()))
-    }
 }

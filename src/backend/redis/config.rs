@@ -169,15 +169,20 @@ impl RedisConfig {
         matches!(self.topology, Topology::Cluster(_))
     }
 
+    /// Returns the servers of the address; none for a socket.
+    pub(super) fn hosts(&self) -> &[HostPort] {
+        match &self.topology {
+            Topology::Server(host) => std::slice::from_ref(host),
+            Topology::Sentinel { sentinels: hosts, .. } | Topology::Cluster(hosts) => hosts,
+            Topology::Socket(_) => &[],
+        }
+    }
+
     /// Returns a place on another host to which the password is sent unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<String> {
         self.password.as_ref().filter(|_| self.tls.is_none())?;
-        let places = match &self.topology {
-            Topology::Socket(_) => return None,
-            Topology::Server(at) => std::slice::from_ref(at),
-            Topology::Sentinel { sentinels: places, .. } | Topology::Cluster(places) => places,
-        };
-        places.iter().find(|place| !stays_here(&place.host)).map(ToString::to_string)
+        let open = |place: &&HostPort| !stays_here(&place.host);
+        self.hosts().iter().find(open).map(ToString::to_string)
     }
 
     /// Returns the service as text without secrets, equal for equal services.

@@ -1,12 +1,11 @@
 //! One connection, with a count of the server's notifications.
 
-use std::future::poll_fn;
+use std::future::pending;
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 
 use bytes::BytesMut;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use redis::{PushKind, Value, ValueCodec};
 use tokio::sync::watch;
 use tokio_util::codec::Decoder;
@@ -87,15 +86,11 @@ impl Connection {
 
 /// Completes when one of the connections has more notifications than its number, or has ended; never without a connection.
 pub(super) async fn any_notified(notified: &[(Arc<Connection>, u64)]) {
-    let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = notified
-        .iter()
-        .map(|(connection, notified)| Box::pin(connection.notified_after(*notified)) as Pin<Box<_>>)
-        .collect();
-    poll_fn(|context| {
-        let ready = all.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
-        if ready { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    let mut all: FuturesUnordered<_> =
+        notified.iter().map(|(connection, notified)| connection.notified_after(*notified)).collect();
+    if all.next().await.is_none() {
+        pending::<()>().await;
+    }
 }
 
 /// The protocol state.
@@ -106,7 +101,6 @@ struct Resp {
 
 impl Protocol for Resp {
     type Reply = Value;
-    type Fault = Fault;
 
     fn next(&mut self, buffer: &mut BytesMut) -> FaultResult<Option<Value>> {
         self.codec.decode(buffer).map_err(|error| fault::nonsense(error.category()))

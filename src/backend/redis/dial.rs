@@ -1,7 +1,7 @@
 //! Opening connections.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use redis::Value;
 use tokio::net::UnixStream;
@@ -16,6 +16,7 @@ use crate::net::cause::{self, Manner};
 use crate::net::connector::{self, unmade};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
+use crate::sync::locked;
 
 /// How to recognise Redis.
 const MANNER: Manner = Manner {
@@ -39,32 +40,19 @@ impl Dialer {
         Self { config, routes: Mutex::default() }
     }
 
-    fn routes(&self) -> MutexGuard<'_, HashMap<u16, HostPort>> {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the node that has `slot`, if reported.
     pub(super) fn route(&self, slot: Option<u16>) -> Option<HostPort> {
-        self.routes().get(&slot?).cloned()
+        locked(&self.routes).get(&slot?).cloned()
     }
 
     /// Records that `node` has `slot`.
     pub(super) fn learn(&self, slot: u16, node: HostPort) {
-        self.routes().insert(slot, node);
+        locked(&self.routes).insert(slot, node);
     }
 
     /// Forgets which nodes have which slots.
     pub(super) fn forget_routes(&self) {
-        self.routes().clear();
-    }
-
-    /// Returns the servers of the address; none for a socket.
-    fn hosts(&self) -> &[HostPort] {
-        match &self.config.topology {
-            Topology::Server(host) => std::slice::from_ref(host),
-            Topology::Sentinel { sentinels: hosts, .. } | Topology::Cluster(hosts) => hosts,
-            Topology::Socket(_) => &[],
-        }
+        locked(&self.routes).clear();
     }
 
     async fn connect(
@@ -84,7 +72,7 @@ impl Dialer {
             (None, Topology::Sentinel { sentinels, master }) => {
                 to_host(config, &master_by(config, &sentinels[server], master, stage).await?, stage).await?
             }
-            (node, _) => to_host(config, node.unwrap_or(&self.hosts()[server]), stage).await?,
+            (node, _) => to_host(config, node.unwrap_or(&self.config.hosts()[server]), stage).await?,
         };
         if config.password.is_some() {
             stage.logs_in();
@@ -99,11 +87,11 @@ impl Dial for Dialer {
     type Node = Option<HostPort>;
 
     fn servers(&self, node: &Self::Node) -> usize {
-        if node.is_some() { 1 } else { self.hosts().len().max(1) }
+        if node.is_some() { 1 } else { self.config.hosts().len().max(1) }
     }
 
     fn place(&self, node: &Self::Node, server: usize) -> String {
-        let host = node.as_ref().or_else(|| self.hosts().get(server));
+        let host = node.as_ref().or_else(|| self.config.hosts().get(server));
         host.map_or_else(|| self.config.identity(), ToString::to_string)
     }
 
@@ -125,7 +113,7 @@ impl Dial for Dialer {
     }
 
     async fn look(&self) -> Option<Fault> {
-        let servers: Vec<String> = self.hosts().iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = self.config.hosts().iter().map(ToString::to_string).collect();
         cause::of_all(&servers, &MANNER, self.config.tls.is_some()).await
     }
 }

@@ -217,7 +217,7 @@ async fn reply(
 ) -> FaultResult<Option<Value>> {
     let steps = move |_: &Connection| vec![step.clone()];
     match service.call(slot, deadline, Patience::Once, steps).await {
-        Err(fault) if fault.code == fault::HUNG_UP && service.has_connected() => Ok(None),
+        Err(fault) if fault.code == fault::HUNG_UP && service.link.has_connected() => Ok(None),
         Err(fault) => Err(fault),
         Ok(mut answer) => match answer.replies.pop() {
             Some(Value::ServerError(error)) if fault::is_missing(&error, "") => Ok(None),

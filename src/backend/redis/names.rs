@@ -5,7 +5,7 @@ use redis::Value;
 use super::client::{Client, To};
 use super::dial::text;
 use super::fault;
-use super::keys::{LockKeys, Naming, QUEUE};
+use super::keys::{Naming, QUEUE};
 use super::script::Call;
 use crate::lock::{LockName, Moment};
 use crate::net::address::HostPort;
@@ -19,11 +19,6 @@ pub(super) const QUEUES_AT_ONCE: usize = 64;
 /// The most numbers tried behind a name to place it in certain slots; one name in 16384 is in each slot.
 const MOST_NUMBERS: u32 = 300_000;
 
-/// Returns the keys of all `names`.
-pub(super) fn keys_of(naming: &Naming, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
-    names.iter().map(|name| naming.of(name)).collect()
-}
-
 /// Returns the locks that have a key for `part` at one node. One may be listed twice.
 pub(super) async fn scan(
     service: &Client,
@@ -32,7 +27,7 @@ pub(super) async fn scan(
     part: &str,
     deadline: Moment,
 ) -> FaultResult<Vec<LockName>> {
-    let node = To::from(node);
+    let node = node.map_or(To::Slot(None), To::Node);
     let mut names = Vec::new();
     let mut cursor = "0".to_owned();
     loop {

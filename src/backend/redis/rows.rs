@@ -7,13 +7,15 @@ use redis::Value;
 use super::dial::text;
 use super::fault;
 use super::keys::LockKeys;
-use crate::backend::claim_state::FLUSHED;
 use crate::backend::foreign;
 use crate::backend::record::{Record, instant};
 use crate::backend::success;
 use crate::lock::{ClaimId, Entry, FencingToken, Holder, LossReason, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{About, Item, Key, Note, Own, Queue};
+
+/// The reason for the loss of a claim that vanished together with all other keys.
+const FLUSHED: &str = "all keys are gone: was the database flushed?";
 
 /// The state that a client compares when it begins to watch keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,13 +53,9 @@ impl Row {
         let is_there = items.iter().any(|item| Some(item.key.order) == token);
         // Counters are never removed. If their first token is later than the claim's, all keys were removed.
         let is_flushed = !is_there && number(born).zip(token).is_some_and(|(born, token)| born > token);
-        let by = holder(by);
-        let note = match (text(gone).as_deref(), by) {
-            (Some("superseded"), Some(by)) => Some(Note::Superseded(by)),
-            (Some("evicted"), by) => Some(Note::Evicted(by)),
-            _ if is_flushed => Some(Note::Forgotten(LossReason::Replaced(FLUSHED.to_owned()))),
-            _ => holder(asked).map(Note::Asked),
-        };
+        let removal = text(gone).and_then(|gone| Note::removal(&gone, holder(by)));
+        let lost = || is_flushed.then(|| Note::Forgotten(LossReason::Replaced(FLUSHED.to_owned())));
+        let note = removal.or_else(lost).or_else(|| holder(asked).map(Note::Asked));
         let micros = |reply| number(reply).map(Duration::from_micros);
         Ok(Self {
             queue: Queue { name: keys.name.clone(), items },
@@ -124,10 +122,7 @@ fn foreign_item(keys: &LockKeys, id: String, left: Option<Duration>) -> Item {
     let claim = id.parse().unwrap_or_else(|_| foreign::identity([id.as_bytes()]));
     let mut about = About::foreign(&keys.name, claim, called(&keys.lock));
     about.entry.mode = Some(Mode::Exclusive);
-    let (at, slot, token) = (0, None, None);
-    let key = Key { order: 0, text: id };
-    let (mode, about) = (Some(Mode::Exclusive), Some(Box::new(about)));
-    Item { at, key, id: claim, foreign: true, mode, slot, token, left, about }
+    Item::foreign(Key { order: 0, text: id }, left, about)
 }
 
 fn called(key: &str) -> String {

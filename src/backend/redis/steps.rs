@@ -20,11 +20,10 @@ pub(super) fn written(step: &Step, is_own: bool, at: &dyn Fn(&LockName) -> usize
             json!({ "what": "hold", "slots": slots.collect::<Vec<_>>() })
         }
         Step::Remove { id, names, note, .. } => {
-            let (why, by) = match note {
-                Some(Note::Superseded(by)) => (Some("superseded"), Some(by)),
-                Some(Note::Evicted(by)) => (Some("evicted"), by.as_ref()),
+            let (why, by) = match note.as_ref().and_then(Note::stored) {
+                Some((why, by)) => (Some(why), by),
                 // A claim that leaves by itself has had the answers to its requests.
-                _ => (Some("withdrawn").filter(|_| !is_own), None),
+                None => (Some("withdrawn").filter(|_| !is_own), None),
             };
             let by = by.and_then(|by| serde_json::to_string(by).ok()).unwrap_or_default();
             let (names, late) = (names.iter().map(at).collect::<Vec<_>>(), tcp::LATE.as_millis());

@@ -1,7 +1,7 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::examine;
 use super::fault::{self, NAME};
 use super::keys::{LockKeys, Naming};
-use super::names::{self, QUEUES_AT_ONCE, keys_of};
+use super::names::{self, QUEUES_AT_ONCE};
 use super::rows::{Row, integer};
 use super::script::{Call, millis, on_hold, on_queues};
 use super::steps::written;
@@ -25,6 +25,7 @@ use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::sync::locked;
 
 /// How to place several names in one slot.
 const ONE_SLOT: &str = "use --prefix and give them the same {tag}, as in {deploy}api and {deploy}web";
@@ -43,10 +44,6 @@ pub(super) struct RedisStore {
     naming: Naming,
     claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
     watchers: Mutex<HashMap<LockName, Arc<Watcher>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether a claim that has entered is in the queue of its first name but not in all others. A proxy chose the
@@ -69,11 +66,11 @@ impl RedisStore {
     }
 
     fn local(&self, id: ClaimId) -> Arc<Local> {
-        Arc::clone(lock(&self.claims).entry(id).or_default())
+        Arc::clone(locked(&self.claims).entry(id).or_default())
     }
 
     fn keys(&self, names: &[LockName]) -> FaultResult<Vec<LockKeys>> {
-        keys_of(&self.naming, names)
+        names.iter().map(|name| self.naming.of(name)).collect()
     }
 
     /// Returns what `reply` shows to the own claim.
@@ -127,9 +124,84 @@ impl RedisStore {
         }
         Ok((rows, last))
     }
+}
 
-    /// Makes `steps` if all of `when` are present.
-    async fn make(
+/// Returns the cluster slot of these keys.
+fn slot(keys: &[LockKeys]) -> Option<u16> {
+    keys.first().map(|keys| keys.slot)
+}
+
+/// Returns the first reply, and the others.
+fn parts(said: &client::Answer) -> FaultResult<(&Value, &[Value])> {
+    said.replies.split_first().ok_or_else(|| fault::nonsense("no reply"))
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { token: TokenStrength::Volatile, ..Capabilities::of(NAME) }
+    }
+
+    async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
+        let Request { id, names, mode, ttl, .. } = request;
+        let keys = self.keys(names)?;
+        let first = keys.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
+        if self.service.config.is_cluster() && keys.iter().any(|keys| keys.slot != first.slot) {
+            let reason = Reason::from("these locks lie in different slots of the Redis Cluster");
+            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SLOT)));
+        }
+        let more = [Record::of(request, *ttl).to_text(), millis(*ttl)];
+        let mut steps = vec![on_queues("append", &keys, *id, *mode, &more)];
+        let read = |keys| on_queues("read", std::slice::from_ref(keys), *id, *mode, &["0".to_owned()]);
+        if let [first, others @ ..] = keys.as_slice()
+            && !others.is_empty()
+        {
+            // The first name is read last: a claim that ended meanwhile is gone from all of them.
+            steps.extend(others.iter().chain([first]).map(read));
+        }
+        let steps = |_: &Connection| steps.clone();
+        let said = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
+        let (reply, others) = parts(&said)?;
+        let found = others.iter().zip(keys[1..].iter().chain(&keys)).map(|(reply, keys)| {
+            let (_, rows) = Row::all(reply, std::slice::from_ref(keys), None)?;
+            Ok(rows.iter().any(|row| row.queue.items.iter().any(|item| item.id == *id)))
+        });
+        if is_spread(&found.collect::<FaultResult<Vec<_>>>()?) {
+            let (id, names) = (*id, names.clone());
+            let withdrawal = Step::Remove { id, names, found: Vec::new(), note: None };
+            self.commit(None, &[], &[withdrawal], deadline).await?;
+            let reason = Reason::from("a proxy keeps these locks on different servers");
+            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));
+        }
+        let mut own = Own { id: *id, names: names.clone(), mode: *mode, ttl: *ttl, keys: Vec::new() };
+        let (_, answer) = self.shown(&own, &keys, reply, said.sent)?;
+        let key = |queue: &Queue| {
+            let own = queue.items.iter().find(|item| item.id == *id && !item.foreign);
+            // A barred claim has no entry, and is found gone.
+            own.map_or_else(|| Key { order: 0, text: id.to_string() }, |item| item.key.clone())
+        };
+        own.keys = answer.queues.iter().map(key).collect();
+        self.local(*id).renewed(said.sent);
+        Ok((own, answer))
+    }
+
+    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
+        if let Extent::Needed(own) = extent {
+            return Ok(self.step(own, "read", &["0".to_owned()], deadline).await?.1);
+        }
+        let sent = self.service.clock.now();
+        let watcher = names.first().and_then(|name| locked(&self.watchers).get(name).map(Arc::clone));
+        // An observer reads over its own connection, which reports the changes after that.
+        let watcher = watcher.filter(|_| extent == Extent::Shown);
+        let service = watcher.as_ref().map_or(&self.service, |watcher| &watcher.service);
+        let (rows, said) = self.whole(service, names, deadline).await?;
+        if let Some((watcher, said)) = watcher.zip(said) {
+            watcher.has_read(&said.connection, said.told);
+        }
+        Ok(answer(rows, sent))
+    }
+
+    async fn commit(
         &self,
         own: Option<&Own>,
         when: &[(LockName, Key)],
@@ -179,105 +251,10 @@ impl RedisStore {
         };
         Ok((Row::all(&reply, &keys, None)?.0, answer(Vec::new(), now)))
     }
-}
-
-/// Returns the cluster slot of these keys.
-fn slot(keys: &[LockKeys]) -> Option<u16> {
-    keys.first().map(|keys| keys.slot)
-}
-
-/// Returns the first reply, and the others.
-fn parts(said: &client::Answer) -> FaultResult<(&Value, &[Value])> {
-    said.replies.split_first().ok_or_else(|| fault::nonsense("no reply"))
-}
-
-#[async_trait]
-impl Store for RedisStore {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            queue: true,
-            shared: true,
-            token: TokenStrength::Volatile,
-            leased: true,
-            renewals_per_ttl: 3,
-            look_while_running: true,
-            abandoned_bound: Duration::from_secs(1),
-        }
-    }
-
-    async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
-        let Request { id, names, mode, ttl, .. } = request;
-        let keys = self.keys(names)?;
-        let first = keys.first().ok_or_else(|| Fault::new(ErrorKind::Invalid, "a claim needs a name"))?;
-        if self.service.config.is_cluster() && keys.iter().any(|keys| keys.slot != first.slot) {
-            let reason = Reason::from("these locks lie in different slots of the Redis Cluster");
-            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SLOT)));
-        }
-        let more = [Record::of(request, *ttl).to_text(), millis(*ttl)];
-        let mut steps = vec![on_queues("append", &keys, *id, *mode, &more)];
-        let read = |keys| on_queues("read", std::slice::from_ref(keys), *id, *mode, &["0".to_owned()]);
-        if let [first, others @ ..] = keys.as_slice()
-            && !others.is_empty()
-        {
-            // The first name is read last: a claim that ended meanwhile is gone from all of them.
-            steps.extend(others.iter().chain([first]).map(read));
-        }
-        let steps = |_: &Connection| steps.clone();
-        let said = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
-        let (reply, others) = parts(&said)?;
-        let found = others.iter().zip(keys[1..].iter().chain(&keys)).map(|(reply, keys)| {
-            let (_, rows) = Row::all(reply, std::slice::from_ref(keys), None)?;
-            Ok(rows.iter().any(|row| row.queue.items.iter().any(|item| item.id == *id)))
-        });
-        if is_spread(&found.collect::<FaultResult<Vec<_>>>()?) {
-            let (id, names) = (*id, names.clone());
-            let withdrawal = Step::Remove { id, names, found: Vec::new(), note: None };
-            self.make(None, &[], &[withdrawal], deadline).await?;
-            let reason = Reason::from("a proxy keeps these locks on different servers");
-            return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));
-        }
-        let mut own = Own { id: *id, names: names.clone(), mode: *mode, ttl: *ttl, keys: Vec::new() };
-        let (_, answer) = self.shown(&own, &keys, reply, said.sent)?;
-        let key = |queue: &Queue| {
-            let own = queue.items.iter().find(|item| item.id == *id && !item.foreign);
-            // A barred claim has no entry, and is found gone.
-            own.map_or_else(|| Key { order: 0, text: id.to_string() }, |item| item.key.clone())
-        };
-        own.keys = answer.queues.iter().map(key).collect();
-        self.local(*id).renewed(said.sent);
-        Ok((own, answer))
-    }
-
-    async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
-        if let Extent::Needed(own) = extent {
-            return Ok(self.step(own, "read", &["0".to_owned()], deadline).await?.1);
-        }
-        let sent = self.service.clock.now();
-        let watcher = names.first().and_then(|name| lock(&self.watchers).get(name).map(Arc::clone));
-        // An observer reads over its own connection, which reports the changes after that.
-        let watcher = watcher.filter(|_| extent == Extent::Shown);
-        let service = watcher.as_ref().map_or(&self.service, |watcher| &watcher.service);
-        let (rows, said) = self.whole(service, names, deadline).await?;
-        if let Some((watcher, said)) = watcher.zip(said) {
-            watcher.has_read(&said.connection, said.told);
-        }
-        Ok(answer(rows, sent))
-    }
-
-    async fn commit(
-        &self,
-        own: Option<&Own>,
-        when: &[(LockName, Key)],
-        steps: &[Step],
-        deadline: Moment,
-    ) -> FaultResult<(bool, Answer)> {
-        self.make(own, when, steps, deadline).await
-    }
 
     async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
         let (keys, begun) = (self.keys(&own.names)?, self.service.clock.now());
-        let known = lock(&self.claims).get(&own.id).map(Arc::clone);
+        let known = locked(&self.claims).get(&own.id).map(Arc::clone);
         let holds_alone = !waits && own.mode == Mode::Exclusive;
         let renewal = if holds_alone {
             on_hold(&keys, own.id, Some(own.ttl))
@@ -313,7 +290,7 @@ impl Store for RedisStore {
             }
             Watched::Queue(name) => {
                 let new = || Arc::new(Watcher::new(&self.service));
-                let observer = Arc::clone(lock(&self.watchers).entry(name.clone()).or_insert_with(new));
+                let observer = Arc::clone(locked(&self.watchers).entry(name.clone()).or_insert_with(new));
                 observer.changed(self.naming.of(name)?.slot, until).await
             }
         }
@@ -335,7 +312,7 @@ impl Store for RedisStore {
     }
 
     fn abandon(&self, id: ClaimId) {
-        lock(&self.claims).remove(&id);
+        locked(&self.claims).remove(&id);
     }
 
     fn identity(&self) -> String {
@@ -343,11 +320,11 @@ impl Store for RedisStore {
     }
 
     fn connects_as(&self, rank: Rank) {
-        self.service.connects_as(rank);
+        self.service.link.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {
-        self.service.has_connected()
+        self.service.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

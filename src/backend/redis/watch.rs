@@ -1,6 +1,6 @@
 //! Changes that the server reports: once for each key that was read over a connection since its last change.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use redis::Value;
 use tokio::sync::watch;
@@ -16,6 +16,7 @@ use crate::lock::{Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 use crate::queue::store::{Own, Target};
+use crate::sync::locked;
 
 /// The fields of a claim that another client may change.
 const WATCHED: [&str; 4] = ["mode", "gone", "asked", "slot"];
@@ -81,18 +82,18 @@ pub(super) struct Local {
 impl Local {
     /// Remembers from when the ttl counts.
     pub(super) fn renewed(&self, at: Moment) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *locked(&self.renewed) = Some(at);
     }
 
     /// Remembers the state that was read last. Later changes are news again.
     pub(super) fn learn(&self, known: Vec<Known>) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *locked(&self.known) = known;
         self.armed.send_replace(None);
     }
 
     /// Returns the keys that concern the claim, in the order of `names`, those of its locks.
     fn watches(&self, names: &[LockKeys], own: &Own, on: &[Target]) -> Vec<Watch> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = locked(&self.known);
         let mut watches = Vec::new();
         for (n, (keys, known)) in names.iter().zip(&*known).enumerate() {
             let key = |who: &str| format!("{}{who}{}", keys.claim_prefix(), keys.claim_suffix());
@@ -170,7 +171,7 @@ impl Local {
                 continue;
             };
             let now = service.clock.now();
-            let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+            let renewed = *locked(&self.renewed);
             let ends = renewed.map(|at| due(at, Some(own.ttl))).filter(|ends| *ends > now);
             let until = until.min(ends.unwrap_or(Moment::NEVER));
             tokio::select! {
@@ -197,7 +198,7 @@ impl Watcher {
     }
 
     fn tells(&self, told: Option<(Arc<Connection>, u64)>) {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        *locked(&self.told) = told;
     }
 
     /// Takes note of a read that was `told` so many notifications before.
@@ -207,7 +208,7 @@ impl Watcher {
 
     /// Completes after a change since the last read, or when the queue is to be read in any case.
     pub(super) async fn changed(&self, slot: u16, until: Moment) -> FaultResult<()> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let told = locked(&self.told).clone();
         let clock = self.service.clock;
         if let Some((connection, told)) = told {
             tokio::select! {
@@ -246,7 +247,7 @@ pub(super) async fn tracking(
     let answer = service.call(slot, deadline, Patience::Once, steps).await?;
     answer.connection.answered(answer.replies.first(), answer.replies.get(1));
     // A cluster may have redirected the request: the node that answers now counts.
-    let connection = service.connection(slot).await?;
+    let connection = service.link.connection(&service.link.dial.route(slot)).await?;
     let notified = connection.notified_count();
     Ok((connection, notified))
 }

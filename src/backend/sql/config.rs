@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::dialect::Dialect;
 #[cfg(feature = "mysql")]
-use super::mysql::{Mysql, MysqlConfig};
+use super::mysql::{Dialer, MysqlConfig};
 #[cfg(feature = "postgres")]
-use super::postgres::{PgConfig, Postgres};
+use super::postgres::PgConfig;
 use crate::backend::Options;
 
 /// The address of a database, and the login.
@@ -38,13 +38,6 @@ impl SqlConfig {
         self.dialect().identity()
     }
 
-    /// Returns the statements that create the tables, and the rights that users of locks need, for users that may not
-    /// create tables.
-    pub fn schema(&self) -> String {
-        let dialect = self.dialect();
-        format!("{}\n{}\n", dialect.schema().join("\n"), dialect.rights())
-    }
-
     /// Each of its servers alone.
     pub(super) fn alone(&self) -> Vec<Self> {
         match self {
@@ -64,9 +57,9 @@ impl SqlConfig {
     pub(super) fn dialect(&self) -> Arc<dyn Dialect> {
         match self {
             #[cfg(feature = "mysql")]
-            Self::Mysql(config) => Arc::new(Mysql::new(config.clone())),
+            Self::Mysql(config) => Arc::new(Arc::new(Dialer::new(config.clone()))),
             #[cfg(feature = "postgres")]
-            Self::Postgres(config) => Arc::new(Postgres::new(config.clone())),
+            Self::Postgres(config) => Arc::new(config.clone()),
         }
     }
 }

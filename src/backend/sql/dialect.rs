@@ -162,9 +162,6 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Returns the end of a statement that inserts entries: an existing entry gets the new `lease_until` instead.
     fn or_renew(&self) -> &'static str;
 
-    /// Returns the concatenation of `parts`, which are expressions.
-    fn concat(&self, parts: &[&str]) -> String;
-
     /// Returns the statement that removes `most` expired notes. It neither deadlocks with, nor fails because of,
     /// concurrent executions.
     fn forget(&self, most: u32) -> String;
@@ -205,18 +202,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     }
 }
 
-/// The first character of the names of notes. Names of locks, as made by [`stored`], sort before it.
+/// The first character of the names of notes. Names of locks, which are percent-encoded in tables, sort before it.
 pub(super) const NOTE: char = '~';
-
-/// Returns a name in its stored form: ASCII, compared as bytes.
-pub(super) fn stored(name: &LockName) -> String {
-    name.percent_encoded()
-}
-
-/// Returns the name with this stored form.
-pub(super) fn unstored(text: &str) -> Option<LockName> {
-    LockName::from_percent_encoded(text)
-}
 
 /// Returns JSON with ASCII characters only, so that the encoding of the database does not matter.
 pub(super) fn ascii(json: &str) -> String {
@@ -247,10 +234,14 @@ mod tests {
     fn names_come_back() {
         for name in ["deploy", ".a b%/ü", "日本", "'; DROP TABLE x --", "~"] {
             let name = LockName::new(name).expect("valid");
-            assert!(stored(&name).is_ascii() && !stored(&name).contains('\'') && *stored(&name) < *"~");
-            assert_eq!(unstored(&stored(&name)), Some(name));
+            assert!(
+                name.percent_encoded().is_ascii()
+                    && !name.percent_encoded().contains('\'')
+                    && *name.percent_encoded() < *"~"
+            );
+            assert_eq!(LockName::from_percent_encoded(&name.percent_encoded()), Some(name));
         }
-        assert_eq!(unstored("%4"), None);
+        assert_eq!(LockName::from_percent_encoded("%4"), None);
     }
 
     #[test]

@@ -52,11 +52,6 @@ pub(super) async fn examine(service: &Sessions, deadline: Moment) -> FaultResult
         let reached = format!("{} (database {})", session.peer(), facts.database);
         Ok(Examination { server: facts.name, reached, round_trip, risks })
     };
-    tokio::select! {
-        biased;
-        found = found => found,
-        () = service.clock.sleep_until(deadline) => {
-            Err(Fault::spent(format!("{} did not answer by the deadline", session.peer())))
-        }
-    }
+    let late = || Err(Fault::spent(format!("{} did not answer by the deadline", session.peer())));
+    service.clock.by(deadline, found).await.unwrap_or_else(late)
 }

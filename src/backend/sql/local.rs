@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use crate::net::fault::FaultResult;
 use crate::net::rank::NEXT;
 use crate::net::request::Patience;
 use crate::queue::store::{Answer, Key, Own, Seen, Target};
+use crate::sync::locked;
 
 /// The number of renewals in one ttl.
 pub(super) const RENEWALS_PER_TTL: u32 = 3;
@@ -89,15 +90,7 @@ impl Local {
         let each = answer.queues.iter().zip(&own.keys);
         let at = each.filter_map(|(queue, key)| Some(queue.items.iter().find(|item| item.key == *key)?.at));
         self.ahead.store(at.max().unwrap_or(0), Ordering::Relaxed);
-        *self.last() = Last::Used(Arc::downgrade(session));
-    }
-
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn armed(&self) -> MutexGuard<'_, Armed> {
-        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.last) = Last::Used(Arc::downgrade(session));
     }
 
     /// Implements [`crate::queue::store::Store::changed`] for this claim.
@@ -142,7 +135,7 @@ impl Local {
         if let Some(session) = self.listens(waiting, *seen) {
             return Ok(Means::Told(session, None));
         }
-        let session = match &*self.last() {
+        let session = match &*locked(&self.last) {
             Last::None => None,
             Last::Used(session) => session.upgrade().filter(|session| session.is_open()),
             Last::Parked => return Ok(Means::Parked),
@@ -156,7 +149,7 @@ impl Local {
 
     /// Returns the session that reports all that concerns the claim since `seen`.
     fn listens(&self, waiting: Waiting<'_>, seen: Seen) -> Option<Arc<dyn Session>> {
-        let armed = self.armed();
+        let armed = locked(&self.armed);
         let (session, claims) = armed.as_ref()?;
         let is_same = session.notified_count() >> 32 == seen >> 32;
         (session.is_open() && is_same && waiting.keys().all(|key| claims.contains(&key.text)))
@@ -177,17 +170,17 @@ impl Local {
         let reply = service.call(deadline, Patience::Once, batch).await?;
         let Some(unchanged) = rows::number(&reply.sets, UNCHANGED) else {
             // A new session, which knows only now whether it can report changes.
-            *self.last() = Last::Used(Arc::downgrade(&reply.session));
+            *locked(&self.last) = Last::Used(Arc::downgrade(&reply.session));
             return Ok(Means::None);
         };
         if !on.is_empty() && self.parks(waiting, &reply.sets) {
-            *self.armed() = None;
-            *self.last() = Last::Parked;
-            service.close(&reply.session);
+            *locked(&self.armed) = None;
+            *locked(&self.last) = Last::Parked;
+            service.link.close(&reply.session);
             return Ok(Means::Parked);
         }
         {
-            let mut armed = self.armed();
+            let mut armed = locked(&self.armed);
             let known = armed.take().filter(|(session, _)| Arc::ptr_eq(session, &reply.session));
             let mut claims = known.map(|(_, claims)| claims).unwrap_or_default();
             claims.extend(waiting.keys().map(|key| key.text.clone()));

@@ -83,8 +83,10 @@ impl Address for SqlConfig {
         self.alone().into_iter().map(|alone| Box::new(alone) as Box<_>).collect()
     }
 
+    /// Also the rights that users of locks need, for users that may not create tables.
     fn schema(&self) -> Option<String> {
-        Some(SqlConfig::schema(self))
+        let dialect = self.dialect();
+        Some(format!("{}\n{}\n", dialect.schema().join("\n"), dialect.rights()))
     }
 }
 

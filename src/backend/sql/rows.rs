@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::dialect::{Row, Sets, stored, unstored};
+use super::dialect::{Row, Sets};
 use crate::backend::foreign;
 use crate::backend::record::{Record, instant};
 use crate::lock::{Entry, FencingToken, Holder, LockName};
@@ -36,7 +36,7 @@ impl Shown {
             all.iter().filter(|found| found.item.key.text == own).find_map(|found| found.asked.clone());
         let has_dead = all.iter().any(|found| found.is_dead);
         let queue = |name: &LockName| {
-            let lock = stored(name);
+            let lock = name.percent_encoded();
             let (here, rest) = std::mem::take(&mut all).into_iter().partition(|found| found.lock == lock);
             all = rest;
             let here: Vec<Found> = here;
@@ -51,7 +51,7 @@ pub(super) fn whole(sets: &Sets) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     for found in sets.iter().flatten().filter_map(found) {
         // A name that cannot be decoded is not a lock of this version.
-        let Some(name) = unstored(&found.lock) else { continue };
+        let Some(name) = LockName::from_percent_encoded(&found.lock) else { continue };
         if queues.last().is_none_or(|queue| queue.name != name) {
             queues.push(Queue { name, items: Vec::new() });
         }
@@ -75,7 +75,7 @@ fn found(row: &Row) -> Option<Found> {
     let unread = || Entry { claim: Some(id), mode, ..Entry::default() };
     let entry = record.as_ref().map_or_else(unread, Record::entry);
     let label = label.as_deref().and_then(|label| serde_json::from_str(label).ok());
-    let name = unstored(&lock);
+    let name = LockName::from_percent_encoded(&lock);
     let names = record.as_ref().zip(name.as_ref()).map(|(record, name)| record.names(name));
     let about = About {
         entry: Entry {

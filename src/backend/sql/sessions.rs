@@ -8,7 +8,6 @@ use crate::lock::Moment;
 use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::{Dial, Link, Stage};
-use crate::net::rank::Rank;
 use crate::net::request::Patience;
 
 /// The sessions of one client.
@@ -16,7 +15,7 @@ use crate::net::request::Patience;
 pub(super) struct Sessions {
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) clock: Clock,
-    link: Link<Servers>,
+    pub(super) link: Link<Servers>,
 }
 
 /// The results, and the session that they came from.
@@ -31,7 +30,7 @@ pub(super) struct Reply {
 
 /// The servers of a database, of which one accepts writes.
 #[derive(Debug)]
-struct Servers(Arc<dyn Dialect>);
+pub(super) struct Servers(Arc<dyn Dialect>);
 
 impl Dial for Servers {
     type Connection = dyn Session;
@@ -89,21 +88,6 @@ impl Sessions {
     /// Returns whether a request over an earlier session may still be in flight.
     pub(super) fn may_be_overtaken(&self) -> bool {
         self.link.opened() > 1
-    }
-
-    /// Implements [`crate::backend::Backend::connects_as`].
-    pub(super) fn connects_as(&self, rank: Rank) {
-        self.link.connects_as(rank);
-    }
-
-    /// Closes `session`; the next request opens another one.
-    pub(super) fn close(&self, session: &Arc<dyn Session>) {
-        self.link.close(session);
-    }
-
-    /// Implements [`crate::backend::Backend::has_connected`].
-    pub(super) fn has_connected(&self) -> bool {
-        self.link.opened() > 0
     }
 
     /// Executes `batch`, until `deadline`. It may still be executed after an error, so it must be idempotent. Missing

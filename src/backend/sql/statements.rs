@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::dialect::{Dialect, NOTE, ascii, micros, stored};
+use super::dialect::{Dialect, NOTE, ascii, micros};
 use super::tables::Tables;
 use crate::backend::record::Record;
 use crate::backend::success;
@@ -28,11 +28,6 @@ const FORGET: u32 = 20;
 pub(super) const DONE: &str = "done";
 /// The first word of the row with the number of watched entries that are unchanged.
 pub(super) const UNCHANGED: &str = "unchanged";
-/// The words of notes.
-pub(super) const EVICTED: &str = "evicted";
-/// See [`EVICTED`].
-pub(super) const SUPERSEDED: &str = "superseded";
-
 /// One claim and the locks that the step concerns.
 #[derive(Clone, Debug)]
 pub(super) struct Statements<'a> {
@@ -49,7 +44,7 @@ pub(super) struct Statements<'a> {
 
 /// Returns names in the order in which they are locked: by the bytes of their stored form.
 fn in_order(names: &[LockName]) -> Vec<String> {
-    let mut stored: Vec<String> = names.iter().map(stored).collect();
+    let mut stored: Vec<String> = names.iter().map(LockName::percent_encoded).collect();
     stored.sort();
     stored
 }
@@ -79,13 +74,13 @@ pub(super) fn whole(dialect: &dyn Dialect, names: Option<&[LockName]>) -> String
 
 /// Reads the present time, and when the last successful run acquired.
 pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
-    let (locks, name) = (&dialect.tables().lock, dialect.text(&stored(name)));
+    let (locks, name) = (&dialect.tables().lock, dialect.text(&name.percent_encoded()));
     format!("SELECT {}, l.success FROM {locks} l WHERE l.name = {name};", dialect.now())
 }
 
 /// Returns the statement that removes the row of a lock that no claim will use again.
 pub(super) fn forget(dialect: &dyn Dialect, name: &LockName) -> String {
-    format!("DELETE FROM {} WHERE name = {};", dialect.tables().lock, dialect.text(&stored(name)))
+    format!("DELETE FROM {} WHERE name = {};", dialect.tables().lock, dialect.text(&name.percent_encoded()))
 }
 
 /// Returns the statements of a run on the tables, as plans without execution.
@@ -225,7 +220,8 @@ impl<'a> Statements<'a> {
 
     /// Returns the rows of these entries as a list, and their number.
     fn rows<'k>(&self, keys: impl Iterator<Item = (&'k LockName, &'k Key)>) -> (String, usize) {
-        let mut rows: Vec<(String, u64)> = keys.map(|(name, key)| (stored(name), key.order)).collect();
+        let mut rows: Vec<(String, u64)> =
+            keys.map(|(name, key)| (name.percent_encoded(), key.order)).collect();
         rows.sort();
         rows.dedup();
         let list = rows.iter().map(|(name, seq)| format!("({}, {seq})", self.dialect.text(name)));
@@ -258,7 +254,7 @@ impl<'a> Statements<'a> {
     pub(super) fn hold(&self, keys: &[(LockName, Key)], slots: &[Option<u32>]) -> String {
         let claims = self.claims;
         let slots = keys.iter().zip(slots).filter_map(|((name, _), slot)| {
-            let lock = self.dialect.text(&stored(name));
+            let lock = self.dialect.text(&name.percent_encoded());
             slot.map(|slot| (format!("({lock}, {slot})"), format!("WHEN {lock} THEN {slot}")))
         });
         let (taken, cases): (Vec<String>, Vec<String>) = slots.unzip();
@@ -314,10 +310,9 @@ impl<'a> Statements<'a> {
     fn note(&self, why: &str, by: &str, condition: &str) -> String {
         let (Self { claims, claim, .. }, all) = (self, self.all());
         let (now, length) = (self.dialect.now(), micros(KEEP_OUT));
-        let name = self.dialect.concat(&[&format!("'{NOTE}'"), "n.until", "'.'", claim]);
         format!(
             "{forget}INSERT INTO {claims} (name, seq, claim, mode, since, lease_until, about) \
-             SELECT {name}, 0, {claim}, '{why}', n.until - {length}, n.until, {by} \
+             SELECT CONCAT('{NOTE}', n.until, '.', {claim}), 0, {claim}, '{why}', n.until - {length}, n.until, {by} \
              FROM (SELECT {now} + {length} AS until) n WHERE {condition} \
              AND NOT EXISTS (SELECT 1 FROM {claims} g WHERE g.claim = {claim} AND g.name NOT IN ({all}));",
             forget = self.dialect.forget(FORGET),
@@ -326,11 +321,7 @@ impl<'a> Statements<'a> {
 
     /// Removes the claim while the entries in `when` are present.
     pub(super) fn remove(&self, when: &[(LockName, Key)], note: &Note) -> String {
-        let (why, by) = match note {
-            Note::Superseded(by) => (SUPERSEDED, Some(by)),
-            Note::Evicted(by) => (EVICTED, by.as_ref()),
-            Note::Asked(_) | Note::Forgotten(_) => (EVICTED, None),
-        };
+        let (why, by) = note.stored().unwrap_or(("evicted", None));
         let by = by.map_or_else(|| "''".to_owned(), |by| self.json(by));
         let remove = |condition: &str| {
             let note = self.note(why, &by, condition);

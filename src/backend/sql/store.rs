@@ -1,7 +1,7 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,15 +11,16 @@ use super::examine;
 use super::local::{Local, RENEWALS_PER_TTL, Waiting};
 use super::rows::{self, Shown, length};
 use super::sessions::{Reply, Sessions};
-use super::statements::{self, DONE, EVICTED, SUPERSEDED, Statements};
+use super::statements::{self, DONE, Statements};
 use super::watch::Watcher;
-use crate::backend::{Capabilities, Examination, TokenStrength, success};
+use crate::backend::{Capabilities, Examination, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::sync::locked;
 
 /// The queues in one database.
 #[derive(Debug)]
@@ -27,10 +28,6 @@ pub(super) struct SqlStore {
     service: Sessions,
     claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
     watchers: Mutex<HashMap<LockName, Arc<Watcher>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SqlStore {
@@ -52,12 +49,12 @@ impl SqlStore {
     }
 
     fn local(&self, id: ClaimId) -> Arc<Local> {
-        Arc::clone(lock(&self.claims).entry(id).or_default())
+        Arc::clone(locked(&self.claims).entry(id).or_default())
     }
 
     fn watcher(&self, name: &LockName) -> Arc<Watcher> {
         let new = || Arc::new(Watcher::new(&self.service));
-        Arc::clone(lock(&self.watchers).entry(name.clone()).or_insert_with(new))
+        Arc::clone(locked(&self.watchers).entry(name.clone()).or_insert_with(new))
     }
 
     /// Executes a step, with `patience`.
@@ -103,16 +100,7 @@ fn is_done(reply: &Reply) -> FaultResult<bool> {
 #[async_trait]
 impl Store for SqlStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: self.dialect().name(),
-            queue: true,
-            shared: true,
-            token: TokenStrength::Durable,
-            leased: true,
-            renewals_per_ttl: RENEWALS_PER_TTL,
-            look_while_running: true,
-            abandoned_bound: Duration::from_secs(1),
-        }
+        Capabilities { renewals_per_ttl: RENEWALS_PER_TTL, ..Capabilities::of(self.dialect().name()) }
     }
 
     fn reports_changes(&self) -> bool {
@@ -143,7 +131,7 @@ impl Store for SqlStore {
         }
         let sent = self.service.clock.now();
         let question = statements::whole(self.dialect(), Some(names));
-        let watcher = names.first().and_then(|name| lock(&self.watchers).get(name).map(Arc::clone));
+        let watcher = names.first().and_then(|name| locked(&self.watchers).get(name).map(Arc::clone));
         // An observer reads over its own session, which reports the changes after that.
         let service =
             watcher.as_ref().filter(|_| extent == Extent::Shown).map_or(&self.service, |w| &w.service);
@@ -213,7 +201,7 @@ impl Store for SqlStore {
         match watched {
             Watched::Claim { own, on } => {
                 let local = self.local(own.id);
-                let is_alone = lock(&self.claims).len() == 1;
+                let is_alone = locked(&self.claims).len() == 1;
                 local.changed(Waiting { service: &self.service, own, on, is_alone }, seen, until).await
             }
             Watched::Queue(name) => self.watcher(name).changed(name, seen, until).await,
@@ -225,11 +213,7 @@ impl Store for SqlStore {
         let row = reply.as_ref().and_then(|reply| reply.sets.first()?.first());
         let Some([Some(why), by]) = row.map(Vec::as_slice) else { return Ok(None) };
         let by = by.as_deref().and_then(|by| serde_json::from_str(by).ok());
-        Ok(match (why.as_str(), by) {
-            (SUPERSEDED, Some(by)) => Some(Note::Superseded(by)),
-            (EVICTED, by) => Some(Note::Evicted(by)),
-            _ => None,
-        })
+        Ok(Note::removal(why, by))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
@@ -247,7 +231,7 @@ impl Store for SqlStore {
     }
 
     fn abandon(&self, id: ClaimId) {
-        lock(&self.claims).remove(&id);
+        locked(&self.claims).remove(&id);
     }
 
     fn identity(&self) -> String {
@@ -255,11 +239,11 @@ impl Store for SqlStore {
     }
 
     fn connects_as(&self, rank: Rank) {
-        self.service.connects_as(rank);
+        self.service.link.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {
-        self.service.has_connected()
+        self.service.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

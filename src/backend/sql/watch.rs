@@ -1,6 +1,6 @@
 //! Watching one queue, over a separate session: a session is not told of its own changes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::dialect::Session;
@@ -10,6 +10,7 @@ use crate::backend::observe::LOOK;
 use crate::lock::{LockName, Moment};
 use crate::net::fault::{FaultResult, Retry};
 use crate::queue::store::Seen;
+use crate::sync::locked;
 
 /// The time between two reads if no change is reported or foreseen, which limits the effect of a lost message.
 const AT_LEAST: Duration = Duration::from_secs(10);
@@ -29,13 +30,13 @@ impl Watcher {
     /// Completes after a change since `seen`, or when the queue is to be read in any case.
     pub(super) async fn changed(&self, name: &LockName, seen: Seen, until: Moment) -> FaultResult<()> {
         let clock = self.service.clock;
-        let told_by = self.told_by.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let told_by = locked(&self.told_by).clone();
         let is_same =
             |session: &Arc<dyn Session>| session.is_open() && session.notified_count() >> 32 == seen >> 32;
         let Some(session) = told_by.filter(is_same) else {
             let told_by = self.ask(name, clock.now() + LOOK).await?;
             let tells = told_by.is_some();
-            *self.told_by.lock().unwrap_or_else(PoisonError::into_inner) = told_by;
+            *locked(&self.told_by) = told_by;
             // Earlier changes are read now.
             clock.sleep_until(if tells { clock.now() } else { until.min(clock.now() + POLL) }).await;
             return Ok(());

@@ -9,7 +9,7 @@ use super::fault::LOST;
 use super::life::Life;
 use super::note::Note;
 use super::paths::slot;
-use super::{success, view, whole};
+use super::{success, view};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode};
 use crate::net::fault::{Fault, FaultResult};
 use crate::queue::store::{Answer, Change, Item, Key, Own, Step};
@@ -131,7 +131,7 @@ async fn of_claim(
     if found.len() == names.len() {
         return Ok(names.iter().cloned().zip(found.iter().cloned()).collect());
     }
-    let queues = whole::read(ensemble, client, names).await?.queues.into_iter();
+    let queues = view::read_whole(ensemble, client, names).await?.queues.into_iter();
     let each = queues.flat_map(|queue| queue.items.into_iter().map(move |item| (queue.name.clone(), item)));
     Ok(each.filter(|(_, item)| item.id == id && !item.foreign).collect())
 }

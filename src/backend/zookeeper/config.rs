@@ -2,7 +2,7 @@
 
 use crate::backend::Options;
 use crate::backend::options::ZkLayout;
-use crate::net::address::{after, in_any_order};
+use crate::net::address::{HostPort, after, host_and_port, in_any_order};
 use crate::net::credentials::{Secret, Tls};
 use crate::net::tls::stays_here_at;
 
@@ -98,24 +98,13 @@ fn server(text: &str) -> Result<String, String> {
         return Err("an address of zk has no user in it; use --user and a password file".to_owned());
     }
     let bad = || format!("{text:?} is not a server; write HOST:PORT");
-    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, port) = rest.split_once(']').ok_or_else(bad)?;
-        (format!("[{host}]"), port.strip_prefix(':').or_else(|| port.is_empty().then_some("")))
-    } else {
-        match text.split_once(':') {
-            Some((host, port)) => (host.to_owned(), Some(port)),
-            None => (text.to_owned(), Some("")),
-        }
-    };
-    let port = match port.ok_or_else(bad)? {
-        "" if !text.ends_with(':') => PORT,
-        digits => digits.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?,
-    };
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !['/', '?', '#'].contains(&c);
-    if host.is_empty() || host == "[]" || !host.chars().all(plain) {
+    let (host, port) = host_and_port(text).map_err(|_| bad())?;
+    let port = port.unwrap_or(PORT);
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == '/';
+    if host.is_empty() || host.contains(is_odd) || port == 0 {
         return Err(bad());
     }
-    Ok(format!("{host}:{port}"))
+    Ok(HostPort { host: host.to_owned(), port }.to_string())
 }
 
 fn check_path(path: &str) -> Result<String, String> {

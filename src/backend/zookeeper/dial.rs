@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
 use crate::net::tcp::STAGGER;
+use crate::sync::locked;
 
 /// The most attempts in parallel.
 const ATTEMPTS: usize = 8;
@@ -155,7 +156,7 @@ impl Dial for Dialer {
         });
         let slow = || Reason::of(&self.config.address(), "takes too long to start a session");
         let reason = found.as_ref().map_or_else(slow, |found| found.reason.clone());
-        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *locked(&self.cause) = Some(reason);
         found
     }
 }
@@ -297,7 +298,7 @@ fn certificates(tls: &Tls) -> FaultResult<TlsCerts> {
     let text = |bytes: Vec<u8>, what: &str| String::from_utf8(bytes).map_err(|_| bad(what));
     let mut certificates = TlsCerts::builder();
     if let Some(authority) = &tls.authority {
-        let pem = text(authority.bytes()?.into_owned(), "CA certificate")?;
+        let pem = text(authority.reveal()?.into_owned(), "CA certificate")?;
         certificates = certificates.with_ca(TlsCa::from_pem(&pem).map_err(|_| bad("CA certificate"))?);
     }
     if let Some(identity) = &tls.identity {

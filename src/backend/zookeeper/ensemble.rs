@@ -1,8 +1,7 @@
 //! An ensemble, and sessions with any of its servers.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
@@ -17,8 +16,10 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Link;
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
+use crate::sync::locked;
 
 /// A client of one ensemble.
+#[derive(Debug)]
 pub(super) struct Ensemble {
     pub(super) config: ZkConfig,
     pub(super) paths: Paths,
@@ -32,12 +33,6 @@ pub(super) struct Ensemble {
     /// The purpose of the claims' connections.
     rank: Mutex<Rank>,
     begun: Moment,
-}
-
-impl fmt::Debug for Ensemble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ensemble({})", self.config.address())
-    }
 }
 
 impl Ensemble {
@@ -60,11 +55,11 @@ impl Ensemble {
 
     /// Implements [`crate::backend::Backend::connects_as`].
     pub(super) fn connects_as(&self, rank: Rank) {
-        *self.rank.lock().unwrap_or_else(PoisonError::into_inner) = rank;
+        *locked(&self.rank) = rank;
     }
 
     pub(super) fn rank(&self) -> Rank {
-        *self.rank.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.rank)
     }
 
     /// Returns the path of the queue of `name`.
@@ -104,14 +99,14 @@ impl Ensemble {
         let patience = if persists { Patience::Deadline } else { Patience::Present };
         let session = link.call(Moment::NEVER, patience, || (), |session| async { Ok(session) }).await?;
         link.close(&session);
-        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.cause) = None;
         self.connected.store(true, Ordering::Relaxed);
         Ok(Session::clone(&session))
     }
 
     /// Returns the fault of a request without an answer by its deadline.
     pub(super) fn late(&self) -> Fault {
-        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let cause = locked(&self.cause).clone();
         // An earlier session refutes what a look guessed.
         let cause = cause.filter(|cause| !self.has_connected() || !cause::is_guess(cause));
         let silent = || cause::silent(&self.config.address());

@@ -26,7 +26,7 @@ impl From<ZkError> for Fault {
         let fault = Self::new(kind(&error), reason);
         let code = if is_ambiguous(&error) {
             LOST
-        } else if is_over(&error) {
+        } else if matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved) {
             OVER
         } else {
             SAID
@@ -48,13 +48,8 @@ pub(super) fn is_ambiguous(error: &ZkError) -> bool {
     )
 }
 
-/// Returns whether the session is over.
-pub(super) fn is_over(error: &ZkError) -> bool {
-    matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved)
-}
-
 /// Returns the kind of a failure.
-pub(super) fn kind(error: &ZkError) -> ErrorKind {
+fn kind(error: &ZkError) -> ErrorKind {
     match error {
         ZkError::NoAuth | ZkError::AuthFailed | ZkError::InvalidAcl => ErrorKind::Denied,
         ZkError::BadArguments(_) => ErrorKind::Invalid,

@@ -1,6 +1,6 @@
 //! The life of a claim: its session, which is resumed over one connection after another until it ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -18,6 +18,7 @@ use crate::lock::{Holder, LossReason, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::link::Link;
 use crate::queue::store::{Answer, Note, Own, Queue, Seen};
+use crate::sync::locked;
 
 /// The pause before a request is repeated after its connection broke.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
@@ -70,10 +71,6 @@ impl std::fmt::Debug for Life {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Life({})", self.request.id)
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Life {

@@ -22,7 +22,6 @@ mod store;
 mod success;
 mod view;
 mod watch;
-mod whole;
 mod wire;
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,13 +14,14 @@ use super::ensemble::Ensemble;
 use super::fault::{LOST, NAME};
 use super::life::{Life, RENEWALS, RETRY};
 use super::wire::LOOKING;
-use super::{commit, examine, success, view, watch, whole};
-use crate::backend::{Capabilities, Examination, TokenStrength};
+use super::{commit, examine, success, view, watch};
+use crate::backend::{Capabilities, Examination};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, Entry, Holder, LockName, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::sync::locked;
 
 /// How long an abandoned attempt may take to leave nothing behind. A service that was silent then may still be so.
 /// Entries left behind are then found and removed.
@@ -40,17 +41,13 @@ impl ZkStore {
         Self { ensemble, looking: Turn::default(), lives: Mutex::default() }
     }
 
-    fn lives(&self) -> MutexGuard<'_, HashMap<ClaimId, Arc<Life>>> {
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn life(&self, id: ClaimId) -> Option<Arc<Life>> {
-        self.lives().get(&id).cloned()
+        locked(&self.lives).get(&id).cloned()
     }
 
     /// Returns a session for one request, which may be that of a claim.
     async fn reader(&self) -> FaultResult<Client> {
-        let of_claim = self.lives().values().find_map(|life| life.up());
+        let of_claim = locked(&self.lives).values().find_map(|life| life.up());
         match of_claim {
             Some(session) => Ok(session.client),
             None => self.looking().await,
@@ -82,7 +79,7 @@ impl ZkStore {
 
     async fn whole(&self, names: &[LockName]) -> FaultResult<Answer> {
         let ensemble = &*self.ensemble;
-        self.ask(|client| async move { whole::read(ensemble, &client, names).await }).await
+        self.ask(|client| async move { view::read_whole(ensemble, &client, names).await }).await
     }
 
     async fn enter(&self, request: &Request) -> FaultResult<(Own, Answer)> {
@@ -94,7 +91,7 @@ impl ZkStore {
             let _ = tokio::time::timeout(LEAVING, life.ended()).await;
         }
         let remember = |life: &Arc<Life>| {
-            self.lives().insert(request.id, Arc::clone(life));
+            locked(&self.lives).insert(request.id, Arc::clone(life));
         };
         append(&self.ensemble, request, remember).await
     }
@@ -149,15 +146,11 @@ fn holder(entry: &Entry) -> Option<Holder> {
 impl Store for ZkStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            backend: NAME,
-            queue: true,
-            shared: true,
-            token: TokenStrength::Durable,
-            leased: true,
             renewals_per_ttl: RENEWALS,
             look_while_running: false,
             // Two ticks of a server with the usual configuration.
             abandoned_bound: Duration::from_secs(4),
+            ..Capabilities::of(NAME)
         }
     }
 
@@ -249,7 +242,7 @@ impl Store for ZkStore {
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
         let ensemble = &*self.ensemble;
-        let list = self.ask(|client| async move { whole::list(ensemble, &client, prefix).await });
+        let list = self.ask(|client| async move { view::list(ensemble, &client, prefix).await });
         ensemble.by(deadline, list).await
     }
 
@@ -261,7 +254,7 @@ impl Store for ZkStore {
 
     /// Closes the session.
     fn abandon(&self, id: ClaimId) {
-        if let Some(life) = self.lives().remove(&id) {
+        if let Some(life) = locked(&self.lives).remove(&id) {
             life.close();
         }
     }

@@ -1,17 +1,17 @@
-//! Entries as their nodes show them, and the queues of a claim as its decisions need them.
+//! Entries as their nodes show them, and queues: as the decisions of a claim need them, or whole.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
-use zookeeper_client::{Client, Stat};
+use zookeeper_client::{Client, Error as ZkError, Stat};
 
 use super::ensemble::Ensemble;
 use super::life::{Life, Shown};
+use super::node::Node;
 use super::note::{Note, called, time, token};
+use super::paths::is_aside;
 use super::queue::{ClaimNodes, QueueNodes};
 use super::wire::{children, data_of};
 use crate::backend::foreign;
-use crate::backend::record::Record;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
@@ -33,34 +33,22 @@ fn bare(at: usize, nodes: &ClaimNodes) -> Item {
 
 /// Returns an entry in the queue of `name` at `queue`, with its description. `data` and `stat` are those of its record.
 /// An entry whose record this client cannot read is another program's.
-pub(super) fn item(
-    name: &LockName,
-    queue: &str,
-    at: usize,
-    nodes: &ClaimNodes,
-    (data, stat): &(Vec<u8>, Stat),
-) -> Item {
+fn item(name: &LockName, queue: &str, at: usize, nodes: &ClaimNodes, (data, stat): &(Vec<u8>, Stat)) -> Item {
     let (note, path) = (Note::parse(data), format!("{queue}/{}", nodes.record().name));
     // No other node has its path and creating transaction.
     let stranger = || foreign::identity([path.as_bytes(), &stat.czxid.to_be_bytes()]);
-    let record = note.as_ref().map(|note| &note.record);
-    let id = record.and_then(Record::id).unwrap_or_else(stranger);
-    let base = match record {
-        Some(record) => record.entry(),
-        None => Entry { foreign: true, key: Some(called(&path)), ..Entry::default() },
+    let since = Some(time(stat, 0));
+    let about = match &note {
+        Some(note) => About::of(&note.record, name, since),
+        None => About::foreign(name, stranger(), called(&path)),
     };
     let waited = note.as_ref().and_then(|note| note.waited_ms);
-    let about = About {
-        entry: Entry { claim: Some(id), mode: Some(nodes.mode()), since: Some(time(stat, 0)), ..base },
-        held_since: waited.map(|waited| time(stat, waited)),
-        names: record.map_or_else(|| vec![name.clone()], |record| record.names(name)),
-        ttl: record.map_or(Duration::ZERO, |record| Duration::from_millis(record.ttl_ms)),
-        supersede: record.is_some_and(|record| record.supersede),
-    };
+    let entry = Entry { mode: Some(nodes.mode()), since, ..about.entry };
+    let about = About { held_since: waited.map(|waited| time(stat, waited)), entry, ..about };
     Item {
         key: Key { order: stat.czxid.cast_unsigned(), text: nodes.text() },
-        id,
-        foreign: record.is_none(),
+        id: about.entry.claim.unwrap_or_else(stranger),
+        foreign: note.is_none(),
         slot: note.as_ref().and_then(|note| note.slot),
         token: token(stat),
         about: Some(Box::new(about)),
@@ -157,4 +145,84 @@ pub(super) async fn read(life: &Life, own: &Own) -> FaultResult<Answer> {
         answer(life, &client, own, &listed, seen).await
     });
     Ok(answer.await?.unwrap_or_else(|| life.bare_answer(sent)))
+}
+
+/// Returns the queue of `name` at `path` from the names of its nodes, and the latest change of a record. Entries that
+/// have gone meanwhile are left out.
+async fn queue(client: &Client, name: &LockName, path: &str, names: &[String]) -> FaultResult<(Queue, Seen)> {
+    let nodes = QueueNodes::of(names).entries;
+    let paths: Vec<String> = nodes.iter().map(|entry| format!("{path}/{}", entry.record().name)).collect();
+    let (mut items, mut seen) = (Vec::with_capacity(paths.len()), 0);
+    for (entry, data) in nodes.iter().zip(data_of(client, &paths).await?) {
+        if let Some(data) = data {
+            seen = seen.max(data.1.mzxid.cast_unsigned());
+            items.push(item(name, path, items.len(), entry, &data));
+        }
+    }
+    Ok((Queue { name: name.clone(), items }, seen))
+}
+
+/// Reads queues. The server first catches up with the others.
+pub(super) async fn read_whole(
+    ensemble: &Ensemble,
+    client: &Client,
+    names: &[LockName],
+) -> FaultResult<Answer> {
+    let (sent, mut seen, mut queues) = (ensemble.clock.now(), 0, Vec::with_capacity(names.len()));
+    for name in names {
+        let path = ensemble.queue(name)?;
+        let (synced, listed) = (client.sync(&path), client.get_children(&path));
+        match synced.await {
+            Ok(()) | Err(ZkError::NoNode) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (children, changed) = match listed.await {
+            Ok((children, stat)) => (children, stat.pzxid.cast_unsigned()),
+            Err(ZkError::NoNode) => (Vec::new(), 0),
+            Err(error) => return Err(error.into()),
+        };
+        let (queue, latest) = queue(client, name, &path, &children).await?;
+        seen = seen.max(changed).max(latest);
+        queues.push(queue);
+    }
+    Ok(Answer { queues, note: None, sent, seen })
+}
+
+/// Returns the queues with entries and with names that start with `prefix`, by name.
+pub(super) async fn list(ensemble: &Ensemble, client: &Client, prefix: &str) -> FaultResult<Vec<Queue>> {
+    let mut found = Vec::new();
+    let mut folders = vec![ensemble.paths.folder()];
+    while !folders.is_empty() {
+        let listed: Vec<_> = folders.iter().map(|folder| children(client, or_root(folder))).collect();
+        let mut below = Vec::new();
+        for (folder, listed) in std::mem::take(&mut folders).into_iter().zip(listed) {
+            let names = listed.await?;
+            below.extend(names.iter().filter(|name| goes_on(&folder, name)).map(|n| format!("{folder}/{n}")));
+        }
+        let asked: Vec<_> = below.iter().map(|path| children(client, path)).collect();
+        for (path, listed) in below.into_iter().zip(asked) {
+            let listed = listed.await?;
+            let name = ensemble.paths.name(&path).filter(|name| name.as_str().starts_with(prefix));
+            if let Some(name) = name {
+                let (queue, _) = queue(client, &name, &path, &listed).await?;
+                found.extend(Some(queue).filter(|queue| !queue.items.is_empty()));
+            }
+            if !ensemble.paths.is_flat() && !listed.is_empty() {
+                folders.push(path);
+            }
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn or_root(folder: &str) -> &str {
+    if folder.is_empty() { "/" } else { folder }
+}
+
+/// Returns whether a child of `folder` may be a queue or contain queues. It excludes dlock's own node next to the
+/// queues, the service's own nodes, and nodes in a queue.
+fn goes_on(folder: &str, name: &str) -> bool {
+    let own = is_aside(name) || (folder.is_empty() && name == "zookeeper");
+    !own && Node::parse(name).is_none()
 }

@@ -1,7 +1,7 @@
 //! Changing a queue: read, change, and replace if unchanged. It starts again if the queue has changed meanwhile.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::items::{Item, Items, Version};
@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
+use crate::sync::locked;
 
 /// The pause between two attempts to reach a store that is down.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
@@ -59,10 +60,6 @@ pub struct DocumentStore {
     pub(super) clock: Clock,
     pub(super) seats: Mutex<HashMap<LockName, Seat>>,
     pub(super) leases: Mutex<HashMap<ClaimId, Lease>>,
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn contended() -> Fault {

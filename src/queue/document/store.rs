@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::change::{DocumentStore, Found, Known, Lease, contended, locked};
+use super::change::{DocumentStore, Found, Known, Lease, contended};
 use super::queue::{Document, EMPTY_LIFE};
 use super::view::{Gone, is_at, seen};
 use super::watch::MARGIN;
@@ -16,6 +16,7 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 use crate::queue::store::{Answer, Change, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
+use crate::sync::locked;
 
 /// How long the note on the end of a claim is kept.
 const NOTED: Duration = Duration::from_secs(120);
@@ -88,11 +89,7 @@ impl DocumentStore {
         note: &Note,
         deadline: Moment,
     ) -> FaultResult<()> {
-        let (why, by) = match note {
-            Note::Superseded(by) => ("superseded", Some(by)),
-            Note::Evicted(by) => ("evicted", by.as_ref()),
-            Note::Asked(_) | Note::Forgotten(_) => return Ok(()),
-        };
+        let Some((why, by)) = note.stored() else { return Ok(()) };
         let note = Gone { why: why.to_owned(), by: by.cloned() };
         let note = serde_json::to_vec(&note).unwrap_or_default();
         self.items.write_note(name, id, &note, NOTED, deadline).await
@@ -305,11 +302,9 @@ impl Store for DocumentStore {
         }
         let name = only(&own.names)?;
         let note = self.items.read_note(name, own.id, deadline).await?;
-        let note = note.map(|note| match serde_json::from_slice(&note.bytes) {
-            Ok(Gone { why, by: Some(by) }) if why == "superseded" => Note::Superseded(by),
-            Ok(Gone { by, .. }) => Note::Evicted(by),
-            Err(_) => Note::Evicted(None),
-        });
+        let removal = |Gone { why, by }: Gone| Note::removal(&why, by);
+        let note = note.map(|note| serde_json::from_slice(&note.bytes).ok().and_then(removal));
+        let note = note.map(|note| note.unwrap_or(Note::Evicted(None)));
         if note.is_some() && !(held && matches!(note, Some(Note::Superseded(_)))) {
             return Ok(note);
         }

@@ -1,7 +1,7 @@
 //! A store in memory with programmed faults.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use super::{Arrival, Item, Items, Replaced, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::sync::locked;
 
 /// The fault of one replacement of a lock's item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +69,7 @@ impl Fake {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Sets the faults of the next replacements.

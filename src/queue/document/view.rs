@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{DocumentStore, Found, locked};
+use super::change::{DocumentStore, Found};
 use super::items::Item as Stored;
 use super::queue::QueueEntry;
 use crate::backend::foreign;
 use crate::lock::{ClaimId, FencingToken, Holder, LockName, Moment};
 use crate::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
+use crate::sync::locked;
 
 /// Why a claim is gone, noted by the client that removed it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -106,17 +107,7 @@ impl DocumentStore {
         let write = &stored.version.write;
         let id = foreign::identity([name.as_str().as_bytes(), write.as_bytes()]);
         let about = About::foreign(name, id, self.items.called(name));
-        Item {
-            at: 0,
-            key: Key { order: 0, text: write.clone() },
-            id,
-            foreign: true,
-            mode: None,
-            slot: None,
-            token: None,
-            left: None,
-            about: Some(Box::new(about)),
-        }
+        Item::foreign(Key { order: 0, text: write.clone() }, None, about)
     }
 
     /// Returns the answer to `own`, which shows no own entry once that has expired by this client's clock.

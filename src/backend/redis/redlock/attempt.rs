@@ -175,7 +175,7 @@ impl Core {
         let found =
             self.nodes.ask(question, move || steps.to_vec(), |found| self.nodes.is_enough(found)).await;
         let look = |answer: Answer| {
-            let mut held = Held::all(&answer, 1, &self.keys.0.lock).ok()?;
+            let mut held = Held::all(&answer, 1, &self.keys.lock).ok()?;
             held.retain(|held| held.entry.claim != Some(self.id));
             Some(Look { held, told: answer.told })
         };
@@ -195,8 +195,8 @@ impl Core {
         if let Some(record) = &holder.record
             && !record.mode().is_some_and(|mode| mode.mixes_with(self.mode))
         {
-            let (name, owner) = (&self.keys.0.name, record.holder.to_string());
-            let reason = mismatch(Some(name), Some(&owner), record.mode().into(), self.mode);
+            let (name, owner) = (&self.keys.name, record.holder.to_string());
+            let reason = mismatch(name, Some(&owner), record.mode(), self.mode);
             return Err(Fault::new(ErrorKind::Mismatch, reason));
         }
         let free = self.slots().into_iter().map(|slot| free(&looks, slot)).max().unwrap_or(0);
@@ -208,7 +208,7 @@ impl Core {
         lives.sort_unstable();
         let expires = lives.get(majority - 1).map_or(now + POLL, |end| *end + delay(0, POLL / 8));
         // Without the details that change from read to read.
-        let shown = || foreign_entry(&self.keys.0.lock, None, None);
+        let shown = || foreign_entry(&self.keys.lock, None, None);
         let holder = holder.record.as_ref().map_or_else(shown, Record::entry);
         let taken = looks.into_iter().filter(|look| !self.slots().into_iter().any(|slot| look.is_free(slot)));
         let (told, deaf): (Vec<_>, Vec<_>) = taken.map(|look| look.told).partition(Option::is_some);

@@ -1,5 +1,6 @@
 //! The client side of a claim.
 
+use std::future::Ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use tokio::task::AbortHandle;
 
 use super::attempt::{Refused, delay};
 use super::core::Core;
-use super::keys::{Hold, Keys};
+use super::keys::Hold;
 use super::nodes::{Answers, Nodes, Question, answered};
 use super::view::Held;
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
 use crate::backend::redis::connection::any_notified;
+use crate::backend::redis::keys::LockKeys;
 use crate::lock::{ClaimState, Error, ErrorKind, Moment, Request, Result};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
@@ -102,7 +104,7 @@ impl Core {
         let found = self.nodes.ask(question, move || inspect.clone(), enough).await;
         let mut lacking = 0;
         for answer in answered(&found) {
-            let Ok(found) = Held::all(answer, 0, &self.keys.0.lock) else { continue };
+            let Ok(found) = Held::all(answer, 0, &self.keys.lock) else { continue };
             match found.into_iter().find(|held| held.slot == hold.attempt.slot && held.value == hold.value) {
                 Some(Held { asked: Some(by), .. }) => {
                     self.publisher.publish(ClaimState::AskedToLeave { by });
@@ -127,7 +129,7 @@ impl RedlockClaim {
     /// Enters with `request`: the claim then holds or waits.
     pub(super) async fn enter(
         nodes: &Arc<Nodes>,
-        keys: Keys,
+        keys: LockKeys,
         request: &Request,
         deadline: Moment,
     ) -> FaultResult<Self> {
@@ -156,7 +158,7 @@ impl Claim for RedlockClaim {
             let never = error.kind == ErrorKind::Mismatch || self.follower.is_finished();
             Error { is_final: never && !error.is_transient(), ..error }
         };
-        self.core.publisher.changed(seen).await.map_err(refused)
+        self.core.publisher.changed(seen, None::<Ready<_>>).await.map_err(refused)
     }
 
     /// Renews the hold. A waiter has nothing at the nodes to renew.

@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::keys::{Attempt, Hold, Keys};
+use super::keys::{Attempt, Hold};
 use super::nodes::{Answers, Nodes, Question, answered};
 use crate::backend::claim_state::Publisher;
 use crate::backend::record::Record;
+use crate::backend::redis::keys::LockKeys;
 use crate::lock::{ClaimId, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
 
@@ -14,7 +15,7 @@ use crate::net::fault::FaultResult;
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) nodes: Arc<Nodes>,
-    pub(super) keys: Keys,
+    pub(super) keys: LockKeys,
     pub(super) id: ClaimId,
     pub(super) mode: Mode,
     pub(super) ttl: Duration,
@@ -24,7 +25,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn of(nodes: &Arc<Nodes>, keys: Keys, request: &Request) -> Self {
+    pub(super) fn of(nodes: &Arc<Nodes>, keys: LockKeys, request: &Request) -> Self {
         let ttl = request.ttl.min(nodes.max_ttl);
         Self {
             nodes: Arc::clone(nodes),
@@ -52,7 +53,7 @@ impl Core {
     /// Ends the claim if `lacking`, the number of nodes without the hold, is so large that a majority has lost it.
     pub(super) fn learn(&self, lacking: usize) {
         if self.nodes.all.len() - lacking < self.nodes.majority() {
-            self.publisher.publish(self.publisher.ended(None, None, self.ttl));
+            self.publisher.publish(self.publisher.ended(self.ttl));
         }
     }
 

@@ -2,17 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::backend::redis::keys::{LockKeys, Naming};
+use crate::backend::redis::keys::LockKeys;
 use crate::backend::redis::script::{Call, NODE, millis};
-use crate::lock::{ClaimId, FencingToken, LockName, Mode};
-use crate::net::fault::FaultResult;
+use crate::lock::{ClaimId, FencingToken, Mode};
 
 /// Stands for every attempt of a claim: the numbers of attempts are lower.
 pub(super) const ALL: u64 = 1 << 53;
-
-/// The keys of one lock.
-#[derive(Clone, Debug)]
-pub(super) struct Keys(pub(super) LockKeys);
 
 /// One attempt of a claim, for one key.
 #[derive(Clone, Copy, Debug)]
@@ -40,19 +35,16 @@ pub(super) enum Note {
     Asked = 5,
 }
 
-impl Keys {
-    pub(super) fn of(naming: &Naming, name: &LockName) -> FaultResult<Self> {
-        Ok(Self(naming.of(name)?))
-    }
-
+/// The steps on the keys of one lock.
+impl LockKeys {
     /// Returns the key that a holder sets.
     fn hold(&self, slot: Option<u32>) -> String {
-        slot.map_or_else(|| self.0.lock.clone(), |slot| self.0.side(&format!("slot{slot}")))
+        slot.map_or_else(|| self.lock.clone(), |slot| self.side(&format!("slot{slot}")))
     }
 
     /// Returns the step `command` of `node.lua` for this attempt.
     fn step(&self, command: &str, attempt: Attempt, more: &[&str]) -> Call {
-        let (keys, hold) = (&self.0, self.hold(attempt.slot));
+        let (keys, hold) = (self, self.hold(attempt.slot));
         // The beginning of every record of this claim.
         let own = format!("{{\"claim\":\"{}\"", attempt.id);
         let number = attempt.number.to_string();

@@ -20,7 +20,7 @@ mod nodes;
 mod view;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -38,9 +38,10 @@ use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
+use crate::sync::locked;
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
-use keys::{Keys, Note};
+use keys::Note;
 use nodes::{Answer, Nodes, Question, answered};
 
 /// Several independent Redis servers.
@@ -71,27 +72,9 @@ impl RedlockBackend {
     }
 
     fn known(&self, id: ClaimId) -> Option<Arc<RedlockClaim>> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = locked(&self.claims);
         claims.retain(|_, claim| claim.strong_count() > 0);
         claims.get(&id).and_then(Weak::upgrade).filter(|claim| !claim.is_over())
-    }
-
-    async fn claim(&self, request: &Request, deadline: Moment) -> FaultResult<Arc<RedlockClaim>> {
-        let [name] = request.names.as_slice() else {
-            let why = "it cannot acquire several locks in one step; use one --name";
-            return Err(Fault::new(ErrorKind::Invalid, why));
-        };
-        if request.mode == Mode::Shared {
-            return Err(Fault::new(ErrorKind::Unsupported, "a Redlock has no shared locks"));
-        }
-        if let Some(claim) = self.known(request.id) {
-            return Ok(claim);
-        }
-        let keys = Keys::of(&self.naming, name)?;
-        let claim = Arc::new(RedlockClaim::enter(&self.nodes, keys, request, deadline).await?);
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.insert(request.id, Arc::downgrade(&claim));
-        Ok(claim)
     }
 
     /// Executes `step` at all nodes, at least a majority. Returns how many had the key to change, and how many did not.
@@ -102,56 +85,13 @@ impl RedlockBackend {
         };
         Ok((count(|found| found > 0), count(|found| found == 0)))
     }
-
-    /// Implements [`Backend::publish`].
-    async fn note_label(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        value: &str,
-        deadline: Moment,
-    ) -> FaultResult<bool> {
-        let label = serde_json::to_string(value).unwrap_or_default();
-        let step = Keys::of(&self.naming, name)?.note(id, Note::Label, &label);
-        let (done, without) = self.change(step, deadline).await?;
-        let all = self.nodes.all.len();
-        // Even with all the other nodes they would be too few.
-        if done >= self.nodes.majority() || all - without < self.nodes.majority() {
-            return Ok(done >= self.nodes.majority());
-        }
-        Err(Fault::unavailable(format!(
-            "{done} of {all} nodes have taken the value and {without} have not, so it may or may not hold"
-        )))
-    }
-
-    /// Returns the age by each node's own clock, and of these the least.
-    async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let counters = self.naming.of(name)?.counters();
-        let steps = vec![Call::command(["HGET", &counters, "success"]), Call::command(["TIME"])];
-        let age = |answer: &Answer| {
-            let [success, Value::Array(time)] = answer.replies.as_slice() else { return None };
-            let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
-            let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
-            success::age(now, Duration::from_micros(text(success)?.parse().ok()?))
-        };
-        let found = self.nodes.majority_of(Question::by(deadline), steps).await?;
-        Ok(answered(&found).filter_map(age).min())
-    }
 }
 
 #[async_trait]
 impl Backend for RedlockBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: NAME,
-            queue: false,
-            shared: false,
-            token: TokenStrength::BestEffort,
-            leased: true,
-            renewals_per_ttl: 3,
-            look_while_running: true,
-            abandoned_bound: Duration::from_secs(1),
-        }
+        let token = TokenStrength::BestEffort;
+        Capabilities { queue: false, shared: false, token, ..Capabilities::of(NAME) }
     }
 
     fn identity(&self) -> String {
@@ -160,20 +100,34 @@ impl Backend for RedlockBackend {
 
     fn connects_as(&self, rank: Rank) {
         for node in &self.nodes.all {
-            node.connects_as(rank);
+            node.link.connects_as(rank);
         }
     }
 
     fn has_connected(&self) -> bool {
-        self.nodes.all.iter().any(|node| node.has_connected())
+        self.nodes.all.iter().any(|node| node.link.has_connected())
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
-        Ok(self.claim(request, deadline).await?)
+        let [name] = request.names.as_slice() else {
+            let why = "it cannot acquire several locks in one step; use one --name";
+            return Err(Fault::new(ErrorKind::Invalid, why));
+        };
+        if request.mode == Mode::Shared {
+            return Err(Fault::new(ErrorKind::Unsupported, "a Redlock has no shared locks"));
+        }
+        if let Some(claim) = self.known(request.id) {
+            return Ok(claim);
+        }
+        let keys = self.naming.of(name)?;
+        let claim = Arc::new(RedlockClaim::enter(&self.nodes, keys, request, deadline).await?);
+        let mut claims = locked(&self.claims);
+        claims.insert(request.id, Arc::downgrade(&claim));
+        Ok(claim)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        view::status(&self.nodes, Keys::of(&self.naming, name)?, deadline).await
+        view::status(&self.nodes, self.naming.of(name)?, deadline).await
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
@@ -194,7 +148,7 @@ impl Backend for RedlockBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let keys = Keys::of(&self.naming, name)?;
+        let keys = self.naming.of(name)?;
         let step = match how {
             Evict::Ask => keys.note(id, Note::Asked, &serde_json::to_string(by).unwrap_or_default()),
             Evict::Force => keys.release(id, false),
@@ -203,12 +157,22 @@ impl Backend for RedlockBackend {
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
-        self.note_label(name, id, value, deadline).await
+        let label = serde_json::to_string(value).unwrap_or_default();
+        let step = self.naming.of(name)?.note(id, Note::Label, &label);
+        let (done, without) = self.change(step, deadline).await?;
+        let all = self.nodes.all.len();
+        // Even with all the other nodes they would be too few.
+        if done >= self.nodes.majority() || all - without < self.nodes.majority() {
+            return Ok(done >= self.nodes.majority());
+        }
+        Err(Fault::unavailable(format!(
+            "{done} of {all} nodes have taken the value and {without} have not, so it may or may not hold"
+        )))
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         // At every node with an equal value of the key.
-        let step = Keys::of(&self.naming, name)?.evict_foreign(id);
+        let step = self.naming.of(name)?.evict_foreign(id);
         Ok(self.change(step, deadline).await?.0 > 0)
     }
 
@@ -221,7 +185,17 @@ impl Backend for RedlockBackend {
         self.nodes.majority_of(Question::by(deadline), vec![step]).await.map(drop)
     }
 
+    /// The age by each node's own clock, and of these the least.
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        self.age_of_success(name, deadline).await
+        let counters = self.naming.of(name)?.counters();
+        let steps = vec![Call::command(["HGET", &counters, "success"]), Call::command(["TIME"])];
+        let age = |answer: &Answer| {
+            let [success, Value::Array(time)] = answer.replies.as_slice() else { return None };
+            let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
+            let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
+            success::age(now, Duration::from_micros(text(success)?.parse().ok()?))
+        };
+        let found = self.nodes.majority_of(Question::by(deadline), steps).await?;
+        Ok(answered(&found).filter_map(age).min())
     }
 }

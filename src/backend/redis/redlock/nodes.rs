@@ -199,7 +199,7 @@ impl Nodes {
                 Some(Ok(_)) => false,
                 Some(Err(fault)) => fault.is_spent(),
             };
-            asked && node.has_connected()
+            asked && node.link.has_connected()
         };
         let silent = found.iter().zip(&self.all).filter(is_silent).count();
         // Silent nodes may have executed the request.

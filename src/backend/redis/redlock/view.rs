@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::keys::Keys;
 use super::nodes::{Answer, Nodes, Question, answered};
 use crate::backend::claim_state::POLL;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
-use crate::backend::record::{Record, granted, instant, with_details};
+use crate::backend::record::{Record, instant};
 use crate::backend::redis::client::Client;
 use crate::backend::redis::connection::{Connection, any_notified};
 use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault;
-use crate::backend::redis::keys::{COUNTERS, Naming};
+use crate::backend::redis::keys::{COUNTERS, LockKeys, Naming};
 use crate::backend::redis::names::{QUEUES_AT_ONCE, scan};
 use crate::backend::redis::rows::{foreign_entry, integer, life};
-use crate::lock::{ClaimId, Entry, Holder, LockName, LockStatus, Moment};
+use crate::lock::{ClaimId, Entry, FencingToken, Holder, LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
 
 /// A hold as one node knows it.
@@ -50,15 +49,16 @@ impl Held {
             let entry = foreign_entry(lock, text(foreign).and_then(|id| id.parse().ok()), left);
             return Ok(Self { slot, value, record, left, asked: None, entry });
         };
-        let label = line(3).and_then(|label| serde_json::from_str(&label).ok());
-        let granted = granted(line(1).as_deref(), None);
+        let entry = known.entry();
+        let label = line(3).and_then(|label| serde_json::from_str(&label).ok()).or(entry.label);
+        let token = line(1).and_then(|token| FencingToken::new(token.parse().ok()?));
         let since = line(2).and_then(|since| instant(&since));
-        let entry = Entry { slot, ..with_details(known.entry(), label, granted, since, left) };
+        let entry = Entry { label, token, slot, since, ttl: left, ..entry };
         let asked = line(4).and_then(|by| serde_json::from_str(&by).ok());
         Ok(Self { slot, value, record, left, asked, entry })
     }
 
-    /// Parses the holds in the `n`th reply, to [`Keys::inspect`].
+    /// Parses the holds in the `n`th reply, to [`LockKeys::inspect`].
     pub(super) fn all(answer: &Answer, n: usize, lock: &str) -> FaultResult<Vec<Self>> {
         let Some(Value::Array(found)) = answer.replies.get(n) else {
             return Err(fault::nonsense("no holders"));
@@ -71,20 +71,20 @@ impl Held {
 /// all the nodes that have not answered.
 async fn read(
     nodes: &Nodes,
-    keys: &[Keys],
+    keys: &[LockKeys],
     question: Question,
 ) -> FaultResult<(Vec<LockStatus>, Vec<Option<(Arc<Connection>, u64)>>)> {
     let answers = nodes.majority_of(question, keys.iter().map(|keys| keys.inspect(&[])).collect()).await?;
-    let status = |(n, keys): (usize, &Keys)| {
-        let said = answered(&answers).map(|answer| Held::all(answer, n, &keys.0.lock));
+    let status = |(n, keys): (usize, &LockKeys)| {
+        let said = answered(&answers).map(|answer| Held::all(answer, n, &keys.lock));
         let holders = merge(said.collect::<FaultResult<_>>()?, nodes);
-        Ok(LockStatus::of(&keys.0.name, holders, Vec::new()))
+        Ok(LockStatus::of(&keys.name, holders, Vec::new()))
     };
     let found = keys.iter().enumerate().map(status).collect::<FaultResult<_>>()?;
     Ok((found, answers.into_iter().flatten().flatten().map(|answer| answer.told).collect()))
 }
 
-pub(super) async fn status(nodes: &Nodes, keys: Keys, deadline: Moment) -> FaultResult<LockStatus> {
+pub(super) async fn status(nodes: &Nodes, keys: LockKeys, deadline: Moment) -> FaultResult<LockStatus> {
     Ok(read(nodes, &[keys], Question::by(deadline)).await?.0.remove(0))
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn list(
     nodes.refuse_too_few(answered(&scans).count(), &scans)?;
     let names: BTreeSet<&LockName> = answered(&scans).flatten().collect();
     let names = names.into_iter().filter(|name| name.as_str().starts_with(prefix));
-    let keys = names.map(|name| Keys::of(naming, name)).collect::<FaultResult<Vec<_>>>()?;
+    let keys = names.map(|name| naming.of(name)).collect::<FaultResult<Vec<_>>>()?;
     let mut found = Vec::new();
     for some in keys.chunks(QUEUES_AT_ONCE) {
         found.extend(read(nodes, some, Question::by(deadline)).await?.0);
@@ -158,7 +158,7 @@ pub(super) struct WatchedLock {
 impl Watched for WatchedLock {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
         let question = Question { listens: true, ..Question::by(self.nodes.clock.now() + LOOK) };
-        let keys = Keys::of(&self.naming, name)?;
+        let keys = self.naming.of(name)?;
         let (mut found, told) = read(&self.nodes, &[keys], question).await?;
         self.told = told.into_iter().flatten().collect();
         Ok(found.remove(0))
@@ -169,7 +169,7 @@ impl Watched for WatchedLock {
         Ok(())
     }
 
-    fn next_look(&mut self, status: &LockStatus, _: bool, now: Moment) -> Moment {
+    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
         let all_notify = self.told.len() == self.nodes.all.len();
         first_expiry(status, now).min(if all_notify { Moment::NEVER } else { now + POLL })
     }

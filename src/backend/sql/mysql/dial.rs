@@ -1,19 +1,19 @@
-//! Opening connections.
+//! Opening connections, and executing a batch of statements over one.
 
 use std::future::pending;
 use std::net::IpAddr;
 
+use futures_util::{FutureExt as _, TryStreamExt as _};
 use sha2::{Digest as _, Sha256};
-use sqlx::ConnectOptions as _;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow, MySqlSslMode};
+use sqlx::{ConnectOptions as _, Connection as _, Either, Executor as _, Row as _};
 use tokio::net::lookup_host;
 use tokio::time::sleep;
 
-use super::batch::ask;
 use super::config::{MysqlConfig, MysqlPlace, MysqlTls};
 use super::fault;
 use super::language::digits;
-use crate::backend::sql::tables::Tables;
+use crate::backend::sql::dialect::{Row, Sets};
 use crate::lock::{ClaimId, ErrorKind};
 use crate::net::credentials::Secret;
 use crate::net::fault::{Fault, FaultResult};
@@ -27,15 +27,15 @@ const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
 
 /// Opens connections.
 #[derive(Debug)]
-pub(super) struct Dialer {
-    config: MysqlConfig,
+pub(in crate::backend::sql) struct Dialer {
+    pub(super) config: MysqlConfig,
     /// The beginning of the names of its user-level locks. They are global to the server, so a part identifies these
     /// tables.
-    locks: String,
+    pub(super) locks: String,
 }
 
 impl Dialer {
-    pub(super) fn new(config: MysqlConfig) -> Self {
+    pub(in crate::backend::sql) fn new(config: MysqlConfig) -> Self {
         let database = config.database.as_deref().unwrap_or_default();
         let (database, prefix) =
             config.tables.prefix.split_once('.').unwrap_or((database, &config.tables.prefix));
@@ -44,23 +44,10 @@ impl Dialer {
         Self { config, locks }
     }
 
-    pub(super) fn config(&self) -> &MysqlConfig {
-        &self.config
-    }
-
-    pub(super) fn tables(&self) -> &Tables {
-        &self.config.tables
-    }
-
     /// Returns the name of the user-level lock that a claim's session holds while the claim is in the queue; with
     /// slots, while it waits. The end of this lock wakes claims that wait for this claim, even if the process dies.
     pub(super) fn presence(&self, claim: ClaimId) -> String {
         format!("{}{claim}", self.locks)
-    }
-
-    /// Returns the beginning of [`Dialer::presence`], before the claim.
-    pub(super) fn presence_start(&self) -> &str {
-        &self.locks
     }
 
     pub(super) fn peer(&self, server: usize) -> String {
@@ -178,7 +165,7 @@ impl Dialer {
             options = options.password(&password);
         }
         if let Some(authority) = &config.authority {
-            options = options.ssl_ca_from_pem(authority.bytes()?.into_owned());
+            options = options.ssl_ca_from_pem(authority.reveal()?.into_owned());
         }
         if let Some(identity) = &config.identity {
             let (certificate, key) = identity.texts()?;
@@ -186,6 +173,30 @@ impl Dialer {
         }
         Ok(options)
     }
+}
+
+/// Executes `batch` and returns its results.
+pub(super) async fn ask(connection: &mut MySqlConnection, batch: &str) -> Result<Sets, sqlx::Error> {
+    let (mut sets, mut rows) = (Sets::new(), Vec::new());
+    let mut replies = connection.fetch_many(sqlx::raw_sql(batch));
+    while let Some(reply) = replies.try_next().await? {
+        match reply {
+            Either::Right(row) => rows.push(columns(&row)?),
+            Either::Left(_) if rows.is_empty() => {}
+            Either::Left(_) => sets.push(std::mem::take(&mut rows)),
+        }
+    }
+    Ok(sets)
+}
+
+fn columns(row: &MySqlRow) -> Result<Row, sqlx::Error> {
+    (0..row.len()).map(|n| row.try_get_unchecked::<Option<String>, _>(n)).collect()
+}
+
+/// Closes an idle connection in an orderly way, because servers log a warning for each that just ends.
+pub(super) fn say_goodbye(connection: MySqlConnection) {
+    // The few bytes are sent at once or not at all.
+    drop(connection.close().now_or_never());
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::config::MysqlPlace;
 use super::language::{TAKES_WRITES, text};
 use super::session::MysqlSession;
-use super::{MANNER, Mysql, NAME, examine};
+use super::{Dialer, MANNER, NAME, examine};
 use crate::backend::Risk;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session};
 use crate::backend::sql::facts::Facts;
@@ -23,25 +23,25 @@ use crate::net::link::Stage;
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 #[async_trait]
-impl Dialect for Mysql {
+impl Dialect for Arc<Dialer> {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn identity(&self) -> String {
-        self.dialer.config().identity()
+        self.config.identity()
     }
 
     fn tables(&self) -> &Tables {
-        self.dialer.tables()
+        &self.config.tables
     }
 
     fn servers(&self) -> usize {
-        self.dialer.config().places.len()
+        self.config.places.len()
     }
 
     fn address(&self, server: usize) -> Option<String> {
-        match &self.dialer.config().places[server] {
+        match &self.config.places[server] {
             place @ MysqlPlace::Tcp { .. } => Some(place.to_string()),
             MysqlPlace::Socket(_) => None,
         }
@@ -52,8 +52,8 @@ impl Dialect for Mysql {
     }
 
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
-        let connection = self.dialer.connect_to_writer(server, stage).await?;
-        Ok(Arc::new(MysqlSession::over(connection, &self.dialer, self.dialer.peer(server))))
+        let connection = self.connect_to_writer(server, stage).await?;
+        Ok(Arc::new(MysqlSession::over(connection, self, self.peer(server))))
     }
 
     /// Every user may see its own sessions.
@@ -67,7 +67,7 @@ impl Dialect for Mysql {
     }
 
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
-        examine::examine(self.dialer.config(), session).await
+        examine::examine(&self.config, session).await
     }
 
     /// Texts are bytes, so that collations and character sets have no effect.
@@ -114,7 +114,7 @@ impl Dialect for Mysql {
     }
 
     fn make(&self, lock: &str) -> String {
-        let locks = &self.tables().lock;
+        let locks = &self.config.tables.lock;
         format!(
             "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;"
         )
@@ -124,13 +124,9 @@ impl Dialect for Mysql {
         "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);"
     }
 
-    fn concat(&self, parts: &[&str]) -> String {
-        format!("CONCAT({})", parts.join(", "))
-    }
-
     /// In the order of their index, to avoid deadlocks.
     fn forget(&self, most: u32) -> String {
-        let claims = &self.tables().claim;
+        let claims = &self.config.tables.claim;
         format!(
             "DELETE FROM {claims} WHERE name > '{NOTE}' AND name < CONCAT('{NOTE}', {NOW}) ORDER BY name LIMIT {most};"
         )
@@ -139,11 +135,11 @@ impl Dialect for Mysql {
     /// A free presence lock means that a connection has ended. It is acquired only once, since the server counts
     /// acquisitions.
     fn arrive(&self, claim: ClaimId) -> String {
-        let presence = self.dialer.presence(claim);
+        let presence = self.presence(claim);
         format!("DO IF(IS_USED_LOCK('{presence}') <=> CONNECTION_ID(), 1, GET_LOCK('{presence}', 0));")
     }
 
     fn depart(&self, claim: ClaimId) -> String {
-        format!("DO RELEASE_LOCK('{}');", self.dialer.presence(claim))
+        format!("DO RELEASE_LOCK('{}');", self.presence(claim))
     }
 }

@@ -1,9 +1,13 @@
 //! One session: a connection for requests, over which a waiting claim sleeps in between.
+//!
+//! MySQL has no messages between clients. It has user-level locks, which end with their session, and for which a
+//! statement can wait. A claim's session holds one while the claim is in the queue: its *presence lock*. A waiter waits
+//! for the presence lock of a claim ahead, over its only connection, until its next renewal is due.
 
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,13 +17,12 @@ use tokio::sync::{Mutex as Gate, OwnedMutexGuard, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::batch::{ask, say_goodbye};
-use super::dial::Dialer;
-use super::sleep::{End, end_of, sleep};
+use super::dial::{Dialer, ask, say_goodbye};
 use super::{fault, language};
-use crate::backend::sql::dialect::{Session, Sets, Wait, first_count};
+use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
 use crate::lock::ClaimId;
 use crate::net::fault::{Fault, FaultResult};
+use crate::sync::locked;
 
 /// The first statements of a session, which set everything that the others depend on, because a server may have other
 /// defaults. Without autocommit a statement outside of a step would begin a transaction, in which no step can begin.
@@ -93,10 +96,6 @@ impl Line {
         self.open.store(false, Ordering::Relaxed);
         self.tell();
     }
-
-    fn free(&self) -> MutexGuard<'_, Option<(ClaimId, u32)>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A sleep in progress, or a finished one.
@@ -115,7 +114,7 @@ impl Drop for MysqlSession {
     fn drop(&mut self) {
         // A sleeping connection closes without a farewell: as long as a farewell is unread, the server does not notice
         // that the client is gone.
-        if let Some(sleep) = self.asleep().take() {
+        if let Some(sleep) = locked(&self.asleep).take() {
             sleep.task.abort();
         }
         let connection = self.line.connection.try_lock().ok().and_then(|mut connection| connection.take());
@@ -144,13 +143,9 @@ impl MysqlSession {
         }
     }
 
-    fn asleep(&self) -> MutexGuard<'_, Option<Sleep>> {
-        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to sleep, unless it already does.
     fn fall_asleep(&self, wait: &Wait) {
-        let mut asleep = self.asleep();
+        let mut asleep = locked(&self.asleep);
         let is_asleep = asleep.as_ref().is_some_and(|sleep| !sleep.task.is_finished());
         if is_asleep || wait.length.is_zero() || !self.is_open() {
             return;
@@ -198,7 +193,7 @@ async fn sleep_over(
     drop(place);
     match end {
         End::Free => {
-            *line.free() = Some((wait.ahead, wait.crowd));
+            *locked(&line.free) = Some((wait.ahead, wait.crowd));
             line.tell();
         }
         End::Pooled => {
@@ -240,14 +235,14 @@ impl Session for MysqlSession {
     }
 
     async fn awake(&self) -> bool {
-        let left = match &*self.asleep() {
+        let left = match &*locked(&self.asleep) {
             Some(sleep) if !sleep.task.is_finished() => sleep.until.saturating_duration_since(Instant::now()),
             _ => return true,
         };
         if left <= SOON && timeout(left + LATE, self.line.connection.lock()).await.is_ok() {
             return self.is_open();
         }
-        if let Some(sleep) = self.asleep().take() {
+        if let Some(sleep) = locked(&self.asleep).take() {
             sleep.task.abort();
         }
         self.line.close();
@@ -260,7 +255,7 @@ impl Session for MysqlSession {
 
     fn can_sleep(&self, ahead: ClaimId, crowd: u32) -> bool {
         // A claim that finds the lock free again polls instead.
-        !self.line.pooled.load(Ordering::Relaxed) && self.line.free().take() != Some((ahead, crowd))
+        !self.line.pooled.load(Ordering::Relaxed) && locked(&self.line.free).take() != Some((ahead, crowd))
     }
 
     fn notified_count(&self) -> u64 {
@@ -275,5 +270,58 @@ impl Session for MysqlSession {
         if news.wait_for(|now| *now != notified).await.is_err() {
             pending::<()>().await;
         }
+    }
+}
+
+/// The end of a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The presence lock is free.
+    Free,
+    /// The time is over.
+    Slept,
+    /// The statement was executed on another connection than the session's first.
+    Pooled,
+}
+
+/// Returns how many claims ahead the claim is that a waiter sleeps on. The server takes a chain of 32 waits for a
+/// deadlock. So a waiter far back sleeps on a claim further ahead, and is near the front when that is gone. Chains of a
+/// thousand claims then have 31 waits.
+fn step(crowd: u32) -> u32 {
+    match crowd {
+        0..=10 => 1,
+        11..=80 => 10,
+        _ => 80,
+    }
+}
+
+/// Returns the batch that sleeps.
+fn sleep(dialer: &Dialer, wait: &Wait) -> String {
+    let claims = &dialer.config.tables.claim;
+    let own = language::text(&wait.own.to_string());
+    let presence = match step(wait.crowd) {
+        1 => format!("'{}'", dialer.presence(wait.ahead)),
+        step => {
+            let start = &dialer.locks;
+            format!(
+                "CONCAT('{start}', (SELECT p.claim FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
+                 WHERE m.claim = {own} ORDER BY p.seq DESC LIMIT 1 OFFSET {step}))"
+            )
+        }
+    };
+    format!(
+        "SET @dlock_ahead = COALESCE({presence}, '');\
+         SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_ahead = '', 1, IF(GET_LOCK(@dlock_ahead, {length:.3}), RELEASE_LOCK(@dlock_ahead), 0)), 2);",
+        length = wait.length.as_secs_f64(),
+    )
+}
+
+/// Parses the answer.
+fn end_of(sets: &Sets) -> End {
+    let first = |set: &Vec<Row>| set.first()?.first()?.clone();
+    match sets.first().and_then(first).as_deref() {
+        Some("1") => End::Free,
+        Some("2") => End::Pooled,
+        _ => End::Slept,
     }
 }

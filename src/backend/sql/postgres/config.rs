@@ -281,9 +281,7 @@ impl Said {
         };
         Ok(hosts.into_iter().enumerate().map(place).collect())
     }
-}
 
-impl Said {
     fn names_no_host(&self) -> bool {
         self.hosts.iter().all(|(host, port)| host.is_empty() && port.is_none())
     }

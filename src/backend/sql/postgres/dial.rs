@@ -10,28 +10,27 @@ use tokio_postgres::config::SslMode;
 
 use super::config::{PgConfig, PgMode, PgPlace};
 use super::fault;
-use super::reach::{Canceller, reach};
-use super::session::{MARK, PgSession};
+use super::session::{Canceller, MARK, PgSession, reach};
 use super::tls::Encryption;
 use crate::backend::sql::dialect::Session;
-use crate::lock::{ErrorKind, Reason};
+use crate::lock::ErrorKind;
 use crate::net::cause;
 use crate::net::connector::unmade;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
+
+/// The code of the refusal of the setting that identifies a connection.
+const MARK_REFUSED: i32 = 1;
 
 /// Opens a connection to the server at `place`, which must accept writes.
 pub(super) async fn dial(config: &PgConfig, place: &PgPlace, stage: &Stage) -> FaultResult<PgSession> {
     let mark = mark();
     let session = match greet(config, place, Some(mark), stage).await {
         // A pooler refuses settings that it cannot forward.
-        Err(Refusal::Mark) => greet(config, place, None, stage).await,
+        Err(fault) if fault.code == MARK_REFUSED => greet(config, place, None, stage).await,
         other => other,
     };
-    let session = session.map_err(|refusal| match refusal {
-        Refusal::Fault(fault) => in_spite_of(fault, config).at(place),
-        Refusal::Mark => Fault::spent(Reason::of(place, "refuses every greeting")),
-    })?;
+    let session = session.map_err(|fault| in_spite_of(fault, config).at(place))?;
     stage.answered();
     Ok(session)
 }
@@ -46,18 +45,6 @@ fn in_spite_of(fault: Fault, config: &PgConfig) -> Fault {
     }
 }
 
-enum Refusal {
-    Fault(Fault),
-    /// The setting that identifies this connection is refused.
-    Mark,
-}
-
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
 /// Returns a unique name for a connection: the keys of hash tables are random.
 fn mark() -> String {
     let random = || RandomState::new().build_hasher().finish();
@@ -69,7 +56,7 @@ async fn greet(
     place: &PgPlace,
     mark: Option<String>,
     stage: &Stage,
-) -> Result<PgSession, Refusal> {
+) -> FaultResult<PgSession> {
     let mut wanted = Config::new();
     wanted.user(&config.user).dbname(&config.database).application_name("dlock");
     wanted.channel_binding(config.binding);
@@ -93,38 +80,21 @@ async fn greet(
     let encryption = Encryption::new(mode, &config.tls, &place.host)?;
     let opened = wanted.connect_raw(stream, encryption).boxed().await;
     let (client, connection) = opened.map_err(|error| refusal(&error, mark.is_some(), stage))?;
-    let standby = standby(connection.parameter("in_hot_standby"))?;
+    // Versions from 14 on report it.
+    let standby = connection.parameter("in_hot_standby").map(|said| said == "on");
     let canceller =
         Canceller { token: client.cancel_token(), place: place.clone(), mode, tls: config.tls.clone() };
-    finish(PgSession::over(client, connection, canceller, mark), standby).await
-}
-
-/// Returns `Some(false)` if the server reports that it is not a standby, which versions from 14 on do; an error for a
-/// standby.
-fn standby(said: Option<&str>) -> FaultResult<Option<bool>> {
-    match said {
-        Some("on") => Err(read_only()),
-        Some(_) => Ok(Some(false)),
-        None => Ok(None),
-    }
-}
-
-fn read_only() -> Fault {
-    Fault::spent(cause::read_only("it is a standby"))
-}
-
-async fn finish(session: PgSession, standby: Option<bool>) -> Result<PgSession, Refusal> {
-    if standby.is_none() {
+    let session = PgSession::over(client, connection, canceller, mark);
+    let is_standby = if let Some(said) = standby {
+        said
+    } else {
         let sets = session.run("SELECT pg_is_in_recovery();").await?;
-        let said = sets.first().and_then(|set| set.first()).and_then(|row| row.first()?.as_deref());
-        if said == Some("t") {
-            return Err(read_only().into());
-        }
-    }
-    Ok(session)
+        sets.first().and_then(|set| set.first()?.first()?.as_deref()) == Some("t")
+    };
+    if is_standby { Err(Fault::spent(cause::read_only("it is a standby"))) } else { Ok(session) }
 }
 
-fn refusal(error: &tokio_postgres::Error, marked: bool, stage: &Stage) -> Refusal {
+fn refusal(error: &tokio_postgres::Error, marked: bool, stage: &Stage) -> Fault {
     let said = error.as_db_error();
     if said.is_some() {
         stage.answered();
@@ -133,15 +103,15 @@ fn refusal(error: &tokio_postgres::Error, marked: bool, stage: &Stage) -> Refusa
         && marked
         && (said.message().contains("startup parameter") || said.message().contains("options"))
     {
-        return Refusal::Mark;
+        return fault::of(error).coded(MARK_REFUSED);
     }
-    Refusal::Fault(fault::of(error))
+    fault::of(error)
 }
 
-fn unreached(error: &io::Error) -> Refusal {
+fn unreached(error: &io::Error) -> Fault {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        return Refusal::Fault(Fault::new(ErrorKind::Denied, cause::said(error)));
+        return Fault::new(ErrorKind::Denied, cause::said(error));
     }
     // The caller adds the server.
-    Refusal::Fault(unmade(cause::explained(error), error))
+    unmade(cause::explained(error), error)
 }

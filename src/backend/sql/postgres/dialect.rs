@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 
-use super::{MANNER, NAME, Postgres, dial, examine};
+use super::{MANNER, NAME, PgConfig, dial, examine};
 use crate::backend::Risk;
-use crate::backend::sql::dialect::{Dialect, NOTE, Session, stored};
+use crate::backend::sql::dialect::{Dialect, NOTE, Session};
 use crate::backend::sql::facts::Facts;
 use crate::backend::sql::tables::Tables;
 use crate::lock::LockName;
@@ -66,25 +66,25 @@ fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
 }
 
 #[async_trait]
-impl Dialect for Postgres {
+impl Dialect for PgConfig {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn identity(&self) -> String {
-        self.config.identity()
+        self.identity()
     }
 
     fn tables(&self) -> &Tables {
-        &self.config.tables
+        &self.tables
     }
 
     fn servers(&self) -> usize {
-        self.config.places.len()
+        self.places.len()
     }
 
     fn address(&self, server: usize) -> Option<String> {
-        let place = &self.config.places[server];
+        let place = &self.places[server];
         let is_remote = place.socket().is_none();
         is_remote.then(|| {
             place.address.map_or_else(|| place.to_string(), |ip| SocketAddr::new(ip, place.port).to_string())
@@ -100,7 +100,7 @@ impl Dialect for Postgres {
     }
 
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
-        Ok(Arc::new(dial::dial(&self.config, &self.config.places[server], stage).await?))
+        Ok(Arc::new(dial::dial(self, &self.places[server], stage).await?))
     }
 
     fn held_up(&self) -> String {
@@ -108,7 +108,7 @@ impl Dialect for Postgres {
     }
 
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
-        examine::examine(&self.config, session).await
+        examine::examine(self, session).await
     }
 
     fn schema(&self) -> Vec<String> {
@@ -167,10 +167,6 @@ impl Dialect for Postgres {
         OR_RENEW
     }
 
-    fn concat(&self, parts: &[&str]) -> String {
-        parts.join(" || ")
-    }
-
     /// Two statements that delete the same rows in different orders would deadlock.
     fn forget(&self, most: u32) -> String {
         let claims = &self.tables().claim;
@@ -200,7 +196,7 @@ impl Dialect for Postgres {
     /// Any user that may connect may hold that lock, even forever, so the wait for it is short. A step holds it until
     /// its commit, so it is waited for.
     fn watch(&self, name: &LockName) -> String {
-        let (channel, key) = watchers(self.tables(), &text(&stored(name)));
+        let (channel, key) = watchers(self.tables(), &text(&name.percent_encoded()));
         format!(
             "BEGIN;SET LOCAL lock_timeout = '100ms';LISTEN \"{channel}\";SELECT pg_advisory_lock_shared({key}) WHERE NOT EXISTS (\
              SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid());COMMIT;"

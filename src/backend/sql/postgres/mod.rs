@@ -7,7 +7,6 @@ mod dialect;
 mod environment;
 mod examine;
 mod fault;
-mod reach;
 mod session;
 mod settings;
 mod tls;
@@ -17,18 +16,6 @@ pub use config::{PgConfig, PgMode, PgPlace};
 
 /// The backend's name.
 pub(super) const NAME: &str = "postgres";
-
-/// A PostgreSQL.
-#[derive(Debug)]
-pub(super) struct Postgres {
-    config: PgConfig,
-}
-
-impl Postgres {
-    pub(super) fn new(config: PgConfig) -> Self {
-        Self { config }
-    }
-}
 
 /// How to recognise a server: it answers a request for TLS with one letter for yes or no, or with an error.
 const MANNER: Manner = Manner {

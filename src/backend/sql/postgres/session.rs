@@ -1,19 +1,26 @@
-//! One connection.
+//! One connection: reaching the server, executing batches, and cancelling them.
 
-use std::fmt;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::{fmt, io};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Connection, SimpleQueryMessage};
 
+use super::config::{PgMode, PgPlace};
 use super::fault;
-use super::reach::Canceller;
+use super::tls::Encryption;
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
+use crate::net::connector::Stream;
+use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
+use crate::net::tcp;
 
 /// The setting, from the startup message, that identifies the server process of this connection.
 pub(super) const MARK: &str = "dlock.session";
@@ -199,5 +206,40 @@ impl Session for PgSession {
             _ = now.wait_for(|now| *now != notified) => {}
             _ = end.wait_for(Option::is_some) => {}
         }
+    }
+}
+
+/// Connects to the server at `place`.
+pub(super) async fn reach(place: &PgPlace) -> io::Result<Box<dyn Stream>> {
+    if let Some(path) = place.socket() {
+        return Ok(Box::new(UnixStream::connect(&path).await?));
+    }
+    Ok(Box::new(match place.address {
+        Some(address) => tcp::connect_to(SocketAddr::new(address, place.port)).await?,
+        None => tcp::connect(&place.host, place.port).await?,
+    }))
+}
+
+/// Cancels the requests of one connection.
+pub(super) struct Canceller {
+    pub(super) token: CancelToken,
+    pub(super) place: PgPlace,
+    pub(super) mode: PgMode,
+    pub(super) tls: Tls,
+}
+
+impl Canceller {
+    /// Makes the server end the statement that it executes. A commit that waits for a standby is complete without it.
+    pub(super) async fn cancel(&self) {
+        let Ok(stream) = reach(&self.place).await else { return };
+        if let Ok(encryption) = Encryption::new(self.mode, &self.tls, &self.place.host) {
+            // Without it, the statement takes as long as the server takes.
+            let _ = self.token.cancel_query_raw(stream, encryption).boxed().await;
+        }
+    }
+
+    /// Returns the server for display.
+    pub(super) fn peer(&self) -> String {
+        self.place.to_string()
     }
 }
