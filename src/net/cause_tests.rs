@@ -27,48 +27,6 @@ async fn server(answer: Option<&'static [u8]>) -> String {
     at
 }
 
-async fn cause(answer: Option<&'static [u8]>, encrypts: bool) -> Option<String> {
-    let at = server(answer).await;
-    let cause = of_all(std::slice::from_ref(&at), &MANNER, encrypts).await;
-    cause.map(|fault| fault.to_string().replace(&at, "AT"))
-}
-
-#[tokio::test]
-async fn servers_are_distinguished() {
-    let foreign = "AT accepts connections but does not answer as Redis does";
-    for (answer, encrypts, wanted) in [
-        (Some(b"+PONG\r\n" as &[u8]), false, None),
-        (
-            Some(b"+PONG\r\n"),
-            true,
-            Some("AT does not speak TLS on this port; leave encryption out, or name another port".to_owned()),
-        ),
-        (Some(b"SSH-2.0-x\r\n"), false, Some(format!("{foreign}; is this the right port?"))),
-        (Some(b"\x15\x03\x01\x00\x02\x02\x46"), false, Some(format!("{foreign}; does it want rediss://?"))),
-        (None, false, Some(format!("{foreign}; does it want rediss://?"))),
-        (None, true, None),
-    ] {
-        assert_eq!(cause(answer, encrypts).await, wanted, "{answer:?} {encrypts}");
-    }
-}
-
-#[tokio::test]
-async fn refusing_and_silent_servers_are_told_apart() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let at = listener.local_addr().expect("bound").to_string();
-    let silent = of_all(std::slice::from_ref(&at), &MANNER, false).await;
-    assert_eq!(
-        silent.map(|fault| fault.to_string()),
-        Some(format!("{at} accepts connections but does not answer; is this the right port?"))
-    );
-    drop(listener);
-    let fault = of_all(&[at.clone(), at.clone()], &MANNER, true).await.expect("no server is there");
-    assert_eq!((fault.kind, fault.reason.question()), (ErrorKind::Unavailable, Some(RUNNING)));
-    let what = format!("{at}: connection refused; {at}: connection refused");
-    assert_eq!(fault.reason.what().to_string(), what);
-    assert_eq!(fault.to_string(), format!("{what}; is it running there?"));
-}
-
 #[tokio::test]
 async fn lack_of_encryption_is_final_only_at_all_servers() {
     let (own, other) = (server(Some(b"+PONG\r\n")).await, server(Some(b"+PONG\r\n")).await);

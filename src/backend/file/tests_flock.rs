@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::testing::*;
 use crate::backend::Backend;
-use crate::lock::{ClaimState, ErrorKind, Mode};
+use crate::lock::{ErrorKind, Mode};
 
 /// Starts `flock(1)` on the lock file of `a` and returns once it has the lock. It releases the lock when its standard
 /// input ends.
@@ -27,27 +27,6 @@ fn flock(f: &Fixture, mode: &str) -> Child {
 fn let_go(mut child: Child) {
     drop(child.stdin.take());
     child.wait().expect("waited");
-}
-
-#[tokio::test]
-async fn flock_1_is_waited_for_and_shown() {
-    let f = fixture();
-    let child = flock(&f, "-x");
-    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
-    assert!(status.holders[0].foreign && status.holders[0].pid == Some(child.id()), "{status:?}");
-    assert_eq!(f.backend.list("", soon()).await.expect("listed").len(), 1);
-    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    for claim in [&first, &second] {
-        let ClaimState::Waiting { ahead, holder: Some(by) } = state(claim).await else { panic!("{claim:?}") };
-        assert!(ahead == Some(1) && by.foreign && by.pid == Some(child.id()), "{by:?}");
-    }
-    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
-    assert_eq!((status.holders.len(), status.waiters.len()), (1, 2));
-    let_go(child);
-    held(&first).await;
-    leave(&first).await;
-    held(&second).await;
 }
 
 #[tokio::test]

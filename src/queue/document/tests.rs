@@ -103,24 +103,6 @@ async fn holds(claim: &Arc<dyn Claim>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entry_with_a_lost_answer_is_found() {
-    let scene = Scene::new();
-    scene.fake.expect(&[Some(Mishap::AnswerLost)]);
-    assert!(scene.enter(1).await.is_err_and(|error| error.is_transient()));
-    scene.hold(1).await;
-    assert_eq!(scene.queue("a").await, [id(1)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_entry_is_made_again() {
-    let scene = Scene::new();
-    scene.fake.expect(&[Some(Mishap::RequestLost)]);
-    assert!(scene.enter(1).await.is_err());
-    assert!(scene.queue("a").await.is_empty());
-    scene.hold(1).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn late_entry_counts_unless_the_claim_has_ended() {
     let scene = Scene::new();
     scene.fake.expect(&[Some(Mishap::Late)]);
@@ -184,44 +166,6 @@ async fn leave_is_applied_once_despite_lost_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_counts_from_its_beginning_and_only_if_it_was_heard() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    let first = holder.renew(scene.soon()).await.expect("renews");
-    scene.sleep(Duration::from_secs(3)).await;
-    scene.fake.expect(&[Some(Mishap::AnswerLost)]);
-    assert!(holder.renew(scene.soon()).await.is_err_and(|error| error.is_transient()));
-    let begun = scene.clock.now();
-    let second = holder.renew(scene.soon()).await.expect("renews");
-    assert!(second >= first + Duration::from_secs(3) && second <= begun);
-    assert!(holds(&holder).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn dead_holder_is_removed_after_its_ttl_and_the_margin() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    let waiter = scene.enter(2).await.expect("enters");
-    let begun = scene.clock.now();
-    drop(holder);
-    // The waiter renews, or it would be dead as well.
-    for _ in 0..3 {
-        scene.sleep(Duration::from_secs(10)).await;
-        waiter.renew(scene.soon()).await.expect("renews");
-        assert!(!holds(&waiter).await);
-    }
-    let held = async {
-        let mut seen = state(&waiter).await;
-        while !matches!(seen, ClaimState::Held(_)) {
-            seen = waiter.changed(Some(&seen)).await.expect("follows");
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), held).await.expect("holds");
-    let took = scene.clock.now().since(begun);
-    assert!(took >= TTL + MARGIN && took <= TTL + Duration::from_secs(5), "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn short_attempts_together_detect_a_dead_holder() {
     let (scene, step) = (Scene::new(), Duration::from_secs(7));
     let holder = scene.hold(1).await;
@@ -240,42 +184,6 @@ async fn short_attempts_together_detect_a_dead_holder() {
         claim.leave(false, scene.soon()).await.expect("leaves");
     }
     panic!("it is still held");
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewing_claim_is_never_taken_for_dead() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    let waiter = scene.enter(2).await.expect("enters");
-    for _ in 0..20 {
-        scene.sleep(Duration::from_secs(25)).await;
-        holder.renew(scene.soon()).await.expect("renews");
-        waiter.renew(scene.soon()).await.expect("renews");
-    }
-    assert!(holds(&holder).await && !holds(&waiter).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn expired_lease_is_lost_and_never_revived() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    scene.sleep(TTL).await;
-    assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
-    let before = scene.queue("a").await;
-    holder.renew(scene.soon()).await.expect("no error");
-    assert_eq!(before, [id(1)], "it stays until it is dead for every client");
-    assert_eq!(state(&holder).await, ClaimState::Lost(LossReason::Expired));
-}
-
-#[tokio::test(start_paused = true)]
-async fn forgotten_item_is_a_loss_with_its_reason() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    let held = state(&holder).await;
-    scene.fake.forget("a");
-    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
-    // Found by the next regular read.
-    assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 
 /// A newer claim writes its note before it supersedes a waiter, and may come too late.
@@ -350,14 +258,6 @@ async fn tokens_rise_over_a_forgotten_counter() {
         last = grant.names[0].token.get();
         scene.fake.forget_counter("a");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn several_names_are_refused_and_change_nothing() {
-    let scene = Scene::new();
-    let refused = scene.client().enter(&request(1, &["b", "a"]), scene.soon()).await;
-    assert_eq!(refused.expect_err("no step changes both").kind, ErrorKind::Invalid);
-    assert!(!scene.fake.has("a") && !scene.fake.has("b"));
 }
 
 #[tokio::test(start_paused = true)]
