@@ -11,7 +11,6 @@ use super::out::{self, Out};
 use super::settings::Connection;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Entry, Holder, LockStatus, Verb};
-use crate::output::breaking::{self, How};
 use crate::output::status::Detail;
 use crate::output::{Party, ServicePlace, sanitise, status};
 
@@ -56,14 +55,13 @@ async fn act(
     }
     if !args.yes {
         let shown = shown(&chosen, &out.layout());
-        let question = breaking::question(chosen.len(), args.force, &lock);
+        let question = question(chosen.len(), args.force, &lock);
         if !ask(&format!("{shown}{question}"))? {
             return out.write("nothing was changed\n");
         }
     }
     let mut missed = Vec::new();
     for (id, entry) in &chosen {
-        let party = Party::of(entry, SystemTime::now());
         // A waiter without a process yet has one that waits for it.
         let holds = queue.holders.iter().any(|holder| holder.claim == Some(*id));
         let detached = holds && entry.verb == Verb::Detach;
@@ -74,22 +72,48 @@ async fn act(
             connect::ask(|deadline| backend.evict(name, *id, how, by, deadline)).await?
         };
         if !there {
-            missed.push(party.to_string());
+            missed.push(Party::of(entry, SystemTime::now()).to_string());
             continue;
         }
-        let how = match (entry.foreign, how) {
-            (true, _) => How::RemovedForeign,
-            (false, _) if detached => How::RemovedDetached,
-            (false, Evict::Force) if holds => How::Removed,
-            (false, Evict::Force) => How::RemovedWaiter,
-            (false, _) => How::Asked,
-        };
-        out.write(&breaking::done(how, &party, &lock))?;
+        out.write(&done(entry, how, holds, &lock))?;
     }
     // With --all a claim that is gone already is no failure.
     match missed.first() {
         Some(party) if !args.all => Err(ExitCode::Lost.error(format!("{party} is gone from {lock}"))),
         _ => Ok(()),
+    }
+}
+
+/// Returns the line about the claim of `entry` that was asked to leave, or removed.
+fn done(entry: &Entry, how: Evict, holds: bool, lock: &str) -> String {
+    // "asked ... for 2m16s to leave" would read as if the asking took so long.
+    let party = Party { since: None, ..Party::of(entry, SystemTime::now()) };
+    match how {
+        _ if entry.foreign => {
+            format!("removed {party} from {lock}; its command keeps running, so two commands may overlap\n")
+        }
+        _ if holds && entry.verb == Verb::Detach => format!(
+            "removed {party} from {lock}; it was a detached lease (acquire --detach), so dlock has no process to stop\n"
+        ),
+        Evict::Ask => format!("asked {party} to leave {lock}\n"),
+        Evict::Force if holds => {
+            format!("removed {party} from {lock}; until its command has exited, two commands may overlap\n")
+        }
+        Evict::Force => format!("removed waiter {party} from {lock}\n"),
+    }
+}
+
+/// Returns the question before dlock ends `count` claims on `lock`, or removes them by force.
+fn question(count: usize, force: bool, lock: &str) -> String {
+    match (count, force) {
+        (1, false) => format!("End this claim and its command, and let the next one have {lock}? [y/N] "),
+        (n, false) => format!("End these {n} claims on {lock} and their commands? [y/N] "),
+        (1, true) => format!(
+            "Remove this claim from {lock} at once? Its command may keep running alongside the next holder's. [y/N] "
+        ),
+        (n, true) => format!(
+            "Remove these {n} claims from {lock} at once? Their commands may keep running alongside the next holder's. [y/N] "
+        ),
     }
 }
 

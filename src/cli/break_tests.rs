@@ -33,14 +33,6 @@ async fn outcome(backend: &Queues, args: &BreakArgs, answer: bool) -> Result<Str
 }
 
 #[tokio::test]
-async fn one_claim_is_asked_to_leave() {
-    let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let text = outcome(&backend, &args("--claim 0000000001"), true).await.expect("done");
-    assert_eq!(text, "asked ci@host7 pid 1 (./x) to leave a\n");
-    assert_eq!(backend.evicted(), [(queue("a", 1, 1).holders[0].claim.expect("known"), Evict::Ask)]);
-}
-
-#[tokio::test]
 async fn all_go_waiters_first_and_force_warns() {
     let backend = Queues::new(vec![queue("a", 1, 1)]);
     let all = args("--all --force");

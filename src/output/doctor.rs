@@ -34,9 +34,9 @@ pub struct Findings {
 }
 
 const COLUMNS: [Column; 3] = [
-    Column { title: "OPTION", right: false, flexible: false, rank: 0 },
-    Column { title: "VALUE", right: false, flexible: true, rank: 0 },
-    Column { title: "FROM", right: false, flexible: true, rank: 0 },
+    Column { title: "OPTION", right: false },
+    Column { title: "VALUE", right: false },
+    Column { title: "FROM", right: false },
 ];
 
 impl Findings {
@@ -45,12 +45,12 @@ impl Findings {
         let title = |words: &str| {
             if layout.colour { format!("\x1b[1m{words}\x1b[0m\n") } else { format!("{words}\n") }
         };
-        let mut table = Table::new(COLUMNS.to_vec());
+        let mut table = Table::new(&COLUMNS);
         for setting in &self.settings {
             table.row([setting.option.to_owned(), setting.value.clone(), setting.source.clone()]);
         }
         let mut out = title("configuration");
-        out.push_str(&text(&table, layout, "  "));
+        out.push_str(&text(&table, &Layout { width: None, ..*layout }, "  "));
         for file in &self.files {
             out.extend(["  read ", &sanitise::text(file), "\n"]);
         }

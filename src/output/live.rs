@@ -13,11 +13,8 @@ const AFTER: Duration = Duration::from_millis(500);
 /// The time between two drawings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The least columns for the name of a holder.
-const LEAST_HOLDER: usize = 8;
-
 /// Returns `waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy.sh) for 3m12s · 00:41`, in at most `width`
-/// columns. Where they have no room beside a label, the command and the time are left out, then the pid.
+/// columns.
 fn waiting_line(
     lock: &str,
     ahead: Option<u32>,
@@ -31,18 +28,9 @@ fn waiting_line(
         line += " · ";
         line += &place(ahead, holder);
     }
-    let room = width.saturating_sub(line.width() + " · ".width() + "held by ".width() + " · 00:41".width());
-    if let Some(holder) = holder.filter(|_| room >= LEAST_HOLDER) {
-        let mut party = Party::of(holder, now);
-        let is_wide = |party: &Party| party.label.is_some() && party.to_string().width() > room;
-        if is_wide(&party) {
-            (party.command, party.since) = (None, None);
-        }
-        if is_wide(&party) {
-            party.pid = None;
-        }
+    if let Some(holder) = holder {
         line += " · held by ";
-        line += &party.to_string();
+        line += &Party::of(holder, now).to_string();
     }
     let seconds = waited.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -159,22 +147,10 @@ mod tests {
             "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121 (./deploy… · 00:41"
         );
         assert_eq!(line(60), "waiting for deploy · 2nd in queue · held by ci@host… · 00:41");
-        assert_eq!(line(59), "waiting for deploy · 2nd in queue · 00:41");
         assert_eq!(line(37), "waiting for deploy · 2nd in … · 00:41");
         assert_eq!(line(20), "waiting for… · 00:41");
         let bare = waiting_line("a\nb", None, None, wall(), Duration::from_secs(3723), 99);
         assert_eq!(bare, "waiting for a\\nb · 1:02:03");
-    }
-
-    #[test]
-    fn label_stays_longer_than_the_command() {
-        let labelled = Entry { label: Some("release 1.4".into()), ..holder() };
-        let begin = "waiting for deploy · 2nd in queue · held by ci@host7 pid 4121";
-        assert_eq!(line(108, &labelled), format!("{begin} (./deploy.sh, \"release 1.4\") for 3m12s · 00:41"));
-        assert_eq!(line(107, &labelled), format!("{begin} (\"release 1.4\") · 00:41"));
-        let short = begin.strip_suffix(" pid 4121").expect("a pid");
-        assert_eq!(line(80, &labelled), format!("{short} (\"release 1.4\") · 00:41"));
-        assert_eq!(line(74, &labelled), format!("{short} (\"release 1.… · 00:41"));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 use super::report::Outcome;
 use super::{Ms, Report, file};
 
+const INFALLIBLE: &str = "writing to a String cannot fail";
+
 /// Returns whether the run is a success: its command exited 0, or `--once-per` skipped it.
 fn succeeded(report: &Report) -> bool {
     matches!(report.outcome, Outcome::Ran | Outcome::Skipped) && report.exit_code == Some(0)
@@ -23,11 +25,11 @@ pub fn text(report: &Report, now: SystemTime, last_success: Option<f64>) -> Stri
     metric(&mut out, "dlock_run_outcome", "How the last run went: 1 for its outcome, 0 for the others.");
     for (outcome, name) in Outcome::ALL {
         let value = u8::from(*outcome == report.outcome);
-        line(&mut out, &format!("dlock_run_outcome{{{labels},outcome=\"{name}\"}} {value}"));
+        writeln!(out, "dlock_run_outcome{{{labels},outcome=\"{name}\"}} {value}").expect(INFALLIBLE);
     }
     let mut gauge = |name: &str, help: &str, value: f64| {
         metric(&mut out, name, help);
-        line(&mut out, &format!("{name}{{{labels}}} {value}"));
+        writeln!(out, "{name}{{{labels}}} {value}").expect(INFALLIBLE);
     };
     gauge("dlock_wait_seconds", "How long the last run waited for the lock.", seconds(report.waited_ms.0));
     let length = report.held_ms.map_or(Duration::ZERO, |length| length.0);
@@ -66,12 +68,7 @@ fn seconds(length: Duration) -> f64 {
 }
 
 fn metric(out: &mut String, name: &str, help: &str) {
-    line(out, &format!("# HELP {name} {help}"));
-    line(out, &format!("# TYPE {name} gauge"));
-}
-
-fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("writing to a String cannot fail");
+    writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge").expect(INFALLIBLE);
 }
 
 /// Returns a label's value with backslash, quote and line feed escaped.

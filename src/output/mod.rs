@@ -5,7 +5,6 @@
 //! into files. Texts of other users pass [`sanitise`] first.
 
 pub mod assignments;
-pub mod breaking;
 pub mod doctor;
 pub mod file;
 pub mod json;
