@@ -112,17 +112,10 @@ impl Alarm {
 
 /// Arms `timer`, a timerfd on `CLOCK_BOOTTIME`, to fire once at `when`. Disarms it at [`Moment::NEVER`].
 pub fn set_timer(timer: impl std::os::fd::AsFd, when: Moment) -> Result<(), Errno> {
-    let at = if when.is_never() {
-        Timespec { tv_sec: 0, tv_nsec: 0 }
-    } else {
-        // Zero would disarm the timer. A moment in the past fires at once.
-        let nanos = when.as_nanos().max(1);
-        Timespec {
-            tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
-        }
-    };
-    let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+    // Zero disarms the timer. A moment in the past fires at once.
+    let nanos = if when.is_never() { 0 } else { when.as_nanos().max(1) };
+    let it_value = Timespec::try_from(Duration::from_nanos(nanos)).map_err(|_| Errno::INVAL)?;
+    let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).map(|_| ())
 }
 

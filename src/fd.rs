@@ -11,16 +11,15 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// An owner of a descriptor that keeps it the same until it is dropped.
-pub trait Owner: AsRawFd + sealed::Sealed {}
-impl Owner for OwnedFd {}
-impl Owner for Arc<OwnedFd> {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::OwnedFd {}
-    impl Sealed for super::Arc<super::OwnedFd> {}
-}
+/// An owner of a descriptor.
+///
+/// # Safety
+/// It keeps the descriptor the same until it is dropped.
+pub unsafe trait Owner: AsRawFd {}
+// SAFETY: it closes its descriptor only when it is dropped.
+unsafe impl Owner for OwnedFd {}
+// SAFETY: as above; it never leaves the pointer.
+unsafe impl Owner for Arc<OwnedFd> {}
 
 /// Registers `descriptor`, which must be non-blocking, with the running tokio runtime, for readiness to read.
 ///

@@ -132,11 +132,7 @@ fn answer(settings: &AcquireSettings, mut caller: Caller, out: &mut dyn Out) -> 
             outcome
         }
     };
-    let status = match outcome {
-        ExitStatus::Exited(status) => status,
-        ExitStatus::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
-    };
     // The failure was printed, and its exit status counts.
-    let _ = out.write(&settings.format.failure(status));
+    let _ = out.write(&settings.format.failure(outcome.in_shell()));
     Ok(outcome)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer, ValueDeserializer};
 
@@ -19,76 +20,44 @@ use crate::backend::Risk;
 use crate::net::passwords::has_password;
 use crate::output::sanitise;
 
-// The types of values. Their errors name the expected type and never the value, which may be a secret.
-
+/// A value, as texts in the form in which flags and variables have it.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a text in quotes")]
-enum Text {
-    One(String),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a text in quotes, or a list of them")]
-enum Texts {
-    One(String),
-    Many(Vec<String>),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a duration in quotes, such as \"30s\", or a number of seconds")]
-enum Length {
+#[serde(untagged)]
+enum Value {
     Text(String),
+    Texts(Vec<String>),
     Whole(i64),
     Part(f64),
+    Switch(bool),
+    Other(IgnoredAny),
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "true or false")]
-enum Switch {
-    Is(bool),
-}
-
-/// A value as texts, the form in which flags and variables have it.
-trait Value {
-    fn texts(&self) -> Vec<String>;
-}
-
-impl Value for Text {
-    fn texts(&self) -> Vec<String> {
-        let Self::One(text) = self;
-        vec![text.clone()]
-    }
-}
-
-impl Value for Texts {
+impl Value {
     fn texts(&self) -> Vec<String> {
         match self {
-            Self::One(text) => vec![text.clone()],
-            Self::Many(texts) => texts.clone(),
+            Self::Texts(texts) => texts.clone(),
+            Self::Text(text) => vec![text.clone()],
+            Self::Whole(seconds) => vec![seconds.to_string()],
+            Self::Part(seconds) => vec![seconds.to_string()],
+            Self::Switch(on) => vec![on.to_string()],
+            Self::Other(_) => Vec::new(),
         }
     }
 }
 
-impl Value for Length {
-    fn texts(&self) -> Vec<String> {
-        vec![match self {
-            Self::Text(text) => text.clone(),
-            Self::Whole(seconds) => seconds.to_string(),
-            Self::Part(seconds) => seconds.to_string(),
-        }]
-    }
-}
-
-impl Value for Switch {
-    fn texts(&self) -> Vec<String> {
-        let Self::Is(on) = self;
-        vec![on.to_string()]
-    }
-}
+/// The expected value of a key in words, and the check of a value.
+type Kind = (&'static str, fn(&Value) -> bool);
+const TEXT: Kind = ("a text in quotes", |value| matches!(value, Value::Text(_)));
+const TEXTS: Kind =
+    ("a text in quotes, or a list of them", |value| matches!(value, Value::Text(_) | Value::Texts(_)));
+const LENGTH: Kind = ("a duration in quotes, such as \"30s\", or a number of seconds", |value| {
+    matches!(value, Value::Text(_) | Value::Whole(_) | Value::Part(_))
+});
+const SWITCH: Kind = ("true or false", |value| matches!(value, Value::Switch(_)));
 
 /// Makes the table of keys, for a file and for each of its profiles.
 macro_rules! keys {
-    ($($key:literal $field:ident: $type:ty,)*) => {
+    ($($key:literal $field:ident: $kind:ident,)*) => {
         /// The keys, in the order of the manual. Keys of services that this program was built without are valid, so that one
         /// file serves a whole fleet.
         pub const KEYS: &[&str] = &[$($key),*];
@@ -96,14 +65,14 @@ macro_rules! keys {
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields, default, expecting = "a table of options")]
         struct Table {
-            $(#[serde(rename = $key)] $field: Option<Spanned<$type>>,)*
+            $(#[serde(rename = $key)] $field: Option<Spanned<Value>>,)*
         }
 
         impl Table {
-            /// Returns the value of `key`, and its position in the file.
-            fn get(&self, key: &str) -> Option<(Vec<String>, usize)> {
+            /// Returns the value of `key`, and what it must be.
+            fn get(&self, key: &str) -> Option<(&Spanned<Value>, Kind)> {
                 match key {
-                    $($key => self.$field.as_ref().map(|found| (found.get_ref().texts(), found.span().start)),)*
+                    $($key => self.$field.as_ref().map(|found| (found, $kind)),)*
                     _ => None,
                 }
             }
@@ -112,26 +81,26 @@ macro_rules! keys {
 }
 
 keys! {
-    "backend" backend: Text,
-    "endpoint" endpoint: Texts,
-    "prefix" prefix: Text,
-    "allow-network-fs" allow_network_fs: Switch,
-    "user" user: Text,
-    "password" password: Text,
-    "password-file" password_file: Text,
-    "cacert" cacert: Text,
-    "cert" cert: Text,
-    "key" key: Text,
-    "tls-server-name" tls_server_name: Text,
-    "max-ttl" max_ttl: Length,
-    "zk-layout" zk_layout: Text,
-    "ttl" ttl: Length,
-    "grace" grace: Length,
-    "wait" wait: Length,
-    "label" label: Text,
-    "log-format" log_format: Text,
-    "quiet" quiet: Switch,
-    "verbose" verbose: Switch,
+    "backend" backend: TEXT,
+    "endpoint" endpoint: TEXTS,
+    "prefix" prefix: TEXT,
+    "allow-network-fs" allow_network_fs: SWITCH,
+    "user" user: TEXT,
+    "password" password: TEXT,
+    "password-file" password_file: TEXT,
+    "cacert" cacert: TEXT,
+    "cert" cert: TEXT,
+    "key" key: TEXT,
+    "tls-server-name" tls_server_name: TEXT,
+    "max-ttl" max_ttl: LENGTH,
+    "zk-layout" zk_layout: TEXT,
+    "ttl" ttl: LENGTH,
+    "grace" grace: LENGTH,
+    "wait" wait: LENGTH,
+    "label" label: TEXT,
+    "log-format" log_format: TEXT,
+    "quiet" quiet: SWITCH,
+    "verbose" verbose: SWITCH,
 }
 
 /// A configuration file that was read and checked.
@@ -182,12 +151,20 @@ impl ConfigFile {
         let profiles = root.get_mut().remove("profile").map(ValueDeserializer::from);
         let top = Table::deserialize(Deserializer::from(root)).map_err(wrong)?;
         let profiles = profiles.map(BTreeMap::deserialize).transpose().map_err(wrong)?.unwrap_or_default();
+        for table in profiles.values().chain([&top]) {
+            for key in KEYS {
+                let Some((found, (wanted, fits))) = table.get(key) else { continue };
+                let place = || place_of(path, &text, found.span().start);
+                // The message never has the value, which may be a secret.
+                ensure!(fits(found.get_ref()), "{}: {key} must be {wanted}", place());
+            }
+        }
         Ok(Self { path: path.to_owned(), text, top, profiles })
     }
 
     fn has_secret(&self) -> bool {
         self.profiles.values().chain([&self.top]).any(|table| {
-            let endpoints = table.get("endpoint").map(|(urls, _)| urls).unwrap_or_default();
+            let endpoints = table.get("endpoint").map(|(urls, _)| urls.get_ref().texts()).unwrap_or_default();
             table.password.is_some() || endpoints.iter().any(|url| has_password(url))
         })
     }
@@ -203,9 +180,13 @@ impl ConfigFile {
         let mut values = Vec::new();
         for (table, profile) in std::iter::once((&self.top, None)).chain(profile) {
             for key in KEYS.iter().rev() {
-                let Some((texts, start)) = table.get(key) else { continue };
-                let (line, path) = (line_of(&self.text, start), self.path.clone());
-                values.push((*key, texts, Source::File { key, path, line, profile: profile.clone() }));
+                let Some((found, _)) = table.get(key) else { continue };
+                let (line, path) = (line_of(&self.text, found.span().start), self.path.clone());
+                values.push((
+                    *key,
+                    found.get_ref().texts(),
+                    Source::File { key, path, line, profile: profile.clone() },
+                ));
             }
         }
         values
@@ -216,10 +197,14 @@ fn line_of(text: &str, start: usize) -> usize {
     text.as_bytes().iter().take(start).filter(|b| **b == b'\n').count() + 1
 }
 
+fn place_of(path: &Path, text: &str, start: usize) -> String {
+    format!("{}:{}", sanitise::os(path.as_os_str()), line_of(text, start))
+}
+
 /// Returns the error of the file `path`, which has `text`.
 fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let span = error.span().unwrap_or_default();
-    let place = format!("{}:{}", sanitise::os(path.as_os_str()), line_of(text, span.start));
+    let place = place_of(path, text, span.start);
     // Only the first line of the message is needed.
     let reason = error.message().lines().next().unwrap_or_default();
     if reason.starts_with("unknown field ") {

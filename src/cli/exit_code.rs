@@ -130,30 +130,3 @@ impl fmt::Display for Failure {
         self.message.fmt(f)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_of_errors_have_their_codes() {
-        use ErrorKind as K;
-        for (kind, code) in [
-            (K::Unavailable, 69),
-            (K::Denied, 77),
-            (K::Invalid, 64),
-            (K::Mismatch, 64),
-            (K::Unsupported, 64),
-            (K::Deadlock, 75),
-            (K::Unwritable, 73),
-            (K::System, 71),
-            (K::Corrupt, 69),
-            (K::Internal, 70),
-        ] {
-            let error = Error::new(kind, "a\nb").during("file", "join the queue", None);
-            let failure = Failure::from(&anyhow::Error::from(error));
-            assert_eq!(failure.code.number(), code);
-            assert_eq!(failure.to_string(), "cannot join the queue (file): a\\nb");
-        }
-    }
-}

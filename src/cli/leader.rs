@@ -85,23 +85,11 @@ mod tests {
         led
     }
 
-    async fn page(backend: &Queues, follows: bool, json: bool) -> (String, anyhow::Result<()>) {
+    async fn page(backend: &Queues, json: bool) -> (String, anyhow::Result<()>) {
         let mut page = Page::default();
         let name = "a".parse().expect("valid");
-        let ended = look(backend, &name, (follows, json), &mut page, &Printer::default()).await;
+        let ended = look(backend, &name, (true, json), &mut page, &Printer::default()).await;
         (page.text, ended)
-    }
-
-    #[tokio::test]
-    async fn the_value_of_the_leader_is_the_whole_output() {
-        let backend = Queues::new(vec![led_by(1, "10.0.0.1:80\n")]);
-        let (text, ended) = page(&backend, false, false).await;
-        assert!(ended.is_ok());
-        assert_eq!(text, "10.0.0.1:80\\n\n", "one line, whatever others write");
-        let (text, _) = page(&Queues::new(vec![queue("a", 0, 1)]), false, false).await;
-        assert_eq!(text, "");
-        let (text, _) = page(&Queues::new(vec![]), false, true).await;
-        assert_eq!(text, "null\n");
     }
 
     #[tokio::test]
@@ -122,7 +110,7 @@ mod tests {
             let backend = Queues::new(vec![]);
             let observed = seen.iter().cloned().map(Ok).chain([Err(over())]).collect();
             backend.will_observe(vec![observed]);
-            let (text, ended) = page(&backend, true, json).await;
+            let (text, ended) = page(&backend, json).await;
             assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
             let value = |line: &str| match serde_json::from_str::<serde_json::Value>(line) {
                 Ok(object) if object.is_object() => object["value"].as_str().expect("a text").to_owned(),

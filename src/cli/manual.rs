@@ -1,7 +1,6 @@
-//! `dlock man`: shows a page, or writes all of them.
+//! `dlock man`: shows a page.
 
 use std::io::{ErrorKind, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::exit_code::ExitCode;
@@ -34,44 +33,9 @@ fn by_man(source: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Writes all pages into `directory`, and creates it. If its name has a section (`man1`), pages of another section go into the
-/// directory beside it.
-pub fn write_all(directory: &Path) -> anyhow::Result<()> {
-    for page in Page::all() {
-        let folder = folder_of(directory, page.section);
-        let cannot = |error: &std::io::Error| {
-            let reason = format!("cannot write into {}: {error}", folder.display());
-            ExitCode::CannotCreate.error(reason)
-        };
-        std::fs::create_dir_all(&folder).map_err(|error| cannot(&error))?;
-        std::fs::write(folder.join(page.file_name()), page.roff).map_err(|error| cannot(&error))?;
-    }
-    Ok(())
-}
-
-/// Returns the directory for pages of `section`.
-fn folder_of(directory: &Path, section: &str) -> std::path::PathBuf {
-    let name = directory.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
-    let of_one_section =
-        name.strip_prefix("man").is_some_and(|n| n.len() == 1 && n.bytes().all(|b| b.is_ascii_digit()));
-    if of_one_section { directory.with_file_name(format!("man{section}")) } else { directory.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_page_of_another_section_goes_beside() {
-        for (directory, section, folder) in [
-            ("a/man1", "1", "a/man1"),
-            ("a/man1", "7", "a/man7"),
-            ("a/pages", "7", "a/pages"),
-            ("manual", "7", "manual"),
-        ] {
-            assert_eq!(folder_of(Path::new(directory), section), Path::new(folder), "{directory} {section}");
-        }
-    }
 
     #[test]
     fn pages_have_names_of_their_own() {

@@ -26,7 +26,6 @@ mod progress;
 pub mod release;
 mod run;
 pub mod settings;
-pub mod shell;
 pub mod source;
 pub mod status;
 #[cfg(test)]
@@ -140,11 +139,8 @@ fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyho
         Invocation::List(args) => list::run(&args, &connection(&args.common)?, &mut out, &printer())?,
         Invocation::Doctor(args) => doctor::run(&args, env, &mut out)?,
         Invocation::Break(args) => break_::run(&args, &connection(&args.common)?, &mut out)?,
-        Invocation::Completions(args) => out.write(completions::script(args.shell))?,
-        Invocation::Man(args) => match &args.dir {
-            Some(directory) => manual::write_all(directory)?,
-            None => manual::show(args.page.unwrap_or(page::PAGES[0]), &mut out)?,
-        },
+        Invocation::Completions(args) => out.write(completions::script(&args.shell))?,
+        Invocation::Man(args) => manual::show(args.page.unwrap_or(page::PAGES[0]), &mut out)?,
         Invocation::Complete(words) => out.write(&completions::answer(&words))?,
         Invocation::Text(text) => out.write(&text)?,
     }

@@ -15,9 +15,6 @@ pub struct Page {
 
 /// A page with its file in `man/`.
 macro_rules! page {
-    ($name:literal $section:literal) => {
-        page!($name $section concat!("dlock-", $name))
-    };
     ($name:literal $section:literal $title:expr) => {
         Page {
             name: $name,
@@ -30,24 +27,24 @@ macro_rules! page {
 /// The pages of dlock, its subcommands and topics, in the order of the help.
 pub const PAGES: [Page; 19] = [
     page!("dlock" "1" "dlock"),
-    page!("run" "1"),
-    page!("elect" "1"),
-    page!("proclaim" "1"),
-    page!("leader" "1"),
-    page!("acquire" "1"),
-    page!("release" "1"),
-    page!("renew" "1"),
-    page!("status" "1"),
-    page!("list" "1"),
-    page!("watch" "1"),
-    page!("break" "1"),
-    page!("doctor" "1"),
-    page!("completions" "1"),
-    page!("man" "1"),
-    page!("config" "5"),
-    page!("formats" "5"),
-    page!("signals" "7"),
-    page!("recipes" "7"),
+    page!("run" "1" "dlock-run"),
+    page!("elect" "1" "dlock-elect"),
+    page!("proclaim" "1" "dlock-proclaim"),
+    page!("leader" "1" "dlock-leader"),
+    page!("acquire" "1" "dlock-acquire"),
+    page!("release" "1" "dlock-release"),
+    page!("renew" "1" "dlock-renew"),
+    page!("status" "1" "dlock-status"),
+    page!("list" "1" "dlock-list"),
+    page!("watch" "1" "dlock-watch"),
+    page!("break" "1" "dlock-break"),
+    page!("doctor" "1" "dlock-doctor"),
+    page!("completions" "1" "dlock-completions"),
+    page!("man" "1" "dlock-man"),
+    page!("config" "5" "dlock-config"),
+    page!("formats" "5" "dlock-formats"),
+    page!("signals" "7" "dlock-signals"),
+    page!("recipes" "7" "dlock-recipes"),
 ];
 
 /// Returns the names of the subcommands.

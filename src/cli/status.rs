@@ -59,39 +59,3 @@ fn show(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::args::CommonArgs;
-    use crate::cli::testing::{Page, Queues, queue};
-
-    fn args(names: &[&str], json: bool) -> StatusArgs {
-        let names = names.iter().map(|n| n.parse().expect("valid")).collect();
-        let common = CommonArgs::default();
-        StatusArgs { names, named: vec![], json, wide: false, exit_code: false, common }
-    }
-
-    async fn shown(backend: &Queues, args: &StatusArgs, page: &mut Page) -> anyhow::Result<()> {
-        let locks = look(backend, args).await?;
-        show(&locks, &out::service(backend), args, page, Printer::default())
-    }
-
-    #[tokio::test]
-    async fn several_names_come_one_after_another() {
-        let backend = Queues::new(vec![queue("a", 1, 1)]);
-        let mut page = Page::default();
-        shown(&backend, &args(&["b", "a"], false), &mut page).await.expect("shown");
-        assert!(
-            page.text.starts_with("b: free (fake)\n\na: held, 1 waiting (fake)\n  CLAIM     STATE"),
-            "{}",
-            page.text
-        );
-        let mut page = Page::default();
-        shown(&backend, &args(&["b", "a"], true), &mut page).await.expect("shown");
-        let locks: Vec<serde_json::Value> =
-            page.text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
-        assert_eq!((&locks[0]["lock"], &locks[1]["lock"]), (&"b".into(), &"a".into()));
-        assert_eq!(locks[1]["waiters"][0]["ahead"], 1);
-    }
-}

@@ -43,11 +43,19 @@ pub fn ttl(found: &SourcedText) -> Result<Duration> {
 
 /// Returns the format of messages.
 pub fn log_format(found: &SourcedText) -> Result<LogFormat> {
-    match found.text.as_str() {
-        "human" => Ok(LogFormat::Human),
-        "json" => Ok(LogFormat::Json),
-        other => Err(anyhow!("{}: {other:?} is not one of human, json", found.source)),
-    }
+    one_of(found, [("human", LogFormat::Human), ("json", LogFormat::Json)])
+}
+
+/// Returns the layout of ZooKeeper nodes.
+pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
+    one_of(found, [("curator", ZkLayout::Curator), ("kazoo", ZkLayout::Kazoo)])
+}
+
+fn one_of<T>(found: &SourcedText, known: [(&str, T); 2]) -> Result<T> {
+    let SourcedText { text, source } = found;
+    let names = known.each_ref().map(|(name, _)| *name).join(", ");
+    let meant = known.into_iter().find(|(name, _)| name == text);
+    meant.map(|(_, value)| value).ok_or_else(|| anyhow!("{source}: {text:?} is not one of {names}"))
 }
 
 /// Returns a prefix. Some programs keep the quotes of an environment file, and others remove them, which would be
@@ -60,15 +68,6 @@ pub fn prefix(found: SourcedText) -> Result<String> {
             .hint("leave it out, or it is another lock than without it"));
     }
     Ok(found.text)
-}
-
-/// Returns the layout of ZooKeeper nodes.
-pub fn zk_layout(found: &SourcedText) -> Result<ZkLayout> {
-    match found.text.as_str() {
-        "curator" => Ok(ZkLayout::Curator),
-        "kazoo" => Ok(ZkLayout::Kazoo),
-        other => Err(anyhow!("{}: {other:?} is not one of curator, kazoo", found.source)),
-    }
 }
 
 /// Returns a label, or the value of a leader: a text that other users see.

@@ -20,8 +20,16 @@ impl ExitStatus {
             Self::Exited(status) => sys::exit_now(status),
             Self::Signaled(signal) => {
                 sys::die_of(signal);
-                sys::exit_now(u8::try_from(128 + signal.number()).unwrap_or(255))
+                sys::exit_now(self.in_shell())
             }
+        }
+    }
+
+    /// Returns the status that a shell shows.
+    pub fn in_shell(self) -> u8 {
+        match self {
+            Self::Exited(status) => status,
+            Self::Signaled(signal) => u8::try_from(128 + signal.number()).unwrap_or(255),
         }
     }
 }

@@ -99,8 +99,7 @@ pub fn have_children() -> bool {
 
 /// Sleeps for `length`; less if an unblocked signal arrives.
 pub fn pause(length: Duration) {
-    let nanos = i64::from(length.subsec_nanos());
-    let length = Timespec { tv_sec: i64::try_from(length.as_secs()).unwrap_or(i64::MAX), tv_nsec: nanos };
+    let Ok(length) = Timespec::try_from(length) else { return };
     // The result does not matter: every caller checks again what it waits for.
     let _ = poll(&mut [], Some(&length));
 }

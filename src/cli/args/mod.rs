@@ -14,13 +14,10 @@ mod lock;
 mod looks;
 mod run;
 
-use std::path::PathBuf;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint};
+use clap::{Args, Command, CommandFactory as _, Parser, Subcommand};
 
 use super::page::{PAGES, Page};
-use super::shell::Shell;
 
 pub use acquire::{AcquireArgs, ClaimArgs};
 pub use connection::{CommonArgs, ConnectionArgs, MessageArgs};
@@ -116,11 +113,14 @@ pub fn subcommand(name: &str) -> Command {
     whole().find_subcommand(name).cloned().expect("a subcommand")
 }
 
+/// The shells that have completions.
+pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
     /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub shell: Shell,
+    #[arg(value_name = "SHELL", value_parser = SHELLS)]
+    pub shell: String,
 }
 
 #[derive(Args, Debug)]
@@ -128,9 +128,6 @@ pub struct ManArgs {
     /// A subcommand, a lock service or a topic [default: the main page]
     #[arg(value_name = "COMMAND|SERVICE", value_parser = pages())]
     pub page: Option<Page>,
-    /// Write all pages into DIR
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
 }
 
 /// Reads the name of a page.

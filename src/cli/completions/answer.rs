@@ -11,7 +11,7 @@ use crate::backend::Backend;
 use crate::backend::locator::SERVICES;
 use crate::cli::args::{self, CommonArgs, ConnectionArgs};
 use crate::cli::connect;
-use crate::cli::layers::{Environment, Layers};
+use crate::cli::layers::Environment;
 use crate::cli::settings::Connection;
 use crate::clock;
 use crate::lock::{Entry, LockName};
@@ -72,7 +72,6 @@ fn with_values(arg: Arg, said: &ArgMatches) -> Arg {
     let values: Box<dyn Fn() -> Vec<Candidate> + Send + Sync> = match arg.get_id().as_str() {
         "name" | "names" | "named" | "starting_with" => Box::new(move || locks(&said).unwrap_or_default()),
         "claim" => Box::new(move || claims(&said).unwrap_or_default()),
-        "profile" => Box::new(move || profiles(&said).unwrap_or_default()),
         "backend" => Box::new(|| plain(SERVICES.iter().map(|service| service.name))),
         "zk_layout" => Box::new(|| plain(["curator", "kazoo"])),
         _ => match arg.get_value_hint() {
@@ -96,13 +95,6 @@ fn plain<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Candidate> {
     words.into_iter().map(|word| (word.to_owned(), String::new())).collect()
 }
 
-fn profiles(said: &ArgMatches) -> Option<Vec<Candidate>> {
-    let around = Environment::real(Printer::default());
-    let connection = ConnectionArgs { profile: None, ..ConnectionArgs::from_arg_matches(said).ok()? };
-    let layers = Layers::load(&connection, &around).ok()?;
-    Some(plain(layers.profiles()))
-}
-
 /// Asks the service that the command line names, within [`PATIENCE`].
 fn ask<T>(said: &ArgMatches, question: impl AsyncFnOnce(&dyn Backend) -> Option<T>) -> Option<T> {
     let common =
@@ -114,16 +106,7 @@ fn ask<T>(said: &ArgMatches, question: impl AsyncFnOnce(&dyn Backend) -> Option<
 
 fn locks(said: &ArgMatches) -> Option<Vec<Candidate>> {
     let locks = ask(said, async |backend| backend.list("", clock::now() + PATIENCE).await.ok())?;
-    let count = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}"));
-    let meaning = |holders: usize, waiters: usize| {
-        [count(holders, "holding"), count(waiters, "waiting")]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let named = locks.into_iter();
-    Some(named.map(|lock| (lock.name.to_string(), meaning(lock.holders.len(), lock.waiters.len()))).collect())
+    Some(plain(locks.iter().map(|lock| lock.name.as_str())))
 }
 
 fn claims(said: &ArgMatches) -> Option<Vec<Candidate>> {
@@ -161,7 +144,6 @@ mod tests {
             (&["run", "--nam"], &["words", "--name"]),
             (&["run", "--name=x", "--backend=et"], &["words", "--backend=etcd"]),
             (&["run", "--report="], &["files"]),
-            (&["man", "--dir", ""], &["directories"]),
             (&["run", "-n", ""], &["command 3"]),
             (&["run", "-nw", ""], &["words"]),
             (&["run", "-w5", "--name", "x", "make", "-"], &["command 5"]),

@@ -11,21 +11,13 @@
 
 mod answer;
 
-use super::shell::Shell;
 pub use answer::answer;
 
-/// Returns the script for `shell`.
-pub fn script(shell: Shell) -> &'static str {
+/// Returns the script for `shell`, one of [`SHELLS`](super::args::SHELLS).
+pub fn script(shell: &str) -> &'static str {
     match shell {
-        Shell::Bash => include_str!("dlock.bash"),
-        Shell::Zsh => include_str!("dlock.zsh"),
-        Shell::Fish => include_str!("dlock.fish"),
+        "bash" => include_str!("dlock.bash"),
+        "zsh" => include_str!("dlock.zsh"),
+        _ => include_str!("dlock.fish"),
     }
-}
-
-/// Returns the generated files of `completions/`: name and text.
-pub fn files() -> Vec<(String, String)> {
-    [(Shell::Bash, "dlock.bash"), (Shell::Zsh, "_dlock"), (Shell::Fish, "dlock.fish")]
-        .map(|(shell, name)| (name.to_owned(), script(shell).to_owned()))
-        .into()
 }
