@@ -136,7 +136,7 @@ impl Ending {
     }
 
     /// Returns the ending of a waiter with `--supersede` or `--replace` that would have to enter the queue again.
-    pub(super) fn place_lost(settings: &RunSettings, reason: &str) -> Self {
+    fn place_lost(settings: &RunSettings, reason: &str) -> Self {
         let (lock, reason) = (names(settings.names()), sanitise::text(reason));
         Self::new(settings.busy(), Outcome::Busy, Message::PlaceLost { lock, reason })
     }
@@ -169,7 +169,7 @@ impl Ending {
     }
 
     fn not_executed(settings: &RunSettings, error: &io::Error) -> Self {
-        let command = settings.command.first_word();
+        let command = settings.first_word.clone();
         let code = match Errno::from_io_error(error) {
             Some(Errno::NOENT | Errno::NOTDIR) => {
                 return Self::error(ExitCode::NotFound, Message::CommandNotFound { command });

@@ -25,15 +25,13 @@ use crate::output::writer::{self, BRIEF};
 use crate::output::{Message, Ms, Printer, Verbosity, file, metrics, sanitise};
 use crate::supervise::channel::ToFront;
 use crate::supervise::exit_status::ExitStatus;
-use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
+use crate::supervise::failure::CommandFate;
 use crate::supervise::front::{Front, FrontEnd, WaitLimits};
 use crate::supervise::keeper::{Keeper, KeeperSetup};
 use crate::supervise::{inherited, sys};
 
 /// The time limit to clean up after a keeper that died.
 const CLEANING: Duration = Duration::from_secs(2);
-/// The reason of a keeper that was stopped while it waited.
-const WAITER_STOPPED: &str = "the lease-keeper was stopped";
 
 /// The data of both processes.
 pub(super) struct Run<'a> {
@@ -109,25 +107,14 @@ impl<'a> Run<'a> {
 
     /// Lets `front` fork a keeper, and watches the keeper until its end.
     pub(super) fn supervise(&mut self, front: &mut Front) -> anyhow::Result<ExitStatus> {
-        let mut replaced = false;
         loop {
             let patience = WaitLimits { gone_by: self.plan.gone_by(), stopped: self.plan.ttl };
-            match front.supervise(patience, |setup| self.keep(setup, replaced)).map_err(refused)? {
+            match front.supervise(patience, |setup| self.keep(setup)).map_err(refused)? {
                 FrontEnd::Done(outcome) => return Ok(outcome),
                 FrontEnd::Again(pause) => {
                     front.begin_again().map_err(refused)?;
                     self.plan.started = clock::now() + pause;
                     self.standing = Candidacy { again: true, pause };
-                    replaced = false;
-                }
-                FrontEnd::KeeperFailed(failure) if self.may_wait_again(&failure) => {
-                    front.clean_up(CLEANING, |id| self.evict(id));
-                    if self.plan.supersede {
-                        let ending = Ending::place_lost(self.settings, WAITER_STOPPED);
-                        return Ok(self.conclude(&ending, None, false));
-                    }
-                    // The new keeper prints that: this process forks again, and must not have a thread that writes.
-                    replaced = true;
                 }
                 FrontEnd::KeeperFailed(failure) => {
                     // A tree that may still run stays under the lock until the lease expires.
@@ -145,21 +132,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns whether a new keeper replaces one that was stopped in the queue. It enters at the end of the queue.
-    fn may_wait_again(&self, failure: &KeeperFailure) -> bool {
-        failure.why == WhyFailed::Stalled
-            && failure.command == CommandFate::NotStarted
-            && failure.ended_by.is_none()
-            && failure.tree.is_gone()
-            && clock::now() < self.plan.give_up_at()
-    }
-
     /// Removes the claim of a keeper that is gone. At an unreachable service it ends with its TTL.
     fn evict(&self, number: u128) {
         let Ok(runtime) = connect::runtime() else { return };
         let backend = self.backend();
         let id = ClaimId::from_number(number);
-        let by = holder::of_process(std::process::id(), self.settings.command.first_word(), None);
+        let by = holder::of_process(std::process::id(), self.settings.first_word.clone(), None);
         let deadline = clock::now() + CLEANING;
         connect::run_on(runtime, async {
             for name in self.settings.names() {
@@ -172,12 +150,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the keeper. Does not return to the front's code.
-    fn keep(&self, setup: KeeperSetup<'_>, replaces_another: bool) {
-        if replaces_another {
-            let lock = names(self.settings.names());
-            let reason = WAITER_STOPPED.into();
-            self.printer.print(&Message::Rejoined { lock, reason });
-        }
+    fn keep(&self, setup: KeeperSetup<'_>) {
         let backend = self.backend();
         backend.preconnect();
         match connect::runtime() {
@@ -235,7 +208,7 @@ impl<'a> Run<'a> {
             once_per: settings.once_per(),
             no_nest: settings.args.no_nest,
             plan: self.plan,
-            argv: settings.command.argv(),
+            argv: settings.argv.clone(),
             adoption,
         };
         let waits = self.plan.wait != Wait::Once;
@@ -265,7 +238,7 @@ impl<'a> Run<'a> {
             None => (front, Verb::Run),
             Some(adoption) => adoption.process.map_or((front, Verb::Detach), |pid| (pid, Verb::Acquire)),
         };
-        let (command, label) = (self.settings.command.first_word(), self.settings.label.clone());
+        let (command, label) = (self.settings.first_word.clone(), self.settings.label.clone());
         let replace = self.settings.args.replace;
         Holder { replace, verb, ..holder::of_process(u32::try_from(pid).unwrap_or_default(), command, label) }
     }

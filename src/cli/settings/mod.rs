@@ -8,7 +8,7 @@ mod run;
 pub use acquire::{AcquireSettings, early_format};
 pub use connection::Connection;
 pub(super) use connection::{connection, set_printer};
-pub use run::{CommandLine, RunSettings};
+pub use run::RunSettings;
 
 #[cfg(test)]
 mod tests;

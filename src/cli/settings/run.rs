@@ -15,33 +15,6 @@ use crate::lock::{LockName, Mode, Moment};
 use crate::output::sanitise;
 use crate::supervise::exit_status::ExitStatus;
 
-/// The command that runs under the lock.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CommandLine {
-    /// A command and its arguments; at least one element.
-    Argv(Vec<OsString>),
-    /// A text for `/bin/sh -c`.
-    Shell(OsString),
-}
-
-impl CommandLine {
-    /// Returns the text for other clients: only the program, because arguments contain secrets.
-    pub fn first_word(&self) -> String {
-        match self {
-            Self::Argv(argv) => argv.first().map_or_else(String::new, |word| sanitise::os(word)),
-            Self::Shell(_) => "sh -c".to_owned(),
-        }
-    }
-
-    /// Returns the program and its arguments.
-    pub fn argv(&self) -> Vec<OsString> {
-        match self {
-            Self::Argv(argv) => argv.clone(),
-            Self::Shell(text) => vec!["/bin/sh".into(), "-c".into(), text.clone()],
-        }
-    }
-}
-
 /// `dlock run`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunSettings {
@@ -51,8 +24,10 @@ pub struct RunSettings {
     pub mode: Mode,
     /// The instants and durations of the hold.
     pub plan: Plan,
-    /// The command.
-    pub command: CommandLine,
+    /// The command and its arguments.
+    pub argv: Vec<OsString>,
+    /// The text for other clients: only the program, because arguments contain secrets.
+    pub first_word: String,
     /// The text for other users.
     pub label: Option<String>,
     /// Whether it campaigns again after each term (`elect --forever`).
@@ -91,11 +66,15 @@ impl RunSettings {
             whole_tree: args.whole_tree,
         };
         let connection = connection(&mut layers, &args.common.connection)?;
-        let command = args.shell_command.clone().map(CommandLine::Shell);
+        let (command, first_word) = match (&args.shell_command, args.argv.first()) {
+            (Some(text), _) => (vec!["/bin/sh".into(), "-c".into(), text.clone()], "sh -c".to_owned()),
+            (None, word) => (args.argv.clone(), word.map(|word| sanitise::os(word)).unwrap_or_default()),
+        };
         Ok(Self {
             mode,
             plan,
-            command: command.unwrap_or_else(|| CommandLine::Argv(args.argv.clone())),
+            argv: command,
+            first_word,
             label: label.transpose()?.filter(|label| !label.is_empty()),
             forever: false,
             connection,
