@@ -182,18 +182,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn links_are_refused() {
-        let folder = Folder::new("file-link");
-        let (link, real) = (folder.0.join("link"), folder.0.join("real"));
-        fs::write(&real, "old").expect("written");
-        std::os::unix::fs::symlink("real", &link).expect("linked");
-        for done in [check_writable(&link), write(&link, "x", 0o666, false)] {
-            assert!(done.expect_err("refused").to_string().contains("symbolic link"));
-        }
-        assert_eq!(fs::read_to_string(&real).expect("read"), "old");
-    }
-
-    #[test]
     fn a_pipe_is_written_to_and_never_waited_for() {
         let folder = Folder::new("file-pipe");
         let path = folder.0.join("pipe");

@@ -58,41 +58,6 @@ fn why_forbidden(file: &Path, what: &Metadata) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn said(errno: Errno, word: &str) -> String {
-        explain(io::Error::from(errno), word.as_bytes(), OsStr::new("/usr/bin:/bin")).to_string()
-    }
-
-    #[test]
-    fn existing_file_error_states_the_missing_part() {
-        let folder = std::env::temp_dir().join(format!("dlock-diagnosis-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a directory");
-        let file = |name: &str, text: &str, mode: u32| {
-            let path = folder.join(name);
-            std::fs::write(&path, text).expect("written");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
-            path.display().to_string()
-        };
-        let script = file("script", "#! /no/such/interpreter -e\necho\n", 0o755);
-        let windows = file("windows", "#!/bin/sh\r\necho\r\n", 0o755);
-        let plain = file("plain", "echo\n", 0o644);
-        let program = file("program", "\x7fELF", 0o755);
-        let directory = folder.display().to_string();
-        let answers = [
-            said(Errno::NOENT, &script),
-            said(Errno::NOENT, &windows),
-            said(Errno::NOENT, &program),
-            said(Errno::ACCESS, &plain),
-            said(Errno::ACCESS, &directory),
-        ];
-        let _ = std::fs::remove_dir_all(&folder);
-        assert_eq!(answers[0], "its interpreter /no/such/interpreter is missing");
-        assert_eq!(answers[1], "its lines end as on Windows; convert it with dos2unix");
-        assert_eq!(answers[2], "the loader that it was linked for is missing on this system");
-        assert_eq!(answers[3], format!("it is not executable; chmod +x {plain}"));
-        assert_eq!(answers[4], "it is a directory");
-    }
 
     #[test]
     fn missing_or_unexplained_file_keeps_its_error() {
