@@ -88,19 +88,18 @@ fn front_with_unread_output_ends() {
 }
 
 #[test]
-fn stopped_waiter_with_unread_output_is_replaced() {
+fn stopped_waiter_with_unread_output_leaves_the_queue() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);
     let unread = Unread::full(Kind::Pipe);
     let words = ["--name", "x", "--ttl", "3s", "--", "sh", "-c", "exit 5"];
     let waiter = env.start_saying_to(&mut env.run(words), unread.writer());
     env.await_waiters("x", 1);
-    let stopped = waiter.keeper();
-    process::signal(stopped, Signal::STOP);
-    until("another keeper", || process::keeper_of(waiter.pid()).filter(|keeper| *keeper != stopped));
-    env.await_waiters("x", 1);
+    process::signal(waiter.keeper(), Signal::STOP);
+    assert_eq!(waiter.finish().code(), Some(69));
+    env.assert_busy("x");
     holder.release().silently(0);
-    assert_eq!(waiter.finish().code(), Some(5));
+    env.assert_free("x");
 }
 
 #[test]
