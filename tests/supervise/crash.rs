@@ -57,6 +57,32 @@ fn broken_run_exits_76_even_if_keeper_dies_while_stopping() {
 }
 
 #[test]
+fn tree_of_a_thousand_is_gone_before_the_next_run() {
+    let env = TestEnv::new();
+    // Each process of the tree has `all` locked.
+    let script = "exec 9>all; flock -s 9; mkfifo never; trap '' TERM; i=0; while [ $i -lt 10 ]; do
+        (j=0; while [ $j -lt 100 ]; do (read -r line <never) & j=$((j + 1)); done
+            echo >>groups; read -r line <never) &
+        i=$((i + 1)); done
+        until [ \"$(wc -l 2>/dev/null <groups)\" = 10 ]; do sleep 0.01; done; echo up >ready; wait";
+    for victim in ["front", "keeper", "none"] {
+        let running =
+            env.start(&mut env.run(["--name", "x", "--grace", "100ms", "--", "dash", "-c", script]));
+        env.await_line("ready");
+        match victim {
+            "front" => process::signal(running.pid(), Signal::KILL),
+            "keeper" => process::signal(running.keeper(), Signal::KILL),
+            _ => running.signal(Signal::TERM),
+        }
+        env.finish(&mut env.run(["-q", "--name", "x", "--", "flock", "-n", "all", "true"])).silently(0);
+        running.finish();
+        for name in ["all", "never", "groups", "ready"] {
+            std::fs::remove_file(env.path(name)).expect("a file of the command");
+        }
+    }
+}
+
+#[test]
 fn constantly_forking_tree_is_ended_completely() {
     let env = TestEnv::new();
     let script = r"
