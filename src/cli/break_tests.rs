@@ -1,10 +1,11 @@
-//! Breaking claims, against the reference backend.
+//! Breaking claims.
 
 use super::*;
 use crate::cli::args::Invocation;
 use crate::cli::exit_code::Failure;
 use crate::cli::parse;
-use crate::cli::testing::{Page, Queues, by, queue};
+use crate::cli::testing::{Page, Service, by};
+use crate::lock::Mode;
 
 /// Returns the arguments of `dlock break a --yes` with `more`.
 fn args(more: &str) -> BreakArgs {
@@ -14,10 +15,10 @@ fn args(more: &str) -> BreakArgs {
 }
 
 /// Returns the output, or the exit status and the message of the failure.
-async fn outcome(backend: &Queues, args: &BreakArgs) -> Result<String, (u8, String)> {
+async fn outcome(service: &Service, args: &BreakArgs) -> Result<String, (u8, String)> {
     let mut page = Page::default();
     let mut ask = |_: &str| panic!("nothing to ask");
-    match act(backend, args, &by(), &mut page, &mut ask).await {
+    match act(&service.queues, args, &by(), &mut page, &mut ask).await {
         Ok(()) => Ok(page.text),
         Err(error) => {
             let failure = Failure::from(&error);
@@ -26,62 +27,42 @@ async fn outcome(backend: &Queues, args: &BreakArgs) -> Result<String, (u8, Stri
     }
 }
 
+async fn with_claims(count: usize, mode: Mode) -> Service {
+    let mut service = Service::new();
+    for _ in 0..count {
+        service.enter(Verb::Run, mode).await;
+    }
+    service
+}
+
 #[tokio::test]
 async fn all_go_waiters_first_and_force_warns() {
-    let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let all = args("--all --force");
-    let text = outcome(&backend, &all).await.expect("done");
+    let service = with_claims(2, Mode::Exclusive).await;
+    let text = outcome(&service, &args("--all --force")).await.expect("done");
     assert_eq!(
         text,
         "removed waiter ci@host7 pid 2 (./x) from a\n\
          removed ci@host7 pid 1 (./x) from a; until its command has exited, two commands may overlap\n"
     );
-    assert!(backend.evicted().iter().all(|(_, how)| *how == Evict::Force));
+    assert!(service.status().await.is_empty());
 }
 
 #[tokio::test]
-async fn missing_claim_exits_76() {
-    let backend = Queues::new(vec![queue("a", 1, 0)]);
-    let missing = outcome(&backend, &args("--claim ffffffff")).await;
-    assert_eq!(missing, Err((76, "a has no claim ffffffff".into())));
-    backend.all_left();
-    let left = outcome(&backend, &args("--claim 0000000001")).await;
-    assert_eq!(left, Err((76, "ci@host7 pid 1 (./x) is gone from a".into())));
-    let empty = outcome(&Queues::new(vec![]), &args("--all")).await;
-    assert_eq!(empty, Err((76, "a is neither held nor waited for (fake)".into())));
-}
-
-#[tokio::test]
-async fn ambiguous_digits_are_refused_with_their_count() {
-    let backend = Queues::new(vec![queue("a", 2, 0)]);
-    let zeros = args("--claim 00000000");
-    assert_eq!(
-        outcome(&backend, &zeros).await,
-        Err((64, "2 claims on a start with 00000000; write more digits".into()))
-    );
-}
-
-#[tokio::test]
-async fn without_a_choice_the_only_claim_is_meant() {
-    for (holders, waiters) in [(1, 0), (0, 1)] {
-        let backend = Queues::new(vec![queue("a", holders, waiters)]);
-        let text = outcome(&backend, &args("")).await;
-        assert_eq!(text, Ok("asked ci@host7 pid 1 (./x) to leave a\n".into()));
+async fn missing_and_ambiguous_claims_are_refused() {
+    for (claims, more, refused) in [
+        (1, "--claim ffffffff", (76, "a has no claim ffffffff")),
+        (0, "--all", (76, "a is neither held nor waited for (fake)")),
+        (2, "--claim 00000000", (64, "2 claims on a start with 00000000; write more digits")),
+    ] {
+        let service = with_claims(claims, Mode::Shared).await;
+        assert_eq!(outcome(&service, &args(more)).await, Err((refused.0, refused.1.to_owned())));
+        assert_eq!(service.status().await.holders.len(), claims);
     }
-    let backend = Queues::new(vec![queue("a", 1, 1)]);
-    let several = outcome(&backend, &args("")).await;
-    assert_eq!(
-        several,
-        Err((64, "2 claims hold or wait for a; choose one with --claim ID, or --all".into()))
-    );
-    assert!(backend.evicted().is_empty());
-    let empty = outcome(&Queues::new(vec![]), &args("")).await;
-    assert_eq!(empty, Err((76, "a is neither held nor waited for (fake)".into())));
 }
 
 #[tokio::test]
 async fn question_shows_and_counts_the_affected_claims() {
-    let backend = Queues::new(vec![queue("a", 1, 3)]);
+    let service = with_claims(4, Mode::Exclusive).await;
     let asking = BreakArgs { yes: false, ..args("--all") };
     let mut asked = String::new();
     let mut ask = |text: &str| {
@@ -89,29 +70,11 @@ async fn question_shows_and_counts_the_affected_claims() {
         Ok(false)
     };
     let mut page = Page::default();
-    act(&backend, &asking, &by(), &mut page, &mut ask).await.expect("refused");
+    act(&service.queues, &asking, &by(), &mut page, &mut ask).await.expect("refused");
     assert_eq!(page.text, "nothing was changed\n");
-    assert!(backend.evicted().is_empty());
+    assert_eq!(service.status().await.waiters.len(), 3);
     assert!(
         asked.contains("CLAIM") && asked.ends_with("End these 4 claims on a and their commands? [y/N] "),
         "{asked}"
     );
-}
-
-#[tokio::test]
-async fn entries_of_other_programs_need_force_or_nothing_is_changed() {
-    let mut mixed = queue("a", 1, 1);
-    (mixed.holders[0].foreign, mixed.holders[0].user) = (true, None);
-    let claim = format!("--claim {}", mixed.holders[0].claim.expect("known"));
-    for target in ["--all", claim.as_str()] {
-        let backend = Queues::new(vec![mixed.clone()]);
-        let asked = outcome(&backend, &args(target)).await;
-        let sentence = "another client on host7 pid 1 (./x) uses a, and cannot be asked to end its command";
-        assert_eq!(asked, Err((64, sentence.into())));
-        assert!(backend.evicted().is_empty());
-        let text = outcome(&backend, &BreakArgs { force: true, ..args(target) }).await;
-        let text = text.expect("removed");
-        let said = "removed another client on host7 pid 1 (./x) from a; its command keeps running, so two commands may overlap\n";
-        assert!(text.ends_with(said), "{text}");
-    }
 }

@@ -16,24 +16,6 @@ fn parse(text: &str) -> Result<ConfigFile, Failure> {
 }
 
 #[test]
-fn a_profile_overrides_the_top_level() {
-    let text = "ttl = 20\ngrace = \"3s\"\nendpoint = [\"a\", \"b\"]\n[profile.ci]\nttl = \"1m\"\n";
-    let config = parse(text).expect("valid");
-    let value = |key, profile| {
-        let found = config.values(profile).into_iter().rfind(|(known, ..)| *known == key);
-        found.map(|(_, texts, source)| (texts.join("+"), source.to_string()))
-    };
-    assert_eq!(value("ttl", None), Some(("20".into(), "/etc/dlock/config.toml:1: ttl".into())));
-    assert_eq!(
-        value("ttl", Some("ci")),
-        Some(("1m".into(), "/etc/dlock/config.toml:5: ttl of profile ci".into()))
-    );
-    assert_eq!(value("grace", Some("ci")).map(|v| v.0), Some("3s".into()));
-    assert_eq!(value("endpoint", Some("other")).map(|v| v.0), Some("a+b".into()));
-    assert_eq!(value("prefix", None), None);
-}
-
-#[test]
 fn numbers_keep_their_text() {
     for (text, seconds) in
         [("ttl = 20", "20"), ("ttl = 1.5", "1.5"), ("ttl = inf", "inf"), ("ttl = nan", "NaN")]
@@ -65,13 +47,6 @@ fn every_mistake_is_one_line_with_its_place() {
     }
     let broken = parse("ttl = 3\nx = = 4").expect_err("refused").to_string();
     assert!(broken.starts_with("/etc/dlock/config.toml:2: ") && !broken.contains('\n'), "{broken}");
-}
-
-#[test]
-fn all_keys_of_other_services_are_known() {
-    let text = "user='u'\npassword='p'\npassword-file='f'\ncacert='a'\ncert='c'\nkey='k'\n\
-                tls-server-name='t'\nmax-ttl=60\nzk-layout='kazoo'\n";
-    assert!(parse(text).expect("valid").has_secret());
 }
 
 #[test]

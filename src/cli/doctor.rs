@@ -184,7 +184,6 @@ fn with_this_host(mut found: Examination) -> Examination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::{Page, Queues};
 
     #[test]
     fn secrets_are_only_said_to_be_there() {
@@ -200,19 +199,5 @@ mod tests {
         }
         assert_eq!(setting("ttl", None).map(|s| s.source), Some("default".into()));
         assert_eq!(setting("label", None), None);
-    }
-
-    #[tokio::test]
-    async fn configuration_is_shown_when_the_service_is_unreachable() {
-        let findings = Findings {
-            backend: "fake",
-            files: Vec::new(),
-            settings: setting("ttl", None).into_iter().collect(),
-            examination: Err(String::new()),
-        };
-        let mut page = Page::default();
-        let ended = examine(&Queues::new(vec![]), findings, async || Vec::new(), false, &mut page).await;
-        assert!(ended.is_err());
-        assert_eq!(page.text, "configuration\n  OPTION  VALUE  FROM\n  ttl     30s    default\n");
     }
 }

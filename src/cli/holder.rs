@@ -64,13 +64,6 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_user_and_a_host() {
-        let me = of_process(7, "./x".into(), Some("l".into()));
-        assert_eq!((me.pid, me.command.as_str(), me.label.as_deref()), (7, "./x", Some("l")));
-        assert!(!me.user.is_empty() && !me.host.is_empty());
-    }
-
-    #[test]
     fn a_caller_is_a_name() {
         assert!(
             is_name("ci")

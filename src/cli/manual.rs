@@ -32,15 +32,3 @@ fn by_man(source: &str) -> anyhow::Result<bool> {
         _ => Ok(status.success()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_have_names_of_their_own() {
-        for page in Page::all() {
-            assert_eq!(Page::named(page.name).map(Page::file_name), Some(page.file_name()));
-        }
-    }
-}

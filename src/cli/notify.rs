@@ -73,19 +73,3 @@ impl<'a> Heartbeat<'a> {
         self.next = clock::now() + EVERY;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_assignments() {
-        let extended = "EXTEND_TIMEOUT_USEC=30000000\n";
-        assert_eq!(
-            waiting("deploy", Some(2)),
-            format!("STATUS=waiting for deploy, 2nd in queue\n{extended}")
-        );
-        assert_eq!(waiting("deploy", None), format!("STATUS=waiting for deploy\n{extended}"));
-        assert_eq!(started("deploy", true), "READY=1\nSTATUS=running under deploy\n");
-    }
-}

@@ -1,157 +1,51 @@
-//! Fixed queues, for tests of the commands that show them.
+//! A lock service in memory with claims on one lock, for tests of the commands that act on claims.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
-
 use super::out::Out;
-use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
-use crate::lock::{
-    ClaimId, Entry, Error, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result,
-};
+use crate::backend::{Backend as _, Claim};
+use crate::clock;
+use crate::lock::{ClaimId, Holder, LockStatus, Mode, Moment, Request, Verb};
 use crate::output::status::Layout;
+use crate::queue::Queues;
+use crate::queue::document::testing::queues;
 
-type Observed = Vec<Result<LockStatus>>;
-
-/// A backend with fixed queues.
-#[derive(Debug)]
-#[expect(clippy::struct_field_names, reason = "the queues are what it is about")]
-pub(crate) struct Queues {
-    queues: Vec<LockStatus>,
-    observations: Mutex<Vec<Observed>>,
-    evicted: Mutex<Vec<(ClaimId, Evict)>>,
-    left: Mutex<bool>,
-    published: Mutex<Vec<String>>,
+/// The service, with claims on the lock `a`.
+pub(crate) struct Service {
+    pub(crate) queues: Queues,
+    claims: Vec<Arc<dyn Claim>>,
 }
 
-impl Queues {
-    pub(crate) fn new(queues: Vec<LockStatus>) -> Self {
-        Self {
-            queues,
-            observations: Mutex::default(),
-            evicted: Mutex::default(),
-            left: Mutex::default(),
-            published: Mutex::default(),
-        }
-    }
-
-    /// Sets the observations, one list for each observer.
-    pub(crate) fn will_observe(&self, mut observations: Vec<Observed>) {
-        observations.reverse();
-        *self.observations.lock().expect("not poisoned") = observations;
-    }
-
-    pub(crate) fn evicted(&self) -> Vec<(ClaimId, Evict)> {
-        self.evicted.lock().expect("not poisoned").clone()
-    }
-
-    pub(crate) fn published(&self) -> Vec<String> {
-        self.published.lock().expect("not poisoned").clone()
-    }
-
-    /// From now on all claims are gone, although the queues still show them.
-    pub(crate) fn all_left(&self) {
-        *self.left.lock().expect("not poisoned") = true;
-    }
+pub(crate) fn soon() -> Moment {
+    clock::now() + Duration::from_secs(20)
 }
 
-#[derive(Debug)]
-struct Recorded(std::vec::IntoIter<Result<LockStatus>>);
-
-#[async_trait]
-impl Observer for Recorded {
-    async fn next(&mut self) -> Result<LockStatus> {
-        self.0.next().expect("the test ends before the record does")
-    }
-}
-
-#[async_trait]
-impl Backend for Queues {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: "fake",
-            queue: true,
-            shared: true,
-            token: TokenStrength::BestEffort,
-            leased: false,
-            renewals_per_ttl: 3,
-            look_while_running: false,
-            abandoned_bound: Duration::ZERO,
-        }
+impl Service {
+    pub(crate) fn new() -> Self {
+        Self { queues: queues(), claims: Vec::new() }
     }
 
-    fn identity(&self) -> String {
-        "fake".into()
+    /// Enters a claim of the subcommand `verb`. The PIDs and the last digits of the claims count from 1, and the first
+    /// eight digits are the same.
+    pub(crate) async fn enter(&mut self, verb: Verb, mode: Mode) -> ClaimId {
+        let pid = u32::try_from(self.claims.len() + 1).expect("few");
+        let (host, user, command) = ("host7".into(), "ci".into(), "./x".into());
+        let request = Request {
+            names: vec!["a".parse().expect("valid")],
+            id: ClaimId::from_number(pid.into()),
+            mode,
+            ttl: Duration::from_secs(30),
+            holder: Holder { host, pid, user, command, verb, ..Holder::default() },
+            ancestors: Vec::new(),
+            supersede: false,
+        };
+        self.claims.push(self.queues.enter(&request, soon()).await.expect("enters"));
+        request.id
     }
 
-    async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
-        Err(Error::new(ErrorKind::Unsupported, "these queues stand still"))
-    }
-
-    async fn inspect(&self, name: &LockName, _: Moment) -> Result<LockStatus> {
-        let known = self.queues.iter().find(|queue| queue.name == *name).cloned();
-        Ok(known.unwrap_or(LockStatus { name: name.clone(), holders: vec![], waiters: vec![] }))
-    }
-
-    async fn list(&self, prefix: &str, _: Moment) -> Result<Vec<LockStatus>> {
-        Ok(self.queues.iter().filter(|queue| queue.name.as_str().starts_with(prefix)).cloned().collect())
-    }
-
-    async fn observe(&self, _: &LockName) -> Result<Box<dyn Observer>> {
-        let next = self.observations.lock().expect("not poisoned").pop();
-        Ok(Box::new(Recorded(next.expect("one record for each observer").into_iter())))
-    }
-
-    async fn evict(&self, _: &LockName, id: ClaimId, how: Evict, _: &Holder, _: Moment) -> Result<bool> {
-        self.evicted.lock().expect("not poisoned").push((id, how));
-        Ok(!*self.left.lock().expect("not poisoned"))
-    }
-
-    async fn publish(&self, name: &LockName, id: ClaimId, value: &str, _: Moment) -> Result<bool> {
-        let queue = self.queues.iter().find(|queue| queue.name == *name);
-        let holds = queue.is_some_and(|queue| queue.holders.iter().any(|entry| entry.claim == Some(id)));
-        if holds {
-            self.published.lock().expect("not poisoned").push(value.to_owned());
-        }
-        Ok(holds)
-    }
-
-    async fn evict_foreign(&self, _: &LockName, id: ClaimId, _: Moment) -> Result<bool> {
-        self.evicted.lock().expect("not poisoned").push((id, Evict::Force));
-        Ok(!*self.left.lock().expect("not poisoned"))
-    }
-
-    async fn examine(&self, _: Moment) -> Result<Examination> {
-        Err(Error::new(ErrorKind::Unsupported, "not examined"))
-    }
-
-    async fn last_success(&self, _: &LockName, _: Moment) -> Result<Option<Duration>> {
-        Ok(None)
-    }
-}
-
-/// Creates a queue. The entries' PIDs and the last digits of their claims count from 1.
-pub(crate) fn queue(name: &str, holders: u8, waiters: u8) -> LockStatus {
-    let entry = |n: u8| {
-        let mut id = [0; 16];
-        // The first eight digits are the same, so that they are ambiguous.
-        id[4] = n;
-        Entry {
-            claim: Some(ClaimId::from_bytes(id)),
-            mode: Some(Mode::Exclusive),
-            host: Some("host7".into()),
-            user: Some("ci".into()),
-            pid: Some(n.into()),
-            command: Some("./x".into()),
-            ahead: (n > holders).then_some(u32::from(n - 1)),
-            ..Entry::default()
-        }
-    };
-    LockStatus {
-        name: name.parse().expect("valid"),
-        holders: (1..=holders).map(entry).collect(),
-        waiters: (holders + 1..=holders + waiters).map(entry).collect(),
+    pub(crate) async fn status(&self) -> LockStatus {
+        self.queues.inspect(&"a".parse().expect("valid"), soon()).await.expect("a queue")
     }
 }
 
@@ -169,14 +63,10 @@ pub(crate) fn by() -> Holder {
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) text: String,
-    pub(crate) gone: bool,
 }
 
 impl Out for Page {
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        if self.gone {
-            return Err(rustix::io::Errno::PIPE.into());
-        }
         self.text.push_str(text);
         Ok(())
     }

@@ -98,37 +98,3 @@ fn shown(queue: &LockStatus, service: &ServicePlace, as_json: bool, out: &dyn Ou
     let stamp = format!("{}  ", json::time(layout.now));
     status::lock(&stamp, queue, service, Detail::Usual, &layout)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::exit_code::{ExitCode, Failure};
-    use crate::cli::testing::{Page, Queues, queue};
-    use crate::output::Verbosity;
-
-    #[tokio::test(start_paused = true)]
-    async fn each_change_is_shown_once_and_an_outage_is_survived() {
-        let backend = Queues::new(vec![queue("a", 1, 0)]);
-        let gone = || Error::unavailable("gone");
-        // Two observations: the first breaks off, the second ends with a permanent error.
-        backend.will_observe(vec![
-            vec![Ok(queue("a", 1, 0)), Ok(queue("a", 1, 0)), Ok(queue("a", 1, 1)), Err(gone())],
-            vec![Err(gone())],
-            vec![Ok(queue("a", 0, 0)), Err(Error::new(crate::lock::ErrorKind::Corrupt, "broken"))],
-        ]);
-        let name = "a".parse().expect("valid");
-        let mut page = Page::default();
-        let quiet = Printer { verbosity: Verbosity::Quiet, ..Printer::default() };
-        let service = out::service(&backend);
-        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, true, out);
-        let ended = follow(&backend, &name, &quiet, &mut page, &mut shown).await;
-        assert!(ended.is_err_and(|error| Failure::from(&error).code == ExitCode::Unavailable));
-        let counts: Vec<_> = page
-            .text
-            .lines()
-            .map(|l| serde_json::from_str::<serde_json::Value>(l).expect("an object a line"))
-            .map(|o| (o["holders"].as_array().map(Vec::len), o["waiters"].as_array().map(Vec::len)))
-            .collect();
-        assert_eq!(counts, [(Some(1), Some(0)), (Some(1), Some(1)), (Some(0), Some(0))]);
-    }
-}

@@ -373,7 +373,3 @@ impl Drop for QueueClaim {
         self.core.store.abandon(self.core.request.id);
     }
 }
-
-#[cfg(test)]
-#[path = "claim_tests.rs"]
-mod tests;

@@ -11,7 +11,5 @@ pub mod document;
 mod enter;
 mod observe;
 pub mod store;
-#[cfg(test)]
-mod testing;
 
 pub use backend::Queues;

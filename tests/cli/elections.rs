@@ -227,9 +227,14 @@ fn every_term_inherits_streams_directory_and_descriptors() {
 #[test]
 fn non_leader_proclaims_nothing() {
     let env = TestEnv::new();
-    let proclaim = |claim: &str| {
+    let proclaim = |claim: &str, names: &str, held: &str| {
         let mut command = env.verb("proclaim", ["late"]);
-        env.finish(command.env("DLOCK_CLAIM", claim).env("DLOCK_NAMES", "x"))
+        command.env("DLOCK_CLAIM", claim).env("DLOCK_NAMES", names).env("DLOCK_HELD", held);
+        env.finish(&mut command)
+    };
+    // The record of a claim on x that was taken at another service, or at this one under another name of it.
+    let record = |claim: &str| {
+        format!(r#"[{{"service":"other","claim":"{claim}","mode":"exclusive","names":["x"],"tokens":[1]}}]"#)
     };
     env.finish(&mut env.verb("proclaim", ["x"])).failed(64, &["not inside a claim"]);
     env.finish(&mut env.verb("proclaim", ["a\tb"])).failed(64, &["VALUE", "control character"]);
@@ -239,12 +244,16 @@ fn non_leader_proclaims_nothing() {
     env.await_waiters("x", 1);
     if !env.is_redlock() {
         let waiting = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-        proclaim(&waiting).failed(76, &["does not lead x"]);
+        proclaim(&waiting, "x", "").failed(76, &["does not lead x"]);
     }
-    proclaim(&claim).silently(0);
+    proclaim(&claim, "x", "").silently(0);
     assert_eq!(leader(&env, &[]), "late\n");
+    // In a nested run the claim of the outer run is the first, and it does not lead the run's own names.
+    proclaim(&claim, "y\nx", "").failed(76, &["does not lead y"]);
+    proclaim(&claim, "y\nx", &record(&claim)).silently(0);
     holder.release().silently(0);
-    proclaim(&claim).failed(76, &["does not lead x"]);
+    proclaim(&claim, "x", "").failed(76, &["does not lead x"]);
+    proclaim(&claim, "x", &record(&claim)).failed(64, &["does not lead x", "it was taken elsewhere"]);
     waiter.let_go();
     waiter.running.finish().silently(0);
 }

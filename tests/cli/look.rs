@@ -75,18 +75,6 @@ fn nothing_secret_and_nothing_harmful_is_shown() {
 }
 
 #[test]
-fn a_free_lock_has_an_empty_status() {
-    let env = TestEnv::new();
-    let status = env.status("never used");
-    assert_eq!(
-        (status["holders"].clone(), status["waiters"].clone()),
-        (Value::Array(vec![]), Value::Array(vec![]))
-    );
-    env.finish(&mut env.verb("status", ["never used"])).silently(0);
-    assert!(env.locks().read_dir().expect("a directory").next().is_none(), "looking made a file");
-}
-
-#[test]
 fn status_can_answer_with_its_exit_status() {
     let env = TestEnv::new();
     let status = |words: &[&str]| env.finish(env.verb("status", ["--exit-code"]).args(words));

@@ -29,17 +29,6 @@ fn several_names_and_tokens_come_in_the_order_given() {
 }
 
 #[test]
-fn a_name_given_twice_does_not_wait_for_itself() {
-    let env = TestEnv::new();
-    let ended = env.finish(&mut env.run(["-w", "5s", "--name", "a", "--name", "a", "--", "true"]));
-    // A repeated name counts once or is a usage error.
-    if ended.code() != Some(0) {
-        ended.failed(64, &["a"]);
-    }
-    env.assert_free("a");
-}
-
-#[test]
 fn too_many_names_are_refused() {
     let env = TestEnv::new();
     let names: Vec<String> = (0..65).map(|n| format!("--name=lock-{n}")).collect();

@@ -159,15 +159,4 @@ mod tests {
         }
         assert!(lines(&[]).contains(&"status".to_owned()));
     }
-
-    #[test]
-    fn options_before_the_cursor_are_used() {
-        let words = ["dlock", "break", "--endpoint=redis://a", "-y", "--prefix", "p", "deploy", "--claim"];
-        let matches = args::command().ignore_errors(true).try_get_matches_from(words).expect("ignored");
-        let said = matches.subcommand_matches("break").expect("said");
-        let connection = ConnectionArgs::from_arg_matches(said).expect("all optional");
-        assert_eq!(connection.endpoint, ["redis://a"]);
-        assert_eq!(connection.prefix.as_deref(), Some(OsStr::new("p")));
-        assert_eq!(said.get_one::<LockName>("name").map(LockName::as_str), Some("deploy"));
-    }
 }

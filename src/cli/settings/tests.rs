@@ -284,7 +284,7 @@ fn settings_rank_flag_environment_user_file_system_file() {
 }
 
 #[test]
-fn trailing_line_end_is_no_part_of_a_setting() {
+fn trailing_line_end_is_no_part_of_a_variable() {
     let all = [
         ("DLOCK_BACKEND", "redis"),
         ("DLOCK_ENDPOINT", "redis://h"),
@@ -300,26 +300,12 @@ fn trailing_line_end_is_no_part_of_a_setting() {
     ];
     let words = ["run", "--name", "x", "true"];
     let plain = run_in(&words, &around(&all)).expect("valid");
-    let folder = Folder::new("settings-lines");
-    let file = folder.0.join("config.toml");
     for end in ["\n", "\r\n", "\r", "\n\n"] {
         let ended: Vec<(&str, String)> =
             all.iter().map(|(name, value)| (*name, format!("{value}{end}"))).collect();
         let variables: Vec<(&str, &str)> =
             ended.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert_eq!(run_in(&words, &around(&variables)).expect("valid"), plain, "{end:?}");
-        let flags =
-            run_in(&["run", "--name", "x", "--endpoint", &format!("redis://h{end}"), "true"], &around(&[]));
-        assert_eq!(flags.expect("valid").connection.options.endpoints, ["redis://h"]);
-        std::fs::write(
-            &file,
-            format!("endpoint = [{:?}]\nprefix = {:?}\n", format!("a{end}"), format!("p{end}")),
-        )
-        .expect("written");
-        let config = format!("--config={}", file.display());
-        let said = run_in(&["run", "--name", "x", &config, "true"], &around(&[])).expect("valid");
-        assert_eq!(said.connection.options.endpoints, ["a"]);
-        assert_eq!(said.connection.options.prefix.as_deref(), Some("p"));
         assert_eq!(
             run_in(&words, &around(&[("DLOCK_ENDPOINT", end)])).expect("valid"),
             run_in(&words, &around(&[])).expect("valid")

@@ -16,7 +16,7 @@ mod pace;
 mod queue;
 mod store;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod view;

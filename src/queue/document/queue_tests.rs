@@ -34,12 +34,6 @@ fn queue_of(modes: &[Mode]) -> Document {
 }
 
 #[test]
-fn written_form_reads_back() {
-    let document = queue_of(&[Mode::Shared, Mode::Exclusive]);
-    assert_eq!(Document::parse(&document.to_bytes()), Some(document));
-}
-
-#[test]
 fn content_of_other_programs_is_foreign() {
     for text in ["", "1", "{}", "dlock", "[1,\"a\",\"b\",[]]", "{\"dlock\":\"x\"}", "[1]", "{\"claims\":[]}"]
     {
@@ -49,13 +43,6 @@ fn content_of_other_programs_is_foreign() {
     for text in ["{\"dlock\":2}", "{\"dlock\":1,\"claims\":7}", &newer] {
         assert_eq!(Document::parse(text.as_bytes()), None, "{text}");
     }
-}
-
-#[test]
-fn entering_again_is_one_entry_and_another_ttl() {
-    let mut document = queue_of(&[Mode::Exclusive]);
-    enter(&mut document, &request(1, Mode::Exclusive));
-    assert_eq!((document.claims.len(), document.claims[0].beat), (1, 1));
 }
 
 #[test]

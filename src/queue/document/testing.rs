@@ -1,17 +1,24 @@
 //! A store in memory with programmed faults.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Arrival, Item, Items, Replaced, Version};
+use super::{Arrival, DocumentStore, Item, Items, Replaced, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::Queues;
 use crate::sync::locked;
+
+/// Returns the queues of a new store, for a client in real time.
+pub(crate) fn queues() -> Queues {
+    Queues::new(Arc::new(DocumentStore::new(Arc::new(Fake::new(1_000_000)), Clock::Boot)), Clock::Boot)
+}
 
 /// The fault of one replacement of a lock's item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +38,6 @@ struct State {
     items: HashMap<String, Item>,
     counters: HashMap<String, u64>,
     writes: u64,
-    time: u64,
     mishaps: VecDeque<Option<Mishap>>,
     late: Vec<(String, Version, Option<Vec<u8>>)>,
 }
@@ -97,11 +103,6 @@ impl Fake {
     /// Drops the counter of a lock.
     pub(super) fn forget_counter(&self, key: &str) {
         self.state().counters.remove(key);
-    }
-
-    /// Sets the clock.
-    pub(super) fn set_time(&self, milliseconds: u64) {
-        self.state().time = milliseconds;
     }
 
     /// Writes an item, as another program's client does.
@@ -207,7 +208,7 @@ impl Items for Fake {
     }
 
     async fn time(&self, _: Moment) -> FaultResult<u64> {
-        Ok(self.state().time)
+        Ok(0)
     }
 
     async fn number(&self, name: &LockName, above: u64, _: Moment) -> FaultResult<u64> {

@@ -2,14 +2,15 @@
 
 #[path = "foreign_tests.rs"]
 mod foreign;
+#[path = "random_tests.rs"]
+mod random;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::DocumentStore;
 use super::testing::{Fake, Mishap};
 use super::view::Gone;
-use super::watch::MARGIN;
 use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
 use crate::lock::{
@@ -117,75 +118,6 @@ async fn late_entry_counts_unless_the_claim_has_ended() {
     assert_eq!(scene.queue("a").await, [id(1)]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn late_write_does_not_recreate_the_item() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    scene.fake.expect(&[Some(Mishap::Late)]);
-    assert!(scene.enter(2).await.is_err());
-    holder.leave(false, scene.soon()).await.expect("leaves");
-    assert!(!scene.fake.has("a"), "the last one takes the item along");
-    scene.withdraw(2).await;
-    assert_eq!(scene.fake.deliver(), [false]);
-    assert!(!scene.fake.has("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn slot_with_a_lost_answer_is_found() {
-    let scene = Scene::new();
-    let mode = Mode::Slots(std::num::NonZeroU32::new(2).expect("positive"));
-    for mishap in [Mishap::AnswerLost, Mishap::RequestLost] {
-        let mut claims = Vec::new();
-        for n in 1..=2 {
-            scene.fake.expect(&[None, Some(mishap)]);
-            let request = Request { mode, ..request(n, &["a"]) };
-            let claim = scene.client().enter(&request, scene.soon()).await.expect("enters");
-            let ClaimState::Held(grant) = state(&claim).await else { panic!("does not hold") };
-            assert_eq!(grant.names[0].slot.map(u128::from), Some(n), "{mishap:?}");
-            claims.push(claim);
-        }
-        for claim in claims {
-            claim.leave(false, scene.soon()).await.expect("leaves");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn leave_is_applied_once_despite_lost_messages() {
-    for mishap in [Mishap::RequestLost, Mishap::AnswerLost, Mishap::Late] {
-        let scene = Scene::new();
-        let holder = scene.hold(1).await;
-        let next = scene.enter(2).await.expect("enters");
-        scene.fake.expect(&[Some(mishap), Some(mishap)]);
-        holder.leave(false, scene.soon()).await.expect("leaves");
-        assert_eq!(scene.queue("a").await, [id(2)], "{mishap:?}");
-        assert!(holds(&next).await);
-        assert!(scene.fake.deliver().iter().all(|done| !done));
-        assert_eq!(scene.queue("a").await, [id(2)], "{mishap:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn short_attempts_together_detect_a_dead_holder() {
-    let (scene, step) = (Scene::new(), Duration::from_secs(7));
-    let holder = scene.hold(1).await;
-    for n in 2..40 {
-        scene.sleep(step).await;
-        scene.fake.set_time(u64::from(n) * 7_000);
-        // Renewed at first, for several times its TTL.
-        if n < 20 {
-            holder.renew(scene.soon()).await.expect("renews");
-        }
-        let claim = scene.enter(n.into()).await.expect("enters");
-        if holds(&claim).await {
-            let alone = step * (n - 19);
-            return assert!(alone >= TTL + MARGIN && alone < TTL + MARGIN + step * 3, "{alone:?}");
-        }
-        claim.leave(false, scene.soon()).await.expect("leaves");
-    }
-    panic!("it is still held");
-}
-
 /// A newer claim writes its note before it supersedes a waiter, and may come too late.
 #[tokio::test(start_paused = true)]
 async fn forgotten_hold_is_not_called_superseded() {
@@ -198,18 +130,6 @@ async fn forgotten_hold_is_not_called_superseded() {
     scene.fake.forget("a");
     let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
-}
-
-#[tokio::test(start_paused = true)]
-async fn recreated_item_is_another_queue() {
-    let scene = Scene::new();
-    let holder = scene.hold(1).await;
-    scene.fake.forget("a");
-    scene.hold(2).await;
-    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
-    holder.renew(scene.soon()).await.expect("no error");
-    assert_eq!(state(&holder).await, lost);
-    assert_eq!(scene.queue("a").await, [id(2)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,4 +188,21 @@ async fn eviction_with_a_lost_answer_has_removed_the_claim() {
     scene.fake.expect(&[Some(Mishap::AnswerLost)]);
     assert!(scene.evict(2).await, "it was there");
     assert_eq!(scene.queue("a").await, [id(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_long_hold_after_a_wait_records_its_start() {
+    for (works, recorded) in [(900, false), (1_200, true)] {
+        let scene = Scene::new();
+        let one = scene.hold(1).await;
+        let two = scene.enter(2).await.expect("enters");
+        assert!(matches!(state(&two).await, ClaimState::Waiting { .. }));
+        one.leave(false, scene.soon()).await.expect("leaves");
+        assert!(holds(&two).await);
+        scene.sleep(Duration::from_millis(works)).await;
+        let status = scene.client().inspect(&name("a"), scene.soon()).await.expect("inspects");
+        // The clock of this host, which the paused time does not move.
+        let ago = status.holders[0].since.and_then(|since| SystemTime::now().duration_since(since).ok());
+        assert_eq!(ago.is_some_and(|ago| ago >= Duration::from_secs(1)), recorded, "{ago:?}");
+    }
 }
