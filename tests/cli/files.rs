@@ -1,59 +1,106 @@
 //! Lock files that other programs plant, remove or make fail.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
 use crate::support::process::{self, is_alive};
-use crate::support::wait::until_true;
+use crate::support::wait::{let_pass, until_true};
 use crate::support::{TestEnv, within};
 
-fn plant_fifo(env: &TestEnv, name: &str) {
-    mknodat(CWD, env.locks().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
-}
+/// A kind of file, and a way to make one.
+type Plant = (&'static str, fn(&Path));
 
 #[test]
-fn planted_fifo_blocks_no_command() {
-    let env = TestEnv::new();
-    plant_fifo(&env, ".x.queue");
-    plant_fifo(&env, "y");
-    assert!(env.finish(&mut env.verb::<&str>("list", [])).code() == Some(0));
-    env.finish(&mut env.verb("status", ["x"])).failed(73, &[".x.queue", "FIFO"]);
-    for name in ["x", "y"] {
-        env.finish(&mut env.run(["--name", name, "--", "touch", "started"])).failed(73, &["FIFO"]);
+fn planted_file_blocks_no_command() {
+    let plants: [Plant; 4] = [
+        ("a FIFO", |path| mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO")),
+        ("a socket", |path| drop(UnixListener::bind(path).expect("a socket"))),
+        ("a directory", |path| fs::create_dir(path).expect("a directory")),
+        ("a symbolic link", |path| symlink("/proc/self/status", path).expect("a link")),
+    ];
+    for (what, plant) in plants {
+        let env = TestEnv::new();
+        for file in [".x.queue", "y", ".z.fifo"] {
+            plant(&env.locks().join(file));
+        }
+        env.finish(&mut env.verb("list", ["-q"])).silently(0);
+        env.finish(&mut env.verb("status", ["x"])).failed(73, &[".x.queue", what]);
+        for name in ["x", "y"] {
+            env.finish(&mut env.run(["--name", name, "--", "touch", "started"])).failed(73, &[what]);
+        }
+        assert!(!env.exists("started"));
+        let holder = env.held(&["--name", "z"]);
+        let waiter = env.start(&mut env.run(["-q", "--name", "z", "--", "true"]));
+        env.await_waiters("z", 1);
+        // A nested run that waits scans every queue for a cycle.
+        let script = r#"exec "$dlock" run --endpoint "$locks" --name z -n -- true"#;
+        env.finish(&mut env.run(["--name", "a", "--", "sh", "-c", script])).failed(75, &["z"]);
+        holder.release().silently(0);
+        waiter.finish().silently(0);
     }
-    assert!(!env.exists("started"));
-    // A nested run that waits scans every queue for a cycle.
-    let holder = env.held(&["--name", "b"]);
-    let script = r#"exec "$dlock" run --endpoint "$locks" --name b -n -- true"#;
-    env.finish(&mut env.run(["--name", "a", "--", "sh", "-c", script])).failed(75, &["b"]);
-    holder.release().silently(0);
 }
 
 #[test]
 fn a_planted_mark_is_not_waited_for() {
     let env = TestEnv::new();
-    plant_fifo(&env, "trap");
+    let trap = env.locks().join("trap");
+    mknodat(CWD, &trap, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
     let script = r#"DLOCK_HELD=$(printf %s "$DLOCK_HELD" | sed "s#/proc/[0-9]*/fd/[0-9]*#$locks/trap#")
         exec "$dlock" run --endpoint "$locks" --name x --wait 300ms -- true"#;
     let ended = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
 }
 
+/// A way to lose a file of the lock directory.
+type Loss = fn(&Path, &str);
+
+const LOSSES: [Loss; 3] = [
+    |at, file| fs::remove_file(at.join(file)).expect("removed"),
+    |at, file| fs::rename(at.join(file), at.join("moved")).expect("moved"),
+    |at, file| {
+        fs::write(at.join("other"), "").expect("written");
+        fs::rename(at.join("other"), at.join(file)).expect("replaced");
+    },
+];
+
+/// Ways to lose the directory.
+const LOSSES_OF_ALL: [Loss; 2] = [
+    |at, _| fs::remove_dir_all(at).expect("removed"),
+    |at, _| {
+        fs::rename(at, at.with_extension("away")).expect("moved");
+        fs::create_dir(at).expect("another one");
+    },
+];
+
 #[test]
-fn removed_lock_file_ends_the_command_at_once() {
-    for file in ["x", ".x.queue"] {
-        let env = TestEnv::new();
-        let holder = env.held(&["--name", "x", "--grace", "1h"]);
-        // The removal may come before the hold is settled, or after.
-        fs::remove_file(env.locks().join(file)).expect("a lock file");
-        let begun = Instant::now();
-        until_true("the end of the command", || !is_alive(holder.command()));
-        within(begun.elapsed(), Duration::from_millis(500));
-        assert!(begun.elapsed() < Duration::from_secs(9), "a renewal told it");
-        holder.running.finish().failed(76, &["removed or replaced"]);
+fn lost_lock_file_ends_the_command_at_once() {
+    let files = ["x", ".x.queue", ".x.slot.1"];
+    let of_files = LOSSES.iter().flat_map(|lose| files.map(|file| (lose, file)));
+    for (lose, file) in of_files.chain(LOSSES_OF_ALL.iter().map(|lose| (lose, "directory"))) {
+        for is_settled in [false, true] {
+            let env = TestEnv::new();
+            let holder = env.held(&["--name", "x", "--slots", "1", "--grace", "1h"]);
+            if is_settled {
+                let_pass(Duration::from_millis(400));
+            }
+            lose(&env.locks(), file);
+            let begun = Instant::now();
+            until_true("the end of the command", || !is_alive(holder.command()));
+            within(begun.elapsed(), Duration::from_millis(500));
+            assert!(begun.elapsed() < Duration::from_secs(9), "a renewal told it: {file}");
+            let ended = holder.running.finish();
+            let lines: Vec<&str> = ended.err.lines().collect();
+            let told = lines.last().is_some_and(|line| line.contains("removed or replaced"));
+            assert!(ended.code() == Some(76) && told, "{:?}: {}", ended.status, ended.err);
+            // A directory that is replaced may be seen out of reach before.
+            assert!(lines.len() == 1 || file == "directory", "{}", ended.err);
+        }
     }
 }
 

@@ -235,11 +235,7 @@ mod tests {
     use super::super::testing::TempDir;
     use super::*;
     use crate::backend::options::assert_refused;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    fn unwritable<T>(result: &FaultResult<T>) -> bool {
-        result.as_ref().is_err_and(|fault| fault.kind == ErrorKind::Unwritable)
-    }
+    use std::os::unix::fs::PermissionsExt;
 
     fn parsed(endpoints: &[&str]) -> Result<Option<PathBuf>, String> {
         FileConfig::parse(&Options::at(endpoints)).map(|config| config.directory)
@@ -269,37 +265,6 @@ mod tests {
         ] {
             assert_refused(parsed(endpoints), part);
         }
-    }
-
-    #[test]
-    fn the_default_depends_on_the_user_alone() {
-        assert_eq!(default_directory(0), Path::new("/var/lib/dlock"));
-        assert_eq!(default_directory(1000), Path::new("/var/tmp/dlock-1000"));
-    }
-
-    #[test]
-    fn the_default_must_be_private_and_no_link() {
-        let temp = TempDir::new();
-        let uid = rustix::process::geteuid().as_raw();
-        let own = temp.path().join("own");
-        let check_private = |path: &Path, uid| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let opened = open_or_make(path, flags)?;
-            check_private(path, &fstat(&opened).expect("its stat"), uid)
-        };
-        assert!(check_private(&own, uid).is_ok());
-        assert!(unwritable(&check_private(&own, uid + 1)));
-        let link = temp.path().join("link");
-        symlink(&own, &link).expect("linked");
-        assert!(unwritable(&check_private(&link, uid)));
-        for mode in [0o755, 0o770, 0o777, 0o1777] {
-            std::fs::set_permissions(&own, std::fs::Permissions::from_mode(mode)).expect("chmod");
-            let is_fine = uid == 0 && mode == 0o755;
-            assert_eq!(unwritable(&check_private(&own, uid)), !is_fine, "{mode:o}");
-        }
-        let file = temp.path().join("file");
-        std::fs::write(&file, "").expect("written");
-        assert!(unwritable(&check_private(&file, uid)));
     }
 
     #[test]

@@ -234,19 +234,6 @@ mod tests {
         GuardFile::new(std::fs::File::create(temp.path().join("f")).expect("made").into(), true)
     }
 
-    #[tokio::test]
-    async fn waits_in_a_thread_and_gives_up_at_the_deadline() {
-        let temp = TempDir::new();
-        let (a, b) = (opened(&temp), opened(&temp));
-        let held = a.lock(Moment::NEVER).await.expect("free");
-        let soon = crate::clock::now() + Duration::from_millis(10);
-        assert!(matches!(b.lock(soon).await, Err(Failed::Late)));
-        drop(held);
-        // The thread that was given up may still get the lock; it releases it by itself.
-        let c = opened(&temp);
-        drop(c.lock(Moment::NEVER).await.expect("free again"));
-    }
-
     /// Begins a call and drops it, as a `select!` does when another branch completes first.
     async fn drop_a_call(file: &GuardFile) {
         tokio::select! {

@@ -36,13 +36,9 @@ mod surroundings;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod tests_faults;
 #[cfg(test)]
 mod tests_files;
-#[cfg(test)]
-mod tests_flock;
 #[cfg(test)]
 mod tests_presence;
 mod token;

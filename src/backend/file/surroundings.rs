@@ -112,16 +112,4 @@ mod tests {
         assert_eq!(place("/tmpfoo/locks"), None);
         assert_eq!(place("/var/lib/dlock"), None);
     }
-
-    #[test]
-    fn the_tmp_of_a_unit_is_private() {
-        let mounts = "20 1 8:1 / / rw - ext4 /dev/sda rw\n\
-                      30 20 8:1 /tmp/systemd-private-0a-x.service-1/tmp /tmp rw - ext4 /dev/sda rw\n\
-                      31 20 0:30 / /var/tmp rw - tmpfs t rw\n\
-                      32 31 0:30 /systemd-private-0a-x.service-2/tmp /var/tmp rw - tmpfs t rw\n";
-        let found = |path: &str| private_in(mounts, Path::new(path));
-        assert_eq!(found("/var/tmp/dlock-1000"), Some("/var/tmp".into()));
-        assert_eq!(found("/tmp/locks"), Some("/tmp".into()));
-        assert_eq!(found("/var/lib/dlock"), None);
-    }
 }

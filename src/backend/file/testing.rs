@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,22 +71,6 @@ impl Call {
             Self::Sync => "sync",
         }
     }
-}
-
-/// Locked while a child is being started.
-static STARTING: Mutex<()> = Mutex::new(());
-
-/// Starts `command`. Until its exec the child has a copy of every descriptor of this process. So a claim that another
-/// test drops meanwhile seems to live on; see [`abandon`].
-pub(super) fn start(command: &mut Command) -> Child {
-    let _starting = locked(&STARTING);
-    command.spawn().expect("the program starts")
-}
-
-/// Drops `claim`, and returns when no child that is being started has copies of its descriptors any more.
-pub(super) fn abandon<T>(claim: T) {
-    drop(claim);
-    drop(locked(&STARTING));
 }
 
 pub(super) const PLENTY: Duration = Duration::from_secs(20);

@@ -1,16 +1,14 @@
 //! The files: which are in the directory, and which survive a crash, a kill and a lost file.
 
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::storage;
 use super::testing::*;
 use crate::backend::Backend;
 use crate::clock;
-use crate::lock::{ClaimId, ClaimState, LossReason, Mode};
+use crate::lock::{ClaimId, Mode, Request};
 
 #[tokio::test]
 async fn queue_file_gives_its_room_back() {
@@ -34,23 +32,6 @@ async fn queue_file_gives_its_room_back() {
     assert!(length() <= 4096, "{}", length());
 }
 
-#[tokio::test]
-async fn a_removed_lock_file_is_a_loss() {
-    for file in ["a", ".a.queue"] {
-        let f = fixture();
-        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-        let hold = state(&claim).await;
-        let good = claim.renew(soon()).await.expect("renews");
-        std::fs::remove_file(f.temp.path().join(file)).expect("removed");
-        let (lost, renewed) = tokio::join!(next(&claim, &hold), claim.renew(soon()));
-        let ClaimState::Lost(LossReason::Replaced(why)) = lost else { panic!("{lost:?}") };
-        assert!(why.contains(file), "{why}");
-        assert_eq!(renewed.expect("no error"), good);
-        leave(&claim).await;
-        held(&enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await).await;
-    }
-}
-
 /// Returns the names of the files in `directory` whose mode `made` sets after they have their final name.
 async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<String> {
     use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
@@ -70,47 +51,29 @@ async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<Stri
 }
 
 #[tokio::test]
-async fn a_file_has_its_mode_before_it_has_its_name() {
+async fn a_file_has_the_rights_of_its_directory_before_its_name() {
     use std::os::unix::fs::PermissionsExt;
-    let f = fixture();
-    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for all users");
-    let backend = open(&f.temp);
-    let used = async {
-        for mode in [Mode::Exclusive, slots(2)] {
-            leave(&enter(&backend, &request(1, &["a"], mode)).await).await;
+    for (rights, wanted) in [(0o775, 0o664), (0o777, 0o666)] {
+        let f = fixture();
+        std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(rights)).expect("chmod");
+        // A file that a kill left half made blocks nothing.
+        std::fs::File::create(f.temp.path().join(".a.new")).expect("made");
+        let backend = open(&f.temp);
+        let mut claims = Vec::new();
+        let used = async {
+            leave(&enter(&backend, &request(1, &["a"], slots(2))).await).await;
+            for id in [1, 2] {
+                claims.push(enter(&backend, &request(id, &["a"], Mode::Exclusive)).await);
+            }
+        };
+        assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
+        let second = format!(".a.{}", ClaimId::from_bytes([2; 16]));
+        assert_eq!(files(&f), [&second, ".a.fifo", ".a.queue", ".a.slot.1", "a"]);
+        for file in files(&f) {
+            let found = std::fs::metadata(f.temp.path().join(&file)).expect("there");
+            let is_queue = file == ".a.queue";
+            assert_eq!((found.permissions().mode() & 0o7777, found.len() > 0), (wanted, is_queue), "{file}");
         }
-    };
-    assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
-    for file in ["a", ".a.queue", ".a.slot.1"] {
-        let found = std::fs::metadata(f.temp.path().join(file)).expect("there");
-        assert_eq!(
-            (found.permissions().mode() & 0o7777, found.len() > 0),
-            (0o666, file.ends_with('e')),
-            "{file}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_fifo_has_its_mode_before_it_has_its_name() {
-    use std::os::unix::fs::PermissionsExt;
-    let f = fixture();
-    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("for all users");
-    let backend = open(&f.temp);
-    let mut claims = Vec::new();
-    let used = async {
-        for id in [1, 2] {
-            claims.push(enter(&backend, &request(id, &["a"], Mode::Exclusive)).await);
-        }
-    };
-    // A file that a kill left half made blocks nothing.
-    std::fs::File::create(f.temp.path().join(".a.new")).expect("made");
-    assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
-    let second = format!(".a.{}", ClaimId::from_bytes([2; 16]));
-    assert_eq!(files(&f), [&second, ".a.fifo", ".a.queue", "a"]);
-    for fifo in [".a.fifo", &second] {
-        let found = std::fs::metadata(f.temp.path().join(fifo)).expect("there");
-        assert_eq!(found.permissions().mode() & 0o7777, 0o666, "{fifo}");
     }
 }
 
@@ -183,17 +146,6 @@ async fn c03_tokens_rise_over_reservations() {
 }
 
 #[tokio::test]
-async fn c11_stopped_process_with_the_guard_is_named() {
-    let f = fixture();
-    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
-    let file = std::fs::File::open(f.temp.path().join(".a.queue")).expect("there");
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
-    let deadline = clock::now() + Duration::from_millis(20);
-    let error = f.backend.enter(&request(2, &["a"], Mode::Exclusive), deadline).await.expect_err("late");
-    assert!(error.is_transient() && error.reason.to_string().contains("stopped"), "{error}");
-}
-
-#[tokio::test]
 async fn c11_slow_disk_under_the_own_guard_is_named() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
@@ -205,54 +157,6 @@ async fn c11_slow_disk_under_the_own_guard_is_named() {
 }
 
 #[tokio::test]
-async fn files_have_the_rights_of_a_shared_directory() {
-    use std::os::unix::fs::PermissionsExt;
-    let f = fixture();
-    let mode = std::fs::Permissions::from_mode(0o775);
-    std::fs::set_permissions(f.temp.path(), mode).expect("chmod");
-    let claim = enter(&open(&f.temp), &request(1, &["a"], slots(1))).await;
-    for file in files(&f) {
-        let metadata = std::fs::metadata(f.temp.path().join(&file)).expect("there");
-        assert_eq!(metadata.permissions().mode() & 0o7777, 0o664, "{file}");
-    }
-    leave(&claim).await;
-}
-
-#[tokio::test]
-async fn anchors_keep_the_lock_until_it_is_left() {
-    let f = fixture();
-    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    let anchors = claim.anchors().expect("anchors");
-    assert_eq!(anchors.len(), 1);
-    // Without its owner the claim is out of the queue, and the process that inherited the descriptor has the lock.
-    abandon(claim);
-    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
-    assert_eq!(waits(&behind).await, 1);
-    abandon(anchors);
-    let grant = held(&behind).await;
-    // An orderly end releases the lock, even if other processes have the descriptor.
-    let anchors = behind.anchors().expect("anchors");
-    leave(&behind).await;
-    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
-    assert!(token(&held(&third).await) > token(&grant));
-    drop(anchors);
-}
-
-#[tokio::test]
-async fn descriptors_are_not_inherited() {
-    let f = fixture();
-    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    for anchor in claim.anchors().expect("anchors") {
-        let flags = rustix::io::fcntl_getfd(&anchor).expect("open");
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "{}", anchor.as_raw_fd());
-    }
-    let list = start(Command::new("ls").args(["-l", "/proc/self/fd"]).stdout(Stdio::piped()));
-    let listed = list.wait_with_output().expect("waited");
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(!listed.contains(&*f.temp.path().to_string_lossy()), "{listed}");
-}
-
-#[tokio::test]
 async fn permanent_fifo_serves_only_the_first_of_an_empty_queue() {
     let f = fixture();
     let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
@@ -260,7 +164,7 @@ async fn permanent_fifo_serves_only_the_first_of_an_empty_queue() {
     let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
     assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
     // The end of the first is seen through the FIFO, though it is not unlinked.
-    abandon(first);
+    drop(first);
     held(&second).await;
     // While it is free the queue is not empty, so it is not used.
     let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
@@ -284,4 +188,40 @@ async fn permanent_fifo_in_use_is_bypassed() {
     assert_eq!(files(&f).len(), 4, "{:?}", files(&f));
     leave(&claim).await;
     assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
+}
+
+#[tokio::test]
+async fn failed_entry_supersedes_no_waiter() {
+    let f = fixture();
+    let asks = |id| Request { supersede: true, ..request(id, &["a"], Mode::Exclusive) };
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&first).await;
+    let waiter = enter(&f.backend, &asks(2)).await;
+    assert_eq!(waits(&waiter).await, 1);
+    // Its FIFO cannot be created.
+    let path = f.temp.path().join(format!(".a.{}", ClaimId::from_bytes([3; 16])));
+    std::fs::create_dir(path).expect("made");
+    f.backend.enter(&asks(3), soon()).await.expect_err("no FIFO");
+    assert_eq!(waits(&waiter).await, 1);
+    leave(&first).await;
+    held(&waiter).await;
+}
+
+#[tokio::test]
+async fn future_dated_success_is_unknown_and_replaceable() {
+    let f = fixture();
+    let succeed = async |id| {
+        let claim = enter(&f.backend, &request(id, &["a"], Mode::Exclusive)).await;
+        held(&claim).await;
+        claim.leave(true, soon()).await.expect("leaves");
+        f.backend.last_success(&name("a"), soon()).await.expect("read")
+    };
+    assert!(succeed(1).await.is_some());
+    let directory = f.backend.made();
+    let queue = storage::QueueFile::open(directory, &name("a"), true).expect("opens").expect("there");
+    let mut header = queue.read().expect("reads").header;
+    header.success += 3_600_000_000;
+    queue.write_header(&header).expect("written");
+    assert_eq!(f.backend.last_success(&name("a"), soon()).await.expect("read"), None);
+    assert!(succeed(2).await.is_some());
 }

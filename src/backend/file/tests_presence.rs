@@ -3,27 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::FileConfig;
 use super::testing::*;
 use crate::lock::{ClaimState, LossReason, Mode};
-
-/// The promised delay of the kernel's report.
-const AT_ONCE: Duration = Duration::from_millis(500);
-
-type Undo = fn(&Path, &str);
-
-fn ways() -> [Undo; 3] {
-    [
-        |at, file| fs::remove_file(at.join(file)).expect("removed"),
-        |at, file| fs::rename(at.join(file), at.join("moved")).expect("moved"),
-        |at, file| {
-            fs::write(at.join("other"), "").expect("written");
-            fs::rename(at.join("other"), at.join(file)).expect("replaced");
-        },
-    ]
-}
 
 /// Waits until the files of a new hold are watched.
 async fn settle() {
@@ -34,37 +18,6 @@ async fn lost(claim: &TestClaim, hold: &ClaimState, file: &str) {
     let state = next(claim, hold).await;
     let ClaimState::Lost(LossReason::Replaced(why)) = state else { panic!("{state:?}") };
     assert!(why.contains(file), "{why}");
-}
-
-#[tokio::test]
-async fn settled_hold_is_lost_at_once_when_its_file_is_gone() {
-    for way in ways() {
-        for file in ["a", ".a.queue", ".a.slot.1"] {
-            let f = fixture();
-            let claim = enter(&f.backend, &request(1, &["a"], slots(1))).await;
-            let hold = state(&claim).await;
-            settle().await;
-            let undo = async {
-                // Once the other claim waits.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                way(f.temp.path(), file);
-                Instant::now()
-            };
-            let (undone, ()) = tokio::join!(undo, lost(&claim, &hold, file));
-            assert!(undone.elapsed() < AT_ONCE, "{:?} for {file}", undone.elapsed());
-        }
-    }
-}
-
-#[tokio::test]
-async fn change_before_the_watch_is_found_by_the_next_look() {
-    for way in ways() {
-        let f = fixture();
-        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-        let hold = state(&claim).await;
-        way(f.temp.path(), "a");
-        lost(&claim, &hold, "a").await;
-    }
 }
 
 /// Creates a lock directory `locks` in `app/one`, reached through the links `current` and `app/current`, and another
@@ -153,42 +106,6 @@ async fn unreachable_directory_is_tolerated_and_a_replaced_one_lost() {
     claim.renew(soon()).await.expect("no error");
     lost(&claim, &hold, ".a.queue").await;
     fs::remove_dir_all(&away).expect("removed");
-}
-
-#[tokio::test]
-async fn removed_or_moved_directory_is_found_without_a_renewal() {
-    let ways: [fn(&Path); 2] = [
-        |at| fs::remove_dir_all(at).expect("removed"),
-        |at| fs::rename(at, at.with_extension("away")).expect("moved"),
-    ];
-    for way in ways {
-        let f = fixture();
-        let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-        let hold = state(&claim).await;
-        settle().await;
-        let undo = async {
-            // Once the other claim waits.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            way(f.temp.path());
-            // Like a newcomer.
-            fs::create_dir(f.temp.path()).expect("another one");
-            Instant::now()
-        };
-        let followed = async {
-            loop {
-                match claim.changed(Some(&hold)).await {
-                    Ok(ClaimState::Lost(LossReason::Replaced(_))) => return,
-                    Ok(state) => panic!("{state:?}"),
-                    // Out of reach for a moment: look again, as a run does.
-                    Err(error) => assert!(error.is_transient(), "{error}"),
-                }
-                tokio::time::sleep(Duration::from_millis(250)).await;
-            }
-        };
-        let (undone, ()) = tokio::join!(undo, followed);
-        assert!(undone.elapsed() < AT_ONCE, "{:?}", undone.elapsed());
-        let _ = fs::remove_dir_all(f.temp.path().with_extension("away"));
-    }
 }
 
 #[tokio::test]

@@ -61,31 +61,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thousand_then_a_reservation_each_greater_than_the_last() {
-        let mut header = fresh("a", "boot");
-        let mut last = 0;
-        for round in 0..3 {
-            for _ in 0..RESERVE {
-                let token = take(&mut header, "boot").expect("reserved");
-                assert!(token > last, "{round}");
-                last = token;
-            }
-            assert_eq!(take(&mut header, "boot"), None);
-            reserve(&mut header, "boot");
-        }
-    }
-
-    #[test]
-    fn another_boot_starts_at_the_limit() {
-        let mut header = fresh("a", "one");
-        let limit = header.limit;
-        take(&mut header, "one").expect("reserved");
-        assert_eq!(take(&mut header, "two"), None);
-        reserve(&mut header, "two");
-        assert_eq!(take(&mut header, "two"), Some(limit));
-    }
-
-    #[test]
     fn lost_counter_resumes_above_granted_tokens() {
         let before = fresh("a", "boot");
         let given = before.next;
