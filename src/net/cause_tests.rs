@@ -62,39 +62,6 @@ async fn slow_server_is_not_taken_for_a_web_server() {
     assert_eq!(of_all(&[at], &MANNER, false).await, None);
 }
 
-fn refused(at: &str) -> Reason {
-    unreached(&at, &io::ErrorKind::ConnectionRefused.into())
-}
-
-#[test]
-fn reachability_reason_concerns_the_service() {
-    let away = || Reason::of(&"h:1", "does not answer").about(About::Service);
-    let nodes = Reason::within(&[refused("h:1"), away()], |why| format!("0 of 3 nodes can be used ({why})"));
-    assert_eq!(nodes.question(), Some(RUNNING));
-    for (reason, wanted) in [
-        (refused("h:1"), Some("cannot reach redis at h:1: connection refused")),
-        (refused("[::1]:1"), Some("cannot reach redis at [::1]:1: connection refused")),
-        (refused("/run/s"), Some("cannot use redis: /run/s: connection refused")),
-        (silent(&"h:1"), Some("cannot use redis: h:1 does not answer in time")),
-        (away(), Some("cannot use redis: h:1 does not answer")),
-        (
-            Reason::joined(vec![refused("h:1"), away()]),
-            Some("cannot reach redis at h:1: connection refused; h:1 does not answer"),
-        ),
-        (
-            nodes,
-            Some("cannot use redis: 0 of 3 nodes can be used (h:1: connection refused; h:1 does not answer)"),
-        ),
-        (read_only("").at(&"h:1"), None),
-        // The same words in another form are not recognised.
-        ("h:1: connection refused".into(), None),
-    ] {
-        assert_eq!(headline("redis", &reason.what()).as_deref(), wanted);
-    }
-    let error = io::Error::from_raw_os_error(113);
-    assert_eq!(unreached(&"h:1", &error).to_string(), "h:1: no route to host");
-}
-
 fn silence() -> Fault {
     Fault::spent(Reason::of(&"h:1", "does not answer").about(About::Service))
 }

@@ -194,35 +194,14 @@ mod tests {
             ("postgres://h/d?sslpassword=p", "postgres://h/d?sslpassword=***"),
         ] {
             assert_eq!(without_passwords(url), shown);
-            assert!(!has_password(shown) || shown.contains("***"));
+            assert_eq!(has_password(url), shown != url, "{url}");
         }
     }
 
     #[test]
-    fn passwords_in_addresses_are_seen() {
-        for url in [
-            "redis://u:p@h:1/0",
-            "redis://:p@h",
-            "h:1,http://u:p@h",
-            "postgres://h/db?x=1&password=p",
-            "u:p@h:2379",
-            "redis://u:p@ss@h",
-            "redis://u:a/b@h",
-            "postgres://u:a#b@h/d",
-            "http://u:a?b@h",
-            "mysql://u:a,b@h/d",
-            "redis+cluster://u:a,b@h,i",
-            "memcached://u:a/b@h",
-            "u:a/b@h",
-            "u:a,b@h",
-            "u:a?b@h/d",
-            "zk://u:a/b@h",
-            ".u:p@h",
-            "unix:/run/x,u:p@h",
-            "file://u:p@h/x",
-        ] {
-            assert!(has_password(url), "{url}");
-        }
+    fn addresses_without_a_password_are_told_from_others() {
+        assert!(has_password("u:p@h:2379") && has_password("unix:/run/x,u:p@h"));
+        assert!(has_password(".u:p@h") && has_password("file://u:p@h/x"));
         for url in [
             "redis://u@h:1",
             "/var/tmp/a:b@c",

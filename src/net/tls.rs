@@ -308,37 +308,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificate_fault_is_described_with_its_remedy() {
-        let time = UnixTime::since_unix_epoch(Duration::from_secs(1_609_459_200));
-        let names = vec!["DnsName(\"other.example\")".to_owned(), "IpAddress(10.0.0.1)".to_owned()];
-        let expected = "db.example".try_into().expect("a name");
-        for (why, sentence) in [
-            (
-                CertificateError::ExpiredContext { time, not_after: time },
-                "its certificate expired on 2021-01-01; renew it, or check this host's clock",
-            ),
-            (
-                CertificateError::UnknownIssuer,
-                "its certificate is signed by an unknown authority; name that with --cacert",
-            ),
-            (
-                CertificateError::NotValidForNameContext { expected, presented: names },
-                "its certificate is for other.example, 10.0.0.1, not db.example; see --tls-server-name",
-            ),
-        ] {
-            // Libraries wrap it: inside an `io::Error`, or behind other errors.
-            let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(why));
-            assert_eq!(refusal(&io::Error::other(error)), Some(Fault::new(ErrorKind::Denied, sentence)));
-        }
-        assert_eq!(refusal(&io::Error::other("nothing of the kind")), None);
-        assert!(unusable("Other(OtherError(UnsupportedCertVersion))").contains("version 1"));
-        assert!(unusable("Other(OtherError(CaUsedAsEndEntity))").contains("CA:FALSE"));
-        let said = rustls::Error::AlertReceived(AlertDescription::CertificateRequired).to_string();
-        let wanted = "it wants a client certificate; give --cert and --key";
-        assert_eq!(refusal(&io::Error::other(said)), Some(Fault::new(ErrorKind::Denied, wanted)));
-    }
-
-    #[test]
     fn only_loopback_places_count_as_this_host() {
         for (place, stays) in [
             ("localhost:1", true),

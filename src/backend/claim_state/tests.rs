@@ -5,8 +5,6 @@ use std::future::Ready;
 use super::*;
 use crate::lock::{FencingToken, Holder};
 
-const TTL: Duration = Duration::from_secs(30);
-
 fn clock() -> Clock {
     Clock::Runtime(tokio::time::Instant::now())
 }
@@ -85,22 +83,6 @@ async fn superseded_hold_ends_as_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_counts_from_the_last_proof_before_it() {
-    let clock = clock();
-    let begun = clock.now();
-    let publisher = publisher(clock);
-    tokio::time::advance(Duration::from_secs(3)).await;
-    publisher.prove(begun + Duration::from_secs(2));
-    publisher.prove(begun + Duration::from_secs(1));
-    assert_eq!(publisher.proof(), begun + Duration::from_secs(2), "never earlier");
-    publisher.publish_held(granted(7));
-    publisher.prove(begun + Duration::from_secs(3));
-    let ClaimState::Held(grant) = publisher.state() else { panic!("it holds") };
-    assert_eq!(grant.counts_from, begun + Duration::from_secs(2));
-    assert_eq!(publisher.held_at(), Some(begun + Duration::from_secs(3)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn leaving_claim_publishes_no_further_state() {
     let publisher = publisher(clock());
     publisher.publish(waiting(1));
@@ -167,10 +149,4 @@ async fn failed_read_is_an_error_and_no_state() {
     let fails = async { Err(Error::new(ErrorKind::Invalid, "nothing is to be found")) };
     assert!(publisher.changed(None, Some(fails)).await.is_err());
     assert!(publisher.waits());
-}
-
-#[test]
-fn patience_with_a_look_is_bounded() {
-    assert_eq!(patience(TTL), TTL / 6);
-    assert_eq!(patience(TTL * 10), Duration::from_secs(5));
 }

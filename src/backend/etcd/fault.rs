@@ -116,28 +116,3 @@ fn one_line(text: &str) -> String {
     let text = text.strip_prefix("etcdserver: ").unwrap_or(text);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_refusal_has_its_kind_and_number() {
-        for (code, text, kind, number) in [
-            (14, "connection refused", ErrorKind::Unavailable, 0),
-            (1, "timeout expired", ErrorKind::Unavailable, 0),
-            (8, "too many requests", ErrorKind::Unavailable, 0),
-            (8, "mvcc: database space exceeded", ErrorKind::Unavailable, NO_SPACE),
-            (3, "authentication failed, invalid user ID or password", ErrorKind::Denied, LOGIN_REFUSED),
-            (7, "something else", ErrorKind::Denied, 0),
-            (7, "permission denied", ErrorKind::Denied, NOT_PERMITTED),
-            (3, "revision of auth store is old", ErrorKind::Unavailable, STALE_TOKEN),
-            (16, "invalid auth token", ErrorKind::Unavailable, STALE_TOKEN),
-            (5, "requested lease not found", ErrorKind::Unavailable, LEASE_GONE),
-            (9, "lease already exists", ErrorKind::Unavailable, LEASE_EXISTS),
-        ] {
-            let fault = of_status(Code::from_i32(code), text.to_owned());
-            assert_eq!((fault.kind, fault.code), (kind, number), "{text}");
-        }
-    }
-}

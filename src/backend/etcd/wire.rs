@@ -137,32 +137,3 @@ impl Wire {
         .await
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::Options;
-    use crate::net::credentials::Secret;
-
-    fn wire(endpoint: &str, password: Option<&str>) -> Wire {
-        let options = Options {
-            user: password.map(|_| "ci".to_owned()),
-            password: password.map(Secret::new),
-            ..Options::at(&[endpoint])
-        };
-        Wire::new(&EtcdConfig::parse(&options).expect("an address"))
-    }
-
-    #[test]
-    fn a_password_is_open_beyond_this_host_without_encryption() {
-        for (endpoint, password, open) in [
-            ("http://h:1", Some("p"), Some("http://h:1")),
-            ("http://127.0.0.1:1,http://h:1", Some("p"), Some("http://h:1")),
-            ("http://h:1", None, None),
-            ("https://h:1", Some("p"), None),
-            ("localhost:1,[::1]:2,127.0.0.1:3", Some("p"), None),
-        ] {
-            assert_eq!(wire(endpoint, password).open_password(), open, "{endpoint}");
-        }
-    }
-}

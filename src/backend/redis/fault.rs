@@ -130,22 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_kind() {
-        for (line, kind) in [
-            ("ERR max number of clients reached", ErrorKind::Full),
-            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorKind::Unavailable),
-            ("LOADING Redis is loading the dataset in memory", ErrorKind::Unavailable),
-            ("READONLY You can't write against a read only replica.", ErrorKind::Unavailable),
-            ("NOAUTH Authentication required.", ErrorKind::Denied),
-            ("ERR DB index is out of range", ErrorKind::Corrupt),
-            ("MOVED 3999 127.0.0.1:6381", ErrorKind::Unsupported),
-            ("ERR unknown command", ErrorKind::Corrupt),
-        ] {
-            assert_eq!(said(line).kind, kind, "{line}");
-        }
-    }
-
-    #[test]
     fn a_missing_command_is_named_and_no_script_is() {
         for (line, part) in [
             ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "runs no scripts"),

@@ -1,7 +1,5 @@
 //! Addresses and the other sources of the configuration.
 
-use std::path::Path;
-
 use super::*;
 use crate::backend::options::assert_refused;
 
@@ -58,13 +56,6 @@ fn addresses_are_read_as_documented() {
     let several = config_of(&Options::at(&["mysql://u@b/d", "mysql://u@a"]), "", &[]).expect("one database");
     assert_eq!(several.identity(), "mysql://a:3306,b:3306/d");
     assert_eq!(several.places[0].to_string(), "b:3306", "tried in the order given");
-}
-
-#[test]
-fn secrets_are_taken_off_and_not_shown() {
-    let config = config("mysql://me:p%40ss:w/x@h/d");
-    assert_eq!(config.password, Some(Secret::new("p@ss:w/x")));
-    assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
 }
 
 const CNF: &str = "[client]\nuser=filed\npassword=from file\nhost=filehost\nport=3310\n\
@@ -125,26 +116,6 @@ fn encryption_is_as_strict_as_it_was_said() {
     assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), MysqlTls::Disabled);
     assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), MysqlTls::VerifyIdentity);
     assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), MysqlTls::VerifyIdentity);
-    let (ca, key) = (Cnf::new("authority"), Cnf::new("-----BEGIN PRIVATE KEY-----"));
-    let shown = |path: &Path| path.display().to_string();
-    let found =
-        config_of(&Options::at(&["mysql://h/d"]), &format!("[client]\nssl-ca={}\n", shown(&ca.0)), &[]);
-    let found = found.expect("valid");
-    assert_eq!((found.mode, found.authority), (MysqlTls::VerifyCa, Some(Pem::new(b"authority".to_vec()))));
-    let both = format!("[client]\nssl-cert={}\nssl-key={}\n", shown(&ca.0), shown(&key.0));
-    let found = config_of(&Options::at(&["mysql://h/d"]), &both, &[]).expect("valid");
-    assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::Required, true));
-    let named = format!(
-        "mysql://h/d?ssl_ca={}&ssl-cert={0}&ssl-key={}&charset=utf8mb4&reconnect=true",
-        shown(&ca.0),
-        shown(&key.0)
-    );
-    let found = config(&named);
-    assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::VerifyCa, true));
-    let given = Tls { authority: Some(Pem::new(b"x".to_vec())), ..Tls::default() };
-    let found =
-        config_of(&Options { tls: given, ..Options::at(&["mysql://h/d"]) }, &both, &[]).expect("valid");
-    assert_eq!((found.mode, found.identity.is_some()), (MysqlTls::VerifyIdentity, false));
 }
 
 #[test]

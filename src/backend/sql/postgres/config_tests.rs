@@ -57,19 +57,11 @@ fn missing_settings_come_from_libpq_variables() {
 }
 
 #[test]
-fn addresses_options_and_services_are_taken_or_refused() {
-    let variable = |name: &str| {
-        let all = [("PGHOST", "a,b"), ("PGHOSTADDR", "127.0.0.1,"), ("PGOPTIONS", "-c search_path=ops")];
-        value(&all, name)
-    };
+fn numeric_addresses_belong_to_their_hosts() {
+    let variable = |name: &str| value(&[("PGHOST", "a,b"), ("PGHOSTADDR", "127.0.0.1,")], name);
     let around = Environment { variable, ..alone() };
-    let config = parsed(&[], &around);
-    let address = "127.0.0.1".parse().expect("an address");
-    let addresses: Vec<_> = config.places.iter().map(|place| place.address).collect();
-    assert_eq!(
-        (addresses, config.options.as_deref()),
-        (vec![Some(address), None], Some("-c search_path=ops"))
-    );
+    let addresses: Vec<_> = parsed(&[], &around).places.iter().map(|place| place.address).collect();
+    assert_eq!(addresses, [Some("127.0.0.1".parse().expect("an address")), None]);
     let one = PgConfig::within(&Options::at(&["postgres://h/d"]), &around);
     assert_refused(one, "hostaddr (PGHOSTADDR) has 2 addresses for 1 hosts");
     let config = parsed(&["postgres:///d?hostaddr=127.0.0.1&options=-c%20x.y=z"], &alone());
@@ -77,10 +69,6 @@ fn addresses_options_and_services_are_taken_or_refused() {
         (config.identity().as_str(), config.options.as_deref()),
         ("postgres://127.0.0.1:5432/d", Some("-c x.y=z"))
     );
-    let around = Environment { variable: |name| value(&[("PGSERVICE", "ops")], name), ..alone() };
-    let error = PgConfig::within(&Options::at(&[]), &around).expect_err("a service");
-    assert!(error.contains("\"ops\"") && error.contains("service files"), "{error}");
-    assert_eq!(parsed(&["postgres://h/d"], &around).identity(), "postgres://h:5432/d");
 }
 
 #[test]
@@ -125,20 +113,6 @@ fn settings_of_libpq_are_obeyed_taken_or_refused() {
     ] {
         assert_refused(config(settings), part);
     }
-    let variables = |name: &str| {
-        let all = [
-            ("PGREQUIRESSL", "1\n"),
-            ("PGCHANNELBINDING", "require\r\n"),
-            ("PGAPPNAME", "ci"),
-            ("PGCONNECT_TIMEOUT", "5"),
-        ];
-        value(&all, name)
-    };
-    let config = parsed(&["postgres://h/d"], &Environment { variable: variables, ..alone() });
-    assert_eq!((config.mode, config.binding), (PgMode::Require, ChannelBinding::Require));
-    let around = Environment { variable: |name| value(&[("PGGSSENCMODE", "require")], name), ..alone() };
-    assert_refused(PgConfig::within(&Options::at(&["postgres://h/d"]), &around), "PGGSSENCMODE asks");
-    assert_eq!(parsed(&["postgres://h/d?gssencmode=disable"], &around).mode, PgMode::Prefer);
 }
 
 #[test]

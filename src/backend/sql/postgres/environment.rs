@@ -160,25 +160,4 @@ mod tests {
         let six = Line::parse(r"\:\:1:*:*:*:x").expect("a line");
         assert!(six.password("::1", 1, "d", "u").is_some());
     }
-
-    #[test]
-    fn world_readable_password_file_is_ignored() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let home = std::env::temp_dir().join(format!("dlock-pgpass-{}", std::process::id()));
-        fs::create_dir_all(&home).expect("a directory");
-        let file = home.join(".pgpass");
-        fs::write(&file, "# all\n*:*:*:*:secret\n").expect("writes");
-        let around = Environment { variable: |_| None, home: Some(home.clone()), user: None };
-        for (mode, lines) in [(0o600, 1), (0o644, 0)] {
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
-            let passwords = around.passwords(None);
-            assert_eq!(passwords.lines.len(), lines, "{mode:o}");
-            assert_eq!(
-                passwords.skipped.is_some_and(|why| why.contains("chmod 600")),
-                lines == 0,
-                "{mode:o}"
-            );
-        }
-        fs::remove_dir_all(home).expect("removes");
-    }
 }
