@@ -205,32 +205,3 @@ impl Claim for NestedClaim {
         Ok(anchors)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::supervise::mark::MarkBoard;
-
-    fn claim_with_a_mark(board: &MarkBoard) -> NestedClaim {
-        let mark = board.address().and_then(|address| address.set()).expect("a mark");
-        NestedClaim { outer: Vec::new(), since: now(), rest: None, marks: vec![mark], backend: "file" }
-    }
-
-    #[tokio::test]
-    async fn anchors_keep_the_mark_until_it_is_left() {
-        let board = MarkBoard::new().expect("a memfd");
-        let killed = claim_with_a_mark(&board);
-        let tree = killed.anchors().expect("anchors");
-        drop(killed);
-        assert!(!board.try_clear(), "its tree lives");
-        drop(tree);
-        board.cleared().await.expect("cleared");
-
-        let board = MarkBoard::new().expect("a memfd");
-        let ended = claim_with_a_mark(&board);
-        let daemon = ended.anchors().expect("anchors");
-        ended.leave(true, Moment::NEVER).await.expect("left");
-        assert!(board.try_clear(), "a daemon does not keep it");
-        drop(daemon);
-    }
-}

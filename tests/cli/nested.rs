@@ -172,6 +172,14 @@ fn a_killed_nested_run_does_not_keep_the_hold() {
 }
 
 #[test]
+fn daemon_of_an_ended_nested_run_does_not_keep_the_hold() {
+    let env = TestEnv::new();
+    under_x(&env, &[], "RUN --name x -- sh -c 'setsid sleep 1000 >/dev/null 2>&1 &'; exit 4").silently(4);
+    until_true("a daemon", || env.command_processes().iter().any(|process| process.name == "sleep"));
+    env.assert_free("x");
+}
+
+#[test]
 fn living_nested_tree_keeps_the_hold_without_its_keeper() {
     let env = TestEnv::new();
     let nested = "setsid sleep 1000 & echo $! >member; echo $PPID >keeper; wait";

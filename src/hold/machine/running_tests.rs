@@ -4,13 +4,6 @@ use super::*;
 use crate::supervise::signals::Signal;
 
 #[test]
-fn unexecutable_command_releases() {
-    let mut m = running_machine(plan());
-    assert_eq!(m.on(Event::NotExecuted(std::io::ErrorKind::NotFound.into()), at(20)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::NotExecuted(_)));
-}
-
-#[test]
 fn a_signal_goes_to_the_command_once() {
     let mut m = running_machine(plan());
     let usr1 = Signal::new(10).expect("exists");
@@ -81,20 +74,22 @@ fn release_spares_no_tree_under_kill_or_without_a_lease() {
 }
 
 #[test]
-fn a_loss_kills_at_once() {
-    let mut m = running_machine(plan());
-    assert_eq!(m.on(lost(), at(20)), [Action::KillTree]);
-    assert_eq!(m.on(Event::TreeGone, at(21)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::SessionEnded, .. }));
-}
-
-#[test]
-fn a_loss_overrides_a_grace() {
-    let mut m = running_machine(plan());
-    m.on(signal(Signal::TERM), at(20));
-    assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
-    m.on(Event::TreeGone, at(31));
-    ends_as(m, |v| matches!(v, Verdict::Lost { .. }));
+fn a_loss_kills_every_process_of_the_command_at_once() {
+    let killed = || Event::CommandEnded(ExitStatus::Signaled(Signal::KILL));
+    for (whole_tree, before) in [
+        (false, vec![]),
+        (false, vec![signal(Signal::TERM)]),
+        (false, vec![killed()]),
+        (true, vec![Event::MarksGone, exited(0)]),
+    ] {
+        let mut m = running_machine(Plan { whole_tree, ..plan() });
+        for event in before {
+            m.on(event, at(20));
+        }
+        assert_eq!(m.on(lost(), at(30)), [Action::KillTree]);
+        assert_eq!(m.on(Event::TreeGone, at(31)), LEAVE);
+        ends_as(m, |v| matches!(v, Verdict::Lost { reason: LossReason::SessionEnded, .. }));
+    }
 }
 
 #[test]

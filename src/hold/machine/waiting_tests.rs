@@ -36,15 +36,6 @@ fn postponed_attempt_waits_and_ends_as_any_wait() {
 }
 
 #[test]
-fn only_a_status_of_zero_is_recorded_as_a_success() {
-    for (status, succeeded) in [(0, true), (1, false)] {
-        let mut m = running_machine(plan());
-        m.on(Event::MarksGone, at(20));
-        assert_eq!(m.on(exited(status), at(20)), [Action::Leave { succeeded }]);
-    }
-}
-
-#[test]
 fn try_leaves_when_another_claim_is_ahead() {
     let mut m = machine(Plan { wait: Wait::Once, ..plan() }, vec![Event::Entered]);
     assert_eq!(m.on(waiting(), at(20)), LEAVE);
@@ -52,9 +43,11 @@ fn try_leaves_when_another_claim_is_ahead() {
 }
 
 #[test]
-fn try_waits_a_sixth_of_the_ttl_and_at_most_five_seconds() {
-    for (ttl, limit) in [(6000, 1000), (60_000, 5000)] {
-        let plan = Plan { wait: Wait::Once, ttl: ms(ttl), ..plan() };
+fn first_answer_is_awaited_for_a_part_of_the_ttl_or_a_minute() {
+    for (wait, ttl, limit) in
+        [(Wait::Once, 6000, 1000), (Wait::Once, 60_000, 5000), (Wait::Forever, 3_600_000, 60_000)]
+    {
+        let plan = Plan { wait, ttl: ms(ttl), ..plan() };
         assert_eq!(Machine::new(plan).give_up_at(), at(limit));
     }
 }
@@ -150,12 +143,6 @@ fn attempt_gives_its_own_reason_at_its_deadline() {
 }
 
 #[test]
-fn first_answer_timeout_is_capped_for_a_long_ttl() {
-    let m = Machine::new(Plan { ttl: ms(3_600_000), ..plan() });
-    assert_eq!(m.give_up_at(), at(60_000));
-}
-
-#[test]
 fn waiter_unable_to_rejoin_in_time_times_out() {
     for last in [refused(ErrorKind::Unavailable), Event::Tick] {
         let mut m = waiting_machine(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
@@ -184,26 +171,24 @@ fn a_refusal_with_a_reason_is_final() {
 }
 
 #[test]
-fn refused_attempt_withdraws_an_earlier_entry() {
-    let mut m = Machine::new(plan());
-    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
-    assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
-    assert_eq!(m.on(refused(ErrorKind::Denied), at(300)), LEAVE);
-    assert!(m.may_have_entered());
-    ends_as(m, |v| matches!(v, Verdict::Failed(e) if e.kind == ErrorKind::Denied));
-}
-
-#[test]
-fn skipped_run_withdraws_an_earlier_entry() {
-    let mut m = Machine::new(plan());
-    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
-    assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
-    assert_eq!(m.on(Event::Unneeded(ms(9)), at(300)), LEAVE);
-    assert!(m.may_have_entered());
-    ends_as(m, |v| matches!(v, Verdict::Skipped(_)));
-    let mut m = Machine::new(plan());
-    assert_eq!(m.on(Event::Unneeded(ms(9)), at(1)), LEAVE);
-    assert!(!m.may_have_entered(), "it asked first");
+fn run_without_a_claim_withdraws_an_earlier_entry() {
+    for (last, wanted) in [
+        (
+            (|| refused(ErrorKind::Denied)) as fn() -> Event,
+            (|v| matches!(v, Verdict::Failed(_))) as fn(&Verdict) -> bool,
+        ),
+        (|| Event::Unneeded(ms(9)), |v| matches!(v, Verdict::Skipped(_))),
+    ] {
+        let mut m = Machine::new(plan());
+        assert_eq!(m.on(refused(ErrorKind::Unavailable), at(1)), []);
+        assert_eq!(m.on(Event::Tick, at(251)), [Action::Enter]);
+        assert_eq!(m.on(last(), at(300)), LEAVE);
+        assert!(m.may_have_entered());
+        ends_as(m, wanted);
+        let mut m = Machine::new(plan());
+        assert_eq!(m.on(last(), at(1)), LEAVE);
+        assert!(!m.may_have_entered(), "it asked first");
+    }
 }
 
 #[test]
@@ -219,27 +204,6 @@ fn before_the_command_runs_an_ending_signal_leaves_the_queue() {
         assert_eq!(asking.on(signal(ending), at(20)), LEAVE);
         assert_eq!(asking.on(Event::Go, at(21)), []);
     }
-}
-
-#[test]
-fn other_signals_mean_nothing_while_waiting() {
-    let mut m = waiting_machine(plan());
-    assert_eq!(m.on(signal(Signal::CONT), at(20)), []);
-    assert_eq!(m.phase, Phase::Waiting);
-}
-
-#[test]
-fn a_suspended_wait_leaves_the_queue() {
-    let mut m = waiting_machine(plan());
-    assert_eq!(m.on(signal(Signal::TSTP), at(20)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Suspended));
-}
-
-#[test]
-fn waiter_with_a_lost_entry_joins_again() {
-    let mut m = waiting_machine(plan());
-    assert_eq!(m.on(lost(), at(20)), [Action::EnterAgain(LossReason::SessionEnded)]);
-    assert_eq!(m.phase, Phase::Entering);
 }
 
 #[test]
@@ -335,11 +299,4 @@ fn unconfirmed_hold_is_no_hold() {
     assert_eq!(m.on(signal(Signal::TERM), at(19_000)), LEAVE);
     let mut m = confirming(Wait::Forever);
     assert_eq!(m.on(asked(), at(19_000)), LEAVE);
-}
-
-#[test]
-fn unneeded_run_is_skipped() {
-    let mut m = machine(plan(), vec![Event::Entered, window(20_000), held()]);
-    assert_eq!(m.on(Event::Unneeded(ms(9)), at(20)), LEAVE);
-    ends_as(m, |v| matches!(v, Verdict::Skipped(_)));
 }
