@@ -26,7 +26,6 @@ pub fn pause_after(term: Duration, before: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::LockName;
 
     #[test]
     fn pauses_double_to_a_minute_and_end_with_a_whole_term() {
@@ -37,20 +36,5 @@ mod tests {
             assert_eq!(pause, s(wanted));
         }
         assert_eq!(pause_after(s(10), pause), Duration::ZERO);
-    }
-
-    #[test]
-    fn sole_holder_leads() {
-        let of = |mode, label: &str| Entry { mode, label: Some(label.into()), ..Entry::default() };
-        let queue = |holders| LockStatus {
-            name: LockName::new("a").expect("valid"),
-            holders,
-            waiters: vec![of(None, "w")],
-        };
-        assert_eq!(leader(&queue(vec![])), None);
-        let (exclusive, foreign) = (of(Some(Mode::Exclusive), "x"), of(None, "y"));
-        assert_eq!(leader(&queue(vec![exclusive.clone()])), Some(&exclusive));
-        assert_eq!(leader(&queue(vec![foreign.clone()])), Some(&foreign));
-        assert_eq!(leader(&queue(vec![of(Some(Mode::Shared), "z")])), None);
     }
 }

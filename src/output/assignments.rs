@@ -116,10 +116,4 @@ mod tests {
         assert_eq!(Format::Env.writer()(&slot), "DLOCK_SLOT=2\n");
         assert_eq!(Format::Sh.writer()(&[]), "export DLOCK_SLOT=''\n");
     }
-
-    #[test]
-    fn evaluated_failure_stops_the_shell() {
-        assert_eq!(Format::Sh.failure(75), "sh -c 'exit 75'\n");
-        assert_eq!(Format::Env.failure(75) + &Format::Json.failure(75), "");
-    }
 }

@@ -173,22 +173,4 @@ mod tests {
             )
         );
     }
-
-    #[test]
-    fn programs_read_one_object() {
-        assert_eq!(
-            findings().json(),
-            concat!(
-                r#"{"backend":"etcd","files":["/etc/dlock/config.toml"],"settings":[{"option":"backend","#,
-                r#""value":"etcd","source":"--backend"},{"option":"password","value":"(secret)","#,
-                r#""source":"DLOCK_PASSWORD"}],"server":"etcd 3.4.23","reached":"http://h:2379","#,
-                r#""round_trip_ms":0.42,"risks":[{"weight":"note","what":"a limit","remedy":null},"#,
-                r#"{"weight":"warning","what":"a fault","remedy":"mend it"}],"error":null}"#,
-                "\n"
-            )
-        );
-        let silent = Findings { examination: Err("no answer".into()), ..findings() };
-        let object: serde_json::Value = serde_json::from_str(&silent.json()).expect("an object");
-        assert_eq!((&object["error"], &object["risks"]), (&"no answer".into(), &serde_json::Value::Null));
-    }
 }

@@ -197,26 +197,4 @@ pub(crate) mod tests {
         assert_eq!(&text, b"hello");
         assert!(fs::metadata(&path).expect("there").file_type().is_fifo());
     }
-
-    #[test]
-    fn a_redirected_file_is_not_lost() {
-        let folder = Folder::new("file-fd");
-        let path = folder.0.join("out");
-        let file = OpenOptions::new().append(true).create(true).open(&path).expect("made");
-        let by_number = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-        (&file).write_all(b"before ").expect("written");
-        write(Path::new(&by_number), "report", 0o666, false).expect("written");
-        assert_eq!(fs::read_to_string(&path).expect("read"), "before report");
-        assert_eq!(entries(&folder), 1);
-    }
-
-    #[test]
-    fn unwritable_path_is_found_beforehand() {
-        let folder = Folder::new("file-check");
-        let kind = |p: &Path| check_writable(p).expect_err("refused").kind();
-        assert_eq!(kind(&folder.0), ErrorKind::IsADirectory);
-        assert_eq!(kind(&folder.0.join("no/such")), ErrorKind::NotFound);
-        check_writable(&folder.0.join("new")).expect("a new file");
-        assert_eq!(entries(&folder), 0, "asking makes nothing");
-    }
 }

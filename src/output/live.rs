@@ -186,17 +186,4 @@ mod tests {
         assert_eq!(drawn.as_deref(), Some("\rwaiting for x · next in queue · 00:01\x1b[K"));
         assert_eq!((live.erase().as_deref(), live.erase()), (Some("\r\x1b[K"), None));
     }
-
-    #[test]
-    fn the_background_is_silent() {
-        let front = std::rc::Rc::new(std::cell::Cell::new(true));
-        let seen = std::rc::Rc::clone(&front);
-        let mut live = Live::new(Box::new(move || seen.get()), "x".into(), Moment::from_nanos(0));
-        assert!(live.draw(at(500), wall(), 80).is_some());
-        front.set(false);
-        assert_eq!(live.erase(), None);
-        assert_eq!(live.draw(at(1500), wall(), 80), None);
-        front.set(true);
-        assert_eq!(live.erase(), None);
-    }
 }

@@ -223,14 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn free_lock_line_has_its_place_and_unused_hint() {
-        let free = LockStatus { holders: vec![], waiters: vec![], ..status("a\u{202e}") };
-        assert_eq!(usual(&free, &layout()), "a\\u{202e}: free (file /l)\n");
-        let unused = lock("", &free, &service(", not used yet"), Detail::Usual, &layout());
-        assert_eq!(unused, "a\\u{202e}: free (file /l, not used yet)\n");
-    }
-
-    #[test]
     fn a_list_has_names_and_fits_the_terminal() {
         let fits = |width| {
             let narrow = Layout { width: Some(width), ..layout() };

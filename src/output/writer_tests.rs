@@ -1,10 +1,9 @@
-//! Streams with a reader, with a slow one, without one, and streams that fail.
+//! Streams whose reader is slow or absent.
 
 use super::*;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
 
 /// Returns a writer to one end, and the other end.
 fn writer_to((reader, stream): (OwnedFd, OwnedFd)) -> (File, &'static Writer) {
@@ -17,10 +16,6 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("a small pipe");
     (reader, writer)
-}
-
-fn socket() -> (OwnedFd, OwnedFd) {
-    UnixStream::pair().map(|(a, b)| (a.into(), b.into())).expect("a socket")
 }
 
 fn count(dropped: u64) -> String {
@@ -44,31 +39,6 @@ fn fill(writer: &'static Writer) {
 
 fn until_empty(writer: &'static Writer) {
     writer.finish(Duration::from_secs(20)).expect("written");
-}
-
-#[test]
-fn a_merely_slow_reader_gets_all_lines_in_order() {
-    for stream in [pipe(), socket()] {
-        let (mut reader, writer) = writer_to(stream);
-        let slow = thread::spawn(move || {
-            let (mut all, mut bytes) = (Vec::new(), [0; 700]);
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                all.extend_from_slice(&bytes[..count]);
-                if all.ends_with(b"end\n") {
-                    return String::from_utf8(all).expect("text");
-                }
-                thread::sleep(Duration::from_millis(2));
-            }
-            panic!("the stream ended")
-        });
-        (0..100).for_each(|number| say(writer, number));
-        writer.last("end\n".into());
-        writer.finish(BRIEF).expect("all is read");
-        let text = slow.join().expect("a reader");
-        let numbers: Vec<&str> = text.lines().map(str::trim_end).collect();
-        let wanted: Vec<String> = (0..100).map(|n| n.to_string()).chain(["end".into()]).collect();
-        assert_eq!(numbers, wanted);
-    }
 }
 
 #[test]
@@ -136,16 +106,6 @@ fn nonblocking_stream_gets_whole_lines() {
     let mut text = vec![0; 9000];
     reader.read_exact(&mut text).expect("readable");
     until_empty(writer);
-}
-
-#[test]
-fn failing_stream_is_an_error_and_not_retried_forever() {
-    let full = File::options().write(true).open("/dev/full").expect("a full device");
-    let (_reader, writer) = writer_to((socket().0, full.into()));
-    writer.last("lost".into());
-    let error = writer.finish(NEVER).expect_err("no space");
-    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
-    writer.finish(BRIEF).expect("told once");
 }
 
 #[test]

@@ -118,23 +118,7 @@ impl AwaitedEnd {
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, poll};
-
     use super::*;
-
-    #[test]
-    fn own_living_process_is_adoptable_and_its_end_noticed() {
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("a process");
-        let pid = i32::try_from(child.id()).expect("a pid");
-        let adopted = Adopted::open(pid).expect("fit");
-        assert!(!adopted.has_ended());
-        adopted.signal(Signal::KILL);
-        // Not reaped yet: a zombie counts as ended.
-        assert!(poll(&mut [PollFd::new(&adopted.handle, PollFlags::IN)], None).is_ok());
-        assert!(adopted.has_ended());
-        assert!(matches!(Adopted::open(pid), Err(Unfit::Gone)));
-        child.wait().expect("a status");
-    }
 
     #[test]
     fn nonexistent_process_is_not_adopted() {

@@ -197,18 +197,3 @@ extern "C" fn become_command(launch: *mut libc::c_void) -> libc::c_int {
         libc::_exit(127)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pid_is_written_in_its_digits() {
-        for pid in [1, 10, 4_194_303, 2_147_483_647] {
-            let mut variable = PidVariable { name: "WATCHDOG_PID", text: [0; 32] };
-            variable.set(pid);
-            let text = CStr::from_bytes_until_nul(&variable.text).expect("an end");
-            assert_eq!(text.to_bytes(), format!("WATCHDOG_PID={pid}").as_bytes());
-        }
-    }
-}

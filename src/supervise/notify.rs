@@ -72,31 +72,3 @@ impl Notifier {
 pub fn address() -> Option<OsString> {
     std::env::var_os(VARIABLE).filter(|address| !address.is_empty())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn texts() -> Texts {
-        let waiting = |subject: &str, ahead: Option<u32>| format!("{subject} {ahead:?}");
-        Texts { waiting, subject: "x".into(), started: "x started".into() }
-    }
-
-    #[test]
-    fn only_paths_and_abstract_names_are_addresses() {
-        for address in ["/run/x", "@x"] {
-            assert!(Notifier::new(OsStr::new(address), texts(), false).is_some(), "{address}");
-        }
-        for address in ["x", "vsock:2:1", "fd:3", ""] {
-            assert!(Notifier::new(OsStr::new(address), texts(), false).is_none(), "{address}");
-        }
-    }
-
-    #[test]
-    fn absent_manager_does_not_block() {
-        let mut notifier =
-            Notifier::new(OsStr::new("/nonexistent/socket"), texts(), true).expect("an address");
-        notifier.waiting(-1);
-        notifier.started();
-    }
-}

@@ -72,16 +72,3 @@ fn try_proved(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<Result<Ow
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use rustix::fs::{CWD, Mode, OFlags, openat};
-
-    use super::*;
-
-    #[test]
-    fn directory_without_a_process_table_is_rejected() {
-        let root = openat(CWD, c"/", OFlags::DIRECTORY, Mode::empty()).expect("a directory");
-        assert_eq!(prove(&root), Err(Hidden::NotProc));
-    }
-}

@@ -78,21 +78,3 @@ fn self_stopping_command_stops_and_resumes_with_dlock() {
     running.signal(Signal::CONT);
     running.finish().silently(7);
 }
-
-#[test]
-fn the_last_word_of_the_keeper_is_never_lost() {
-    // A keeper that ends while a message of the front is on its way has still reported the outcome.
-    let _load = quiet::loading();
-    let env = TestEnv::new();
-    let script = r#"
-        for i in 1 2 3 4; do
-            for n in $(seq 100); do
-                run -q --name "x$i" -- no-such-command 2>/dev/null
-                echo $?
-            done &
-        done
-        wait"#;
-    let codes = env.finish(&mut env.bash(script)).silently(0).text();
-    let wrong = codes.lines().filter(|code| *code != "127").count();
-    assert_eq!((codes.lines().count(), wrong), (400, 0));
-}
