@@ -1,10 +1,11 @@
 //! The hand-over: from the end of one waiter's command to the start of the next one's.
 //!
-//! `N` sets the waiters (20), `ROUNDS` how often the tools take turns (5).
+//! `WAITERS` sets the numbers of waiters, separated by commas (20), `ROUNDS` how often the tools take turns (5).
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod support;
 
+use std::env;
 use std::time::Duration;
 
 use support::{Handover, Scratch, Tool, hand_over, line, median, quantile, setting};
@@ -16,11 +17,18 @@ fn main() {
 }
 
 fn measure(scratch: &Scratch) {
-    let (waiters, rounds) = (setting("N", 20), setting("ROUNDS", 5));
+    let sizes = env::var("WAITERS").unwrap_or_else(|_| "20".to_owned());
+    for size in sizes.split(',') {
+        hand_overs(scratch, size.trim().parse().expect("WAITERS is a list of numbers"));
+    }
+}
+
+fn hand_overs(scratch: &Scratch, waiters: usize) {
+    let rounds = setting("ROUNDS", 5);
     let mut all = [Handover::default(), Handover::default()];
     for round in 0..rounds {
         for (tool, sum) in Tool::BOTH.into_iter().zip(&mut all) {
-            sum.add(hand_over(tool, scratch, &format!("line{round}"), waiters, STAY));
+            sum.add(hand_over(tool, scratch, &format!("line{waiters}-{round}"), waiters, STAY));
         }
     }
     println!("hand-over, {waiters} waiters, {rounds} rounds, ms");
