@@ -262,15 +262,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn renews_every_third_of_the_ttl() {
-        let (mut keeper, claim, from, _) = keeper(&[]);
-        for _ in 0..4 {
-            assert!(keeper.next().await.is_ok());
-        }
-        assert_eq!(seconds_after(from, &claim.asked_at.lock().expect("not poisoned")), [10, 20, 30, 40]);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_late_answer_counts_from_when_it_was_asked_for() {
         let (mut keeper, _, from, _) = keeper(&[Reply::Confirms(Duration::from_secs(4))]);
         let window = keeper.next().await.expect("a confirmation was scripted");

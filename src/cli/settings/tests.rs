@@ -365,16 +365,3 @@ fn unrelated_variables_are_ignored() {
     let words = ["run", "--name", "x", "true"];
     assert_eq!(run_in(&words, &kubernetes), run_in(&words, &around(&[])));
 }
-
-#[test]
-fn an_empty_prefix_is_a_prefix() {
-    let words = ["run", "--name", "x", "true"];
-    assert_eq!(
-        run_in(&words, &around(&[("DLOCK_PREFIX", "")])).expect("valid").connection.options.prefix,
-        Some(String::new())
-    );
-    assert_eq!(
-        run_in(&words, &around(&[("DLOCK_BACKEND", "")])).expect("valid").connection.options.backend,
-        None
-    );
-}
