@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dlock::backend::{Backend, Claim, Evict, deadlock};
@@ -250,16 +250,6 @@ impl Member {
             .await?;
         assert_eq!(grant.names.len(), self.request.names.len(), "one grant for each name");
         Some(grant)
-    }
-
-    /// Waits for its turn among many, is the only one `inside` for a moment, and leaves.
-    pub(crate) async fn pass_alone(&self, inside: &AtomicUsize) {
-        let deadline = self.bench.clock.now() + self.bench.fixture.patience() * 100;
-        self.held_by(deadline).await.expect("its turn comes");
-        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
-        tokio::task::yield_now().await;
-        inside.fetch_sub(1, Ordering::SeqCst);
-        self.leave().await;
     }
 
     /// Waits until it is lost, as it must be soon.

@@ -3,8 +3,8 @@
 use crate::bench::Bench;
 use crate::fixture::{Boxed, Need};
 use crate::{
-    cases_detached, cases_enter, cases_evict, cases_exclusion, cases_life, cases_limits, cases_mutex,
-    cases_order, cases_token, cases_view,
+    cases_detached, cases_enter, cases_evict, cases_exclusion, cases_life, cases_limits, cases_order,
+    cases_token, cases_view,
 };
 
 /// One case. Its name begins with the clause that it tests.
@@ -33,7 +33,6 @@ pub(crate) use cases;
 pub(crate) fn all() -> Vec<Case> {
     [
         cases_exclusion::CASES,
-        cases_mutex::CASES,
         cases_order::CASES,
         cases_token::CASES,
         cases_life::CASES,

@@ -20,6 +20,7 @@ cases![
     c06_dropping_changed_loses_no_loss[Queue],
     c06_nothing_new_is_not_told[],
     c06_loss_wakes_a_listener[Queue],
+    c08_try_leaves_nothing[],
     c08_leaving_twice_is_no_error[],
     c08_leaving_after_a_loss_is_no_error[Sever],
     c08_dropped_leave_can_be_repeated[],
@@ -186,6 +187,23 @@ async fn c06_loss_wakes_a_listener(b: Bench) {
     };
     let (state, ()) = tokio::join!(b.by(b.soon(), waiter.next(Some(&seen))), evict);
     assert!(matches!(state, Some(ClaimState::Lost(_))), "{state:?}");
+}
+
+async fn c08_try_leaves_nothing(b: Bench) {
+    use Mode::{Exclusive as X, Shared as S};
+    for (n, (first, second)) in [(X, X), (slots(1), slots(1)), (X, S)].into_iter().enumerate() {
+        if b.offered(&[first, second]).len() < 2 {
+            continue;
+        }
+        let lock = b.name(&n.to_string());
+        let first = b.hold(b.ask_as(&lock, first)).await;
+        let second = b.enter(b.ask_as(&lock, second)).await;
+        assert!(matches!(second.state().await, ClaimState::Waiting { .. }));
+        second.leave().await;
+        assert_eq!(b.ids(&lock).await, (vec![first.id()], vec![]));
+        first.leave().await;
+        b.hold(b.ask_as(&lock, second.request.mode)).await;
+    }
 }
 
 async fn c08_leaving_twice_is_no_error(b: Bench) {

@@ -13,7 +13,6 @@ cases![
     c01_pairs_of_modes[],
     c01_slots_exhausted_and_returned[],
     c01_slots_are_all_different_in_any_order_of_looks[],
-    c01_exclusive_and_shared_contenders_never_overlap[Shared],
     c01_simultaneous_claims_hold_one_by_one[],
     c01_queue_always_satisfies_the_grant_rule[Queue, Shared],
     c01_several_names_hold_all_or_none[AtomicNames],
@@ -98,35 +97,6 @@ async fn c01_slots_are_all_different_in_any_order_of_looks(b: Bench) {
     // If the second claim waits until the first has polled, it gets its slot later.
     fourth.held_by(b.clock.now() + b.fixture.blink() * 10).await;
     assert_ne!(third.held().await.names[0].slot, fourth.held().await.names[0].slot);
-}
-
-/// Eight clients lock in turn. Expects that none meets a claim that its mode excludes.
-async fn c01_exclusive_and_shared_contenders_never_overlap(b: Bench) {
-    let lock = b.name("a");
-    let (readers, writers) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let contenders: Vec<_> = (0..8)
-        .map(|_| {
-            let (b, lock, readers, writers) = (b.clone(), lock.clone(), readers.clone(), writers.clone());
-            tokio::spawn(async move {
-                let client = b.connect().await;
-                for _ in 0..5 {
-                    let mode = if b.random(3) == 0 { Mode::Exclusive } else { Mode::Shared };
-                    let member = b.enter_with(&client, b.ask_as(&lock, mode)).await;
-                    member.held_by(b.clock.now() + b.fixture.patience() * 100).await.expect("its turn comes");
-                    let own = if mode == Mode::Exclusive { &writers } else { &readers };
-                    own.fetch_add(1, Ordering::SeqCst);
-                    tokio::task::yield_now().await;
-                    let (r, w) = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
-                    assert!(w == 0 || (w == 1 && r == 0), "{w} writers and {r} readers at once");
-                    own.fetch_sub(1, Ordering::SeqCst);
-                    member.leave().await;
-                }
-            })
-        })
-        .collect();
-    for contender in contenders {
-        contender.await.expect("no contender fails");
-    }
 }
 
 /// Claims that enter at the same moment may learn of each other in different orders, wherever the service keeps its

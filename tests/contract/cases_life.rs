@@ -14,7 +14,6 @@ use crate::fixture::Skew;
 cases![
     c04_abandoned_holder_is_gone_within_the_bound[Leased, Abandon],
     c04_abandoned_waiter_is_gone_within_the_bound[Leased, Abandon],
-    c04_abandoned_waiter_between_others_is_gone[Leased, Abandon],
     c04_severed_holder_is_out_of_the_queue[Sever, Leased],
     c04_severed_waiter_is_out_of_the_queue[Queue, Sever, Leased],
     c07_renew_keeps_three_ttls[Leased],
@@ -61,17 +60,6 @@ async fn c04_abandoned_waiter_is_gone_within_the_bound(b: Bench) {
         assert!(b.clock.now() < end, "the waiter is still there after its ttl and the bound");
         b.sleep(b.fixture.blink()).await;
     }
-}
-
-async fn c04_abandoned_waiter_between_others_is_gone(b: Bench) {
-    let lock = b.name("a");
-    let holder = b.hold(b.ask(&lock)).await;
-    let a = b.enter(b.brief(b.ask(&lock))).await;
-    let next = b.enter(b.ask(&lock)).await;
-    let end = b.clock.now() + ttl(&a) + b.bound().await;
-    b.fixture.abandon(a.client, a.claim).await;
-    holder.leave().await;
-    next.held_by(end).await.expect("gone within ttl and bound");
 }
 
 /// Returns whether the reason names no other client. Without sessions, a removal is all that can be reported.

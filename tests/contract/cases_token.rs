@@ -2,13 +2,12 @@
 
 use dlock::lock::{ClaimState, Mode};
 
-use crate::bench::{Bench, Member, slots, token};
+use crate::bench::{Bench, Member, token};
 use crate::cases::cases;
 
 cases![
     c03_tokens_rise_over_200_hand_overs[],
     c03_tokens_rise_across_modes[Queue, Shared],
-    c03_tokens_rise_over_released_slots[],
     c03_tokens_rise_over_idle_times[],
     c03_tokens_rise_over_a_restart[Restart],
     c03_tokens_rise_for_each_of_several_names[AtomicNames],
@@ -62,15 +61,6 @@ async fn c03_tokens_rise_across_modes(b: Bench) {
         }
         floor = floor.max(highest);
     }
-}
-
-async fn c03_tokens_rise_over_released_slots(b: Bench) {
-    let lock = b.name("a");
-    let one = b.enter(b.ask_as(&lock, slots(1))).await;
-    let first = token(&one.held().await);
-    let two = b.enter(b.ask_as(&lock, slots(1))).await;
-    one.leave().await;
-    assert!(token(&two.held().await) > first);
 }
 
 async fn c03_tokens_rise_over_idle_times(b: Bench) {

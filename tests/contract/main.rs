@@ -14,7 +14,6 @@ mod cases_evict;
 mod cases_exclusion;
 mod cases_life;
 mod cases_limits;
-mod cases_mutex;
 mod cases_order;
 mod cases_token;
 mod cases_view;
