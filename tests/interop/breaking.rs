@@ -1,8 +1,6 @@
 //! Ends holds of foreign clients: `dlock break --force`, and the refusal without it.
 
-use serde_json::Value;
-
-use crate::support::{TestEnv, until};
+use crate::support::TestEnv;
 
 /// A lock that foreign clients and dlock share.
 pub(crate) struct Shared<'a> {
@@ -14,14 +12,9 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    fn status(&self) -> Value {
-        let asked = self.env.finish(&mut self.env.verb("status", ["--json", self.name])).silently(0);
-        serde_json::from_slice(&asked.out).expect("JSON from status")
-    }
-
     /// Returns the claim of the only holder, which is foreign.
     fn claim(&self) -> String {
-        let status = self.status();
+        let status = self.env.status(self.name);
         let holders = status["holders"].as_array().expect("a list of holders");
         assert!(holders.len() == 1 && holders[0]["foreign"] == true, "{status}");
         let claim = holders[0]["claim"].as_str().unwrap_or_else(|| panic!("a claim in {status}")).to_owned();
@@ -54,11 +47,8 @@ impl Shared<'_> {
         let waiter = self
             .env
             .start(self.env.verb("run", ["-q", "--name", self.name]).args(["--", "sh", "-c", script]));
-        if self.env.is_redlock() {
-            self.env.await_waiters(self.name, 1);
-        } else {
-            let waits = || self.status()["waiters"].as_array().map(Vec::len) == Some(1);
-            until("a waiter", || waits().then_some(()));
+        self.env.await_waiters(self.name, 1);
+        if !self.env.is_redlock() {
             let several = self.break_(&["--force"]).said_one_line(&["2 claims", "--claim"]);
             assert!(several.code() == Some(64) && several.text().contains(&claim[..8]), "{}", several.text());
         }

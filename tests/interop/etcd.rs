@@ -162,16 +162,3 @@ fn a_hold_of_etcdctl_is_ended_by_force() {
     campaign.signal(Signal::INT);
     campaign.finish();
 }
-
-#[test]
-fn a_foreign_waiter_is_ended_by_force_and_its_holder_is_not() {
-    let Some(env) = env() else { return };
-    let holder = env.held(&["--name", "x"]);
-    let (_running, _gate) = lock(&env);
-    env.await_waiters("x", 1);
-    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    env.finish(&mut env.verb("break", ["x", "--yes", "--force", "--claim", &claim])).silently(0);
-    // The further course of etcdctl does not matter: version 3.4 continues without its key.
-    assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
-    holder.release().silently(0);
-}
