@@ -66,23 +66,6 @@ fn cancelled_step_with_dlock_as_shell_has_its_five_seconds() {
 }
 
 #[test]
-fn a_step_fails_as_its_script_does() {
-    let place = RecipeEnv::new();
-    let recipe = place.recipe("github");
-    let (build, deploy) = (place.gated("build"), place.gated("deploy"));
-    let start = || start_step(&place, field(&recipe, "shell:"), &script_of(&recipe));
-    let step = start();
-    build.write("3");
-    step.finish().silently(3);
-    assert!(!place.env.exists("deploy.up"));
-    let step = start();
-    build.open();
-    deploy.open();
-    step.finish().silently(0);
-    place.assert_over("deploy");
-}
-
-#[test]
 fn cancelled_step_with_exec_dlock_ends_at_once() {
     let place = RecipeEnv::new();
     let recipe = place.recipe("github-exec");
@@ -90,22 +73,6 @@ fn cancelled_step_with_exec_dlock_ends_at_once() {
     let mut step = start_step(&place, USUAL_SHELL, field(&recipe, "run:"));
     place.await_up("deploy", 1);
     assert_eq!(cancel_step(&place, &mut step), Some(Signal::INT));
-    place.assert_over("deploy");
-}
-
-#[test]
-fn cancelled_step_without_a_signal_leaves_nothing() {
-    let place = RecipeEnv::new();
-    let recipe = place.recipe("github-exec");
-    let script = field(&recipe, "run:").replace("exec ", "");
-    place.endless("deploy");
-    let mut step = start_step(&place, USUAL_SHELL, &format!("{script}\necho done >done\n"));
-    let job = place.await_up("deploy", 1)[0];
-    step.signal(Signal::INT);
-    assert!(!ends_within(&mut step, Duration::from_millis(500)), "bash passes nothing on");
-    assert!(process::is_alive(job));
-    assert_eq!(cancel_step(&place, &mut step), Some(Signal::TERM));
-    assert!(!place.env.exists("done"));
     place.assert_over("deploy");
 }
 

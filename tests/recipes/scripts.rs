@@ -25,24 +25,6 @@ fn script_with_two_locks_releases_only_the_first() {
 }
 
 #[test]
-fn killed_script_with_two_locks_leaves_nothing() {
-    let place = RecipeEnv::new();
-    let script = place.program("script", &place.recipe("two-locks"));
-    for job in ["build", "publish"] {
-        if job == "publish" {
-            place.runs("build", &["true".to_owned()]);
-        }
-        place.endless(job);
-        let running = place.env.start(&mut place.command(&script));
-        place.await_up(job, 1);
-        running.signal(Signal::KILL);
-        assert_eq!(running.finish().signal(), Some(9));
-        place.assert_over("build");
-        place.env.assert_free("publish");
-    }
-}
-
-#[test]
 fn a_migration_runs_until_it_has_succeeded_once_and_all_go_on() {
     let place = RecipeEnv::new();
     let script = place.program("script", &place.recipe("migrate"));

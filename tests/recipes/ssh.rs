@@ -108,17 +108,6 @@ fn without_a_terminal_a_command_outlives_its_connection() {
 }
 
 #[test]
-fn without_a_terminal_the_status_comes_back() {
-    let place = RecipeEnv::new();
-    let recipe = place.recipe("ssh");
-    let Some(server) = Server::start(&place) else { return };
-    let gate = place.gated("deploy");
-    gate.write("6");
-    place.start_words(&recipe).finish().silently(6);
-    server.assert_over(&place, "deploy");
-}
-
-#[test]
 fn with_a_terminal_a_command_ends_with_its_connection() {
     let place = RecipeEnv::new();
     let recipe = place.recipe("ssh-terminal");
