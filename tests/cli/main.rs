@@ -16,8 +16,6 @@ mod failures;
 mod files;
 #[path = "../services/forced.rs"]
 mod forced;
-#[path = "../services/kinds.rs"]
-mod kinds;
 mod look;
 mod names;
 mod nested;

@@ -2,14 +2,36 @@
 
 use std::fs;
 
-use super::unconfirmed::Ways;
+use crate::servers::proxy::Proxy;
 use crate::site;
-use crate::support::Running;
 use crate::support::wait::until_true;
+use crate::support::{Running, TestEnv};
 
 /// The state of an open connection in `/proc/net/tcp`, and its timer for probes after a silence.
 const ESTABLISHED: &str = "01";
 const PROBED: &str = "02:";
+
+/// A part of the service, reached over relays to all of its servers and past them.
+pub(super) struct Ways {
+    pub(super) over: TestEnv,
+    pub(super) past: TestEnv,
+    pub(super) each: Vec<Proxy>,
+}
+
+impl Ways {
+    pub(super) fn new() -> Self {
+        let site = site::shared();
+        let past = TestEnv::on(site.part());
+        // So that everything exists that a first run creates.
+        past.finish(&mut past.run(["--name", "x", "-q", "--", "true"])).silently(0);
+        let mut service = past.service().clone();
+        let each: Vec<Proxy> = site.ports().into_iter().map(Proxy::to).collect();
+        for (port, way) in site.ports().into_iter().zip(&each) {
+            service = service.through(way.port(), port);
+        }
+        Self { over: TestEnv::on(service), past, each }
+    }
+}
 
 /// Returns the timers of the open connections of `pid`.
 fn timers(pid: i32) -> Vec<String> {
@@ -55,7 +77,7 @@ fn release_replaces_a_silent_connection() {
     }
     let ways = Ways::new();
     let holder = ways.over.held(&["--name", "x", "--ttl", "40s"]);
-    ways.each.iter().for_each(crate::servers::proxy::Proxy::leave_behind);
+    ways.each.iter().for_each(Proxy::leave_behind);
     holder.release().silently(0);
     ways.past.assert_free("x");
 }

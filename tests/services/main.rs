@@ -14,7 +14,6 @@ mod etcd_cluster;
 mod etcd_cut;
 mod etcd_faults;
 mod etcd_proxies;
-mod held_up;
 mod memcached;
 mod mysql;
 mod mysql_failover;
@@ -32,7 +31,6 @@ mod redis_lua;
 mod redis_many;
 mod redis_moving;
 mod redlock;
-mod redlock_late;
 mod refused_waiter;
 mod site;
 mod sql_settings;
@@ -66,11 +64,8 @@ macro_rules! tests_of {
             mod doctor;
             #[path = "../cli/elections.rs"]
             mod elections;
-            mod kinds;
-            mod links_cut;
             #[path = "../cli/look.rs"]
             mod look;
-            mod in_order;
             #[path = "../cli/nested.rs"]
             mod nested;
             mod outage;
@@ -80,7 +75,6 @@ macro_rules! tests_of {
             mod replace;
             mod swarm;
             mod forgotten;
-            mod unconfirmed;
             #[path = "../supervise/waiting.rs"]
             mod waiting;
             mod ways;
@@ -89,21 +83,9 @@ macro_rules! tests_of {
     };
 }
 
-tests_of!(on_etcd, addresses, alternatives, detached, forced, herd, postdated, unheard);
-tests_of!(on_mysql, addresses, alternatives, detached, forced, herd, postdated, sql, sql_late, sql_rows);
-tests_of!(
-    on_postgres,
-    addresses,
-    alternatives,
-    detached,
-    forced,
-    herd,
-    postdated,
-    sql,
-    sql_late,
-    sql_rows,
-    unheard
-);
+tests_of!(on_etcd, addresses, alternatives, detached, forced, herd);
+tests_of!(on_mysql, addresses, alternatives, detached, forced, herd, sql, sql_rows);
+tests_of!(on_postgres, addresses, alternatives, detached, forced, herd, sql, sql_rows);
 tests_of!(
     on_redis,
     addresses,
@@ -116,12 +98,10 @@ tests_of!(
     jobs,
     #[path = "../cli/options.rs"]
     options,
-    postdated,
     #[path = "../cli/reports.rs"]
-    reports,
-    unheard
+    reports
 );
-tests_of!(on_zk, addresses, alternatives, herd, unheard);
+tests_of!(on_zk, addresses, alternatives, herd);
 
 /// The tests of a service that has no queue, no shared locks and no claims on several names.
 #[path = "."]
@@ -132,13 +112,8 @@ mod on_redlock {
     #[path = "../cli/elections.rs"]
     mod elections;
     mod forgotten;
-    mod kinds;
-    mod links_cut;
-    mod postdated;
     mod promises;
     mod swarm;
-    mod unconfirmed;
-    mod unheard;
     mod ways;
 }
 
@@ -155,17 +130,13 @@ mod on_memcached {
     mod elections;
     mod forced;
     mod forgotten;
-    mod in_order;
-    mod kinds;
-    mod links_cut;
     #[path = "../cli/nested.rs"]
     mod nested;
     mod outage;
-    mod postdated;
+    mod queued;
     #[path = "../cli/replace.rs"]
     mod replace;
     mod swarm;
-    mod unconfirmed;
     mod ways;
 }
 

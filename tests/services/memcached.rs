@@ -1,14 +1,11 @@
 //! One memcached: logins, messages, and holds that it forgets.
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::causes::secure;
-use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, memcached};
 use crate::site::{looked, run_with};
-use crate::support::process::is_alive;
-use crate::support::wait::{let_pass, until_true};
+use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
 
 fn env_at(endpoint: String) -> TestEnv {
@@ -29,23 +26,6 @@ fn forgotten_hold_ends_its_command() {
     let holder = env.held(&["--name", "x"]);
     server.restart();
     holder.running.finish().failed(76, &["lost x"]);
-}
-
-#[test]
-fn waiter_announces_its_rejoin_only_after_rejoining() {
-    let server = memcached::start();
-    let env = env_on(&server);
-    let holder = env.held(&["--name", "x", "--ttl", "60s", "-q"]);
-    let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "2s", "--", "true"]));
-    env.await_waiters("x", 1);
-    server.freeze();
-    until_true("word of an attempt", || waiter.err_so_far().contains("cannot join the queue of x"));
-    assert!(!waiter.err_so_far().contains("at the end"), "{}", waiter.err_so_far());
-    server.thaw();
-    until_true("a waiter that is back", || waiter.err_so_far().contains("rejoined at the end"));
-    assert_eq!(holder.release().code(), Some(0));
-    let ended = waiter.finish();
-    assert_eq!((ended.code(), ended.err.matches("at the end").count()), (Some(0), 1), "{}", ended.err);
 }
 
 #[test]
@@ -75,17 +55,6 @@ fn several_servers_are_refused() {
 }
 
 #[test]
-fn a_lock_leaves_nothing_but_its_counter_and_its_success() {
-    let server = memcached::start();
-    let env = env_on(&server);
-    run_with(&env, &[]).silently(0);
-    assert_eq!(memcached::value(server.port(), "x"), None);
-    assert!(memcached::value(server.port(), "x%.token").is_some());
-    let first = env.finish(&mut env.run(["--name", "x", "--once-per", "1h", "--", "false"]));
-    assert_eq!(first.code(), Some(0), "the last run has succeeded: {}", first.err);
-}
-
-#[test]
 fn needless_login_stores_no_item() {
     let open = memcached::start();
     let refused = run_with(
@@ -111,74 +80,4 @@ fn doctor_warns_of_missing_guarantees_of_a_cache() {
     for part in ["memcached 1.", "keeps nothing over a restart", "poll every 50 ms to 1 s"] {
         assert!(text.contains(part), "{part} is in {text}");
     }
-}
-
-/// memcached numbers its writes from one when it starts.
-#[test]
-fn claim_from_before_a_restart_affects_no_later_claim() {
-    use dlock::backend::memcached::{MemcachedConfig, with_clock};
-    use dlock::backend::{Backend as _, Options};
-    use dlock::clock;
-    use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
-    let server = memcached::start();
-    let options = Options { endpoints: vec![memcached::address(&server)], ..Options::default() };
-    let open = || with_clock(MemcachedConfig::parse(&options).expect("valid"), clock::Clock::Boot);
-    let request = |id| Request {
-        names: vec!["x".parse().expect("valid")],
-        id: ClaimId::from_bytes([id; 16]),
-        mode: Mode::Exclusive,
-        ttl: Duration::from_secs(600),
-        holder: Holder::default(),
-        ancestors: Vec::new(),
-        supersede: false,
-    };
-    let version = || memcached::value(server.port(), "x").expect("an item").1;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let soon = || clock::now() + Duration::from_secs(30);
-        for renews in [false, true] {
-            let (older, newer) = (open(), open());
-            let before = older.enter(&request(1), soon()).await.expect("enters");
-            let old = version();
-            server.restart();
-            let after = newer.enter(&request(2), soon()).await.expect("enters");
-            assert_eq!(version(), old, "the server counts from the beginning");
-            if renews {
-                before.renew(soon()).await.expect("is answered");
-            }
-            before.leave(false, soon()).await.expect("leaves");
-            let state = after.changed(None).await.expect("answers");
-            assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
-            let queue = newer.inspect(&request(2).names[0], soon()).await.expect("inspects");
-            assert_eq!(queue.holders.len(), 1, "{queue:?}");
-            after.leave(false, soon()).await.expect("leaves");
-            server.restart();
-        }
-    });
-}
-
-#[test]
-fn holder_reconnects_before_waiters_at_the_connection_limit() {
-    // The limit includes memcached's own descriptors and leaves room for nine clients.
-    let server = memcached::start_with(&["-c", "22", "-t", "1"]);
-    let proxy = Proxy::to(server.port());
-    let env = env_at(format!("memcached://127.0.0.1:{}", proxy.port()));
-    let options = ["--name", "x", "--ttl", "6s"];
-    let holder = env.held(&options);
-    let run = || env.start(env.run(options).args(["--", "sh", "-c", "echo >> done"]));
-    let waiters: Vec<_> = (0..15).map(|_| run()).collect();
-    let_pass(Duration::from_secs(3));
-    for _ in 0..4 {
-        proxy.set(Conduct::Refuse);
-        let_pass(Duration::from_millis(500));
-        proxy.set(Conduct::Pass);
-        let_pass(Duration::from_secs(7));
-        assert!(is_alive(holder.command()), "a cut ended the command");
-    }
-    assert_eq!(holder.release().code(), Some(0));
-    for waiter in waiters {
-        let ended = waiter.finish_within(Duration::from_secs(60));
-        assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    }
-    assert_eq!(env.read("done").lines().count(), 15);
 }

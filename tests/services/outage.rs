@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::servers::Server;
-use crate::servers::proxy::{Conduct, Proxy};
+use super::forgotten::Ways;
+use crate::servers::proxy::Conduct;
 use crate::site;
 use crate::support::TestEnv;
 use crate::support::wait::let_pass;
@@ -11,38 +11,32 @@ use crate::support::wait::let_pass;
 /// It renews its lease first, and only then reports that it holds the lock.
 #[test]
 fn waiter_granted_after_an_outage_keeps_its_turn() {
-    let site = site::shared();
-    let ttl = site.kind().ttl(Duration::from_secs(20));
-    let direct = TestEnv::on(site.part());
-    let ports = site.servers().iter().map(Server::port);
-    let ways: Vec<(u16, Proxy)> = ports.map(|port| (port, Proxy::to(port))).collect();
-    let set = |conduct| ways.iter().for_each(|(_, way)| way.set(conduct));
-    let part = direct.service().clone();
-    let far = TestEnv::on(ways.iter().fold(part, |part, (port, way)| part.through(way.port(), *port)));
+    let ttl = site::kind().ttl(Duration::from_secs(20));
+    let ways = Ways::new();
+    let set = |conduct| ways.each.iter().for_each(|way| way.set(conduct));
+    let direct = &ways.past;
     let holder = direct.held(&["--name", "x"]);
     let length = format!("{}s", ttl.as_secs());
     let waiting = |env: &TestEnv, number: &str| {
         let mut command = env.run(["-v", "--name", "x", "--ttl", &length, "--", "sh", "-c"]);
         env.start(command.arg("echo $1 >>$0").arg(direct.path("order")).arg(number))
     };
-    let first = waiting(&far, "1");
+    let first = waiting(&ways.over, "1");
     direct.await_waiters("x", 1);
     set(Conduct::Hole);
     let cut = Instant::now();
-    let second = waiting(&direct, "2");
+    let second = waiting(direct, "2");
     direct.await_waiters("x", 2);
     assert_eq!(holder.release().code(), Some(0));
     // So little of the lease is left that a command would have to be stopped at once. The lock still goes to the first
     // waiter.
     let_pass((ttl * 17 / 20).saturating_sub(cut.elapsed()));
-    let is_ordered = site.kind().has_queue();
-    assert!(!is_ordered || !direct.exists("order"), "the second waiter has overtaken");
+    assert!(!direct.exists("order"), "the second waiter has overtaken");
     set(Conduct::Pass);
     for (running, number) in [(first, 1), (second, 2)] {
         let ended = running.finish();
         assert_eq!(ended.code(), Some(0), "{number}: {}", ended.err);
         assert_eq!(ended.err.matches("acquired").count(), 1, "{number}: {}", ended.err);
     }
-    let order = direct.read("order");
-    assert!(order == "1\n2\n" || (!is_ordered && order == "2\n1\n"), "{order}");
+    assert_eq!(direct.read("order"), "1\n2\n");
 }

@@ -12,7 +12,6 @@ use crate::servers::postgres::{self, Postgres};
 use crate::servers::{Server, free_port, shared_folder};
 use crate::site::looked;
 use crate::support::process::is_alive;
-use crate::support::test_env::Holder;
 use crate::support::wait::{let_pass, until_true};
 use crate::support::within;
 
@@ -141,108 +140,73 @@ fn messages_of_strangers_start_nothing_and_end_nothing() {
     let server = postgres::start_with(&["fsync=on", "log_statement=all"]);
     server.sql("CREATE ROLE stranger LOGIN");
     let env = env_on(&server);
-    let mut holder = env.held(&["--name", "x", "--ttl", "10m"]);
-    let first = env.hold(&["--name", "x", "--ttl", "10m"]);
+    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
+    let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "10m"]);
     env.await_waiters("x", 1);
-    let waiters = [first, env.hold(&["--name", "x", "-s"])];
-    env.await_waiters("x", 2);
-    let listenings = || server.server().log().matches("LISTEN \"").count();
-    until_true("every waiter listens", || listenings() >= 3);
-    let as_stranger = |statements: &str| {
-        let mut psql = env.command("psql");
-        psql.args([
-            &format!("postgres://stranger@127.0.0.1:{}/postgres", server.port()),
-            "-XAtqo",
-            "/dev/null",
-            "-c",
-            statements,
-        ]);
-        env.finish(&mut psql)
+    let logged = |text: &str| server.server().log().matches(text).count();
+    until_true("both listen", || logged("LISTEN \"") > 1);
+    // `status` shows claims and tokens to every user.
+    let shown = || {
+        let status = env.status("x");
+        ["holders", "waiters"]
+            .map(|list| (status[list][0]["claim"].clone(), status[list][0]["token"].clone()))
     };
-    assert!(as_stranger("SELECT claim FROM dlock_claim").err.contains("permission denied"));
-    // The claims that `status` shows to every user, and the token of an older hold.
-    let before = env.status("x");
-    let entries: Vec<&serde_json::Value> =
-        ["holders", "waiters"].iter().flat_map(|list| before[*list].as_array().expect("entries")).collect();
-    let claims: Vec<&str> = entries.iter().filter_map(|entry| entry["claim"].as_str()).collect();
-    assert_eq!(claims.len(), 3);
-    let token = holder.token();
-    let mut texts = vec![String::new(), "x".to_owned(), "released".to_owned(), "{\"fence\":9}".to_owned()];
-    texts.extend([1, token - 1, token, token + 1, token + 2, token + 3, 999_999].map(|n| n.to_string()));
-    texts.extend(claims.iter().map(|claim| (*claim).to_owned()));
-    texts.extend(claims.iter().map(|claim| format!("{claim} {}", token + 1)));
-    let send = |pause: &str| {
-        let channels = claims.iter().map(|claim| format!("dlock_c_{claim}"));
-        let sent = channels.flat_map(|channel| {
-            texts.iter().map(move |text| format!("NOTIFY \"{channel}\", '{text}'; SELECT pg_sleep({pause});"))
-        });
-        // Each in a transaction of its own.
-        let script = env.write("messages.sql", &sent.collect::<String>());
-        as_stranger(&format!("\\i {}", script.display())).silently(0);
-    };
-    let reads = || server.server().log().matches("SELECT m.seq").count();
-    let read = reads();
-    send("0.02");
-    send("0");
-    until_true("the messages were heard", || reads() > read);
+    let (before, token) = (shown(), holder.token());
+    let [own, next] = before.each_ref().map(|(claim, _)| claim.as_str().expect("a claim"));
+    let tokens = [token, token + 1].map(|n| n.to_string());
+    let grant = format!("{next} {}", token + 1);
+    let texts = ["", "x", "released", &tokens[0], &tokens[1], own, next, &grant];
+    let channels = [own, next].into_iter();
+    let sent =
+        channels.flat_map(|claim| texts.map(|text| format!("NOTIFY \"dlock_c_{claim}\", '{text}';\n")));
+    let script = env.write("messages.sql", &sent.collect::<String>());
+    let read = logged("SELECT m.seq");
+    let mut psql = env.command("psql");
+    psql.arg(format!("postgres://stranger@127.0.0.1:{}/postgres", server.port())).args(["-Xqf"]).arg(script);
+    env.finish(&mut psql).silently(0);
+    until_true("the messages were heard", || logged("SELECT m.seq") > read);
     let_pass(Duration::from_millis(500));
-    assert!(!waiters.iter().any(Holder::has_started), "a stranger gave the lock away");
-    assert!(is_alive(holder.command()) && !holder.running.has_ended(), "a stranger took the lock away");
-    let after = env.status("x");
-    let of = |status: &serde_json::Value| {
-        let list = |name: &str| status[name].as_array().expect("entries").clone();
-        let facts = |entry: serde_json::Value| (entry["claim"].clone(), entry["token"].clone());
-        ["holders", "waiters"].map(|name| list(name).into_iter().map(facts).collect::<Vec<_>>())
-    };
-    assert_eq!(of(&after), of(&before));
+    assert!(!waiter.has_started(), "a stranger gave the lock away");
+    assert!(is_alive(holder.command()), "a stranger took the lock away");
+    assert_eq!(shown(), before);
     holder.release().silently(0);
-    for mut waiter in waiters {
-        waiter.await_start();
-        assert_eq!(waiter.token().to_string(), env.status("x")["holders"][0]["token"]);
-        assert!(waiter.token() > token && waiter.token() < 999_999, "{}", waiter.token());
-        send("0");
-        assert!(is_alive(waiter.command()), "a stranger took the lock away");
-        assert_eq!(waiter.release().code(), Some(0));
-    }
+    waiter.await_start();
+    assert!(waiter.token() > token, "{} after {token}", waiter.token());
+    waiter.release().silently(0);
     env.assert_free("x");
 }
 
-/// Advisory locks have no owners either: every client that can connect may lock each of them.
 #[test]
-fn foreign_advisory_locks_block_no_claim() {
+fn commits_without_standby_take_two_connections_each() {
     let server = start();
-    server.sql("CREATE ROLE stranger LOGIN");
     let env = env_on(&server);
-    // The keys of the watchers of x and of the process that creates the tables.
-    let key = |lock: &str| {
-        format!(
-            "pg_advisory_lock(('x' || left(encode(sha256(convert_to('\"dlock_claim\"', 'UTF8') || '\\x00'::bytea \
-             || convert_to($${lock}$$, 'UTF8')), 'hex'), 16))::bit(64)::bigint)"
-        )
+    let run =
+        |words: &[&str]| env.start(&mut env.run([&["--name", "x", "--ttl", "6s", "--"], words].concat()));
+    let holder = run(&["sh", "-c", "touch held; sleep 60"]);
+    until_true("the lock is held", || env.exists("held"));
+    let waiters: Vec<_> = (0..5).map(|_| run(&["true"])).collect();
+    env.await_waiters("x", waiters.len());
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'ghost'");
+    assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
+    let why = "commits wait for a synchronous standby (synchronous_standby_names)";
+    until_true("the reason", || holder.err_so_far().contains(why));
+    assert_eq!(holder.finish().code(), Some(76));
+    let_pass(Duration::from_secs(6));
+    let count = |of: &str| -> usize {
+        let count = server.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"));
+        count.parse().expect("a number")
     };
-    let statements = format!("SELECT {}, {}; SELECT pg_sleep(600)", key("E'x'"), key(""));
-    let mut psql = env.command("psql");
-    psql.args([&format!("postgres://stranger@127.0.0.1:{}/postgres", server.port()), "-Xqc", &statements]);
-    let stranger = env.start(&mut psql);
-    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
-    until_true("both locks", || server.sql(held) == "2");
-    env.finish(&mut env.run(["-w", "10s", "--name", "x", "--", "true"])).silently(0);
-    let holder = env.held(&["--name", "x"]);
-    let watch = env.start(&mut env.verb("watch", ["--json", "x"]));
-    until_true("a holder", || watch.out_so_far().contains(holder.claim()));
-    holder.release().silently(0);
-    until_true("no session", || {
-        watch.out_so_far().lines().last().is_some_and(|line| line.contains("\"holders\":[]"))
-    });
-    watch.signal(Signal::INT);
-    let ended = watch.finish();
-    assert!(ended.err.is_empty(), "{}", ended.err);
-    let script = "export DLOCK_ENDPOINT=\"$locks\"\n\
-        c=$(\"$dlock\" acquire --name x --for-pid $$) || exit\neval \"$c\"\n\"$dlock\" release";
-    let released = env.finish(env.command("sh").args(["-c", script]));
-    assert_eq!((released.code(), released.err.as_str()), (Some(0), ""));
-    env.assert_free("x");
-    assert_eq!(server.sql(held), "2", "the stranger has them still");
-    stranger.signal(Signal::KILL);
-    stranger.finish();
+    let connections = count("application_name = 'dlock'");
+    // A request that is given up is cancelled, and its connection is used again or replaced.
+    assert!(connections <= 2 * waiters.len(), "{connections} connections");
+    for waiter in &waiters {
+        waiter.signal(Signal::TERM);
+    }
+    let processes = waiters.len() + 1;
+    for waiter in waiters {
+        waiter.finish();
+    }
+    // The last one of the holder and of each waiter. All others were cancelled when they were given up.
+    let left = count("wait_event = 'SyncRep'");
+    assert!(left <= processes, "{left} requests of ended processes");
 }
