@@ -37,18 +37,6 @@ fn mounted_secrets_are_read_and_doctor_doubts_readable_ones() {
 }
 
 #[test]
-fn databases_are_apart() {
-    let server = redis::start_with(QUIET);
-    let (zero, three) = (env_on(&server), env_at(format!("{}/3", redis::address(&server))));
-    let holder = zero.held(&["--name", "x"]);
-    three.assert_free("x");
-    zero.assert_busy("x");
-    holder.release().silently(0);
-    let none = env_at(format!("{}/99", redis::address(&server)));
-    run_with(&none, &[]).failed(69, &["no such database"]);
-}
-
-#[test]
 fn a_socket_of_this_host_leads_to_the_same_locks() {
     let folder = shared_folder("redis");
     let (port, socket) = (free_port(), folder.join("r.sock"));

@@ -4,12 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use crate::redis_many::{env_at, env_on};
 use crate::servers::proxy::Proxy;
 use crate::servers::{Server, redis};
-use crate::support::process;
 use crate::support::wait::until_true;
 use crate::support::within;
 
@@ -19,13 +16,6 @@ const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
 fn life(server: &Server, key: &str) -> i64 {
     let said = redis::raw(server.port(), &["PTTL", key]);
     said.trim_start_matches(':').trim_end().parse().expect("a number")
-}
-
-/// Waits until the lease on x, of `ttl` milliseconds, has been renewed.
-#[track_caller]
-fn await_renewal(server: &Server, ttl: i64) {
-    until_true("a lease that runs", || life(server, "dlock:x") < ttl * 4 / 5);
-    until_true("a renewal", || life(server, "dlock:x") > ttl * 9 / 10);
 }
 
 /// Waits until `count` connections have asked the server to track changes.
@@ -103,81 +93,4 @@ fn a_server_without_a_free_connection_is_waited_for() {
     until_true("word of it", || waiter.err_so_far().contains("it has no connection left for another claim"));
     drop(taken);
     assert_eq!(waiter.finish().code(), Some(0));
-}
-
-#[test]
-fn late_renewed_lease_is_kept_for_an_outside_nested_run() {
-    let server = redis::start_with(QUIET);
-    let env = env_on(&server);
-    let gate = env.gate("gate");
-    let script = r#"trap 'echo up >told' TERM; echo "$DLOCK_HELD" >held; while :; do sleep 0.01; done"#;
-    let mut outer = env.start(&mut env.run(["--name", "x", "--ttl", "12s", "--", "bash", "-c", script]));
-    let mut nested = env.run(["--name", "x", "--", "sh", "-c", "echo up >ready; read _ <gate"]);
-    let nested = env.start(nested.env("DLOCK_HELD", env.await_line("held")));
-    env.await_line("ready");
-    server.freeze();
-    env.await_line("told");
-    // In time for a renewal, and too late for the command.
-    server.thaw();
-    until_true("that it is kept", || outer.err_so_far().contains("x stays locked until"));
-    env.assert_busy("x");
-    assert!(!outer.has_ended());
-    gate.open();
-    nested.finish().silently(0);
-    let ended = outer.finish();
-    assert_eq!(ended.code(), Some(76), "{}", ended.err);
-    env.assert_free("x");
-    env.await_no_process();
-}
-
-/// The entry is in the middle of the queue. Only a newer dlock understands it.
-#[test]
-fn entry_of_a_newer_form_is_waited_for_and_shown() {
-    let server = redis::start_with(QUIET);
-    let env = env_on(&server);
-    let ask = |words: &[&str]| redis::raw(server.port(), words);
-    let holder = env.held(&["-q", "--name", "x"]);
-    let keys = ask(&["KEYS", "*x*"]);
-    let key = |part: &str| keys.lines().find(|key| key.contains(part)).expect("a key").to_owned();
-    let newer = "7".repeat(32);
-    let claim = key(holder.claim()).replace(holder.claim(), &newer);
-    let record = format!(
-        r#"{{"dlock":2,"claim":"{newer}","mode":"upgradable","ttl_ms":4000,"holder":{{"host":"h9","pid":4,"user":"u","command":"c"}}}}"#
-    );
-    let entry = ["HSET", &claim, "mode", "upgradable", "about", &record, "since", "1", "supersede", "0"];
-    assert_eq!(ask(&entry), ":4\r\n");
-    let shown = env.status("x")["holders"][0]["token"].clone();
-    let token: u64 = shown.as_str().and_then(|text| text.parse().ok()).expect("a token");
-    assert_eq!(ask(&["ZADD", &key("queue"), &(token + 1).to_string(), &newer]), ":1\r\n");
-    assert_eq!(ask(&["PEXPIRE", &claim, "4000"]), ":1\r\n");
-    let mut waiter = env.hold(&["-q", "--name", "x"]);
-    env.await_waiters("x", 2);
-    let shown = env.status("x")["waiters"][0].clone();
-    assert_eq!((&shown["host"], &shown["mode"]), (&"h9".into(), &serde_json::Value::Null), "{shown}");
-    holder.release().silently(0);
-    assert!(!waiter.has_started(), "it waits");
-    waiter.await_start();
-    assert_eq!(ask(&["EXISTS", &claim]), ":0\r\n");
-    waiter.release().silently(0);
-}
-
-/// The keeper stands still until its lease is about to run out, and the command ends meanwhile: it was not stopped.
-#[test]
-fn late_keeper_keeps_status_of_ended_command() {
-    let server = redis::start_with(QUIET);
-    let env = env_on(&server);
-    let gate = env.gate("gate");
-    let command = "echo $$ >pid; read _ <gate; exit 7";
-    let run = env.start(&mut env.run(["--name", "x", "--ttl", "6s", "--", "sh", "-c", command]));
-    let command = env.await_line("pid").parse().expect("a pid");
-    await_renewal(&server, 6000);
-    let keeper = run.keeper();
-    process::signal(keeper, Signal::STOP);
-    gate.open();
-    until_true("the command's end", || !process::is_alive(command));
-    // A second before the keeper has to kill, it begins to stop the command.
-    until_true("the end of the lease", || life(&server, "dlock:x") < 1_100);
-    process::signal(keeper, Signal::CONT);
-    let ended = run.finish();
-    assert_eq!(ended.code(), Some(7), "{}", ended.err);
 }
