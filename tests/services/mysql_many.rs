@@ -30,7 +30,7 @@ fn waiter_has_one_connection_and_replaces_a_killed_one() {
     let env = env_on(&server);
     let long = ["--name", "x", "--ttl", "10m", "-q"];
     let holder = env.held(&long);
-    let mut waiter = env.hold(&long);
+    let waiter = env.hold(&long);
     env.await_waiters("x", 1);
     until_true("it sleeps", || sleepers(&server).len() == 1);
     let before = sleepers(&server);
@@ -40,35 +40,12 @@ fn waiter_has_one_connection_and_replaces_a_killed_one() {
     mariadb::ask(&server, &format!("KILL QUERY {}", sleepers(&server)[0]));
     until_true("it sleeps once more", || sleepers(&server).len() == 1);
     until_true("one connection each", || connections(&server) == 2);
-    assert_eq!(holder.release().code(), Some(0));
-    waiter.await_start();
-    env.finish(&mut env.verb("break", ["x", "--all", "--yes"]));
-    assert_eq!(waiter.running.finish().code(), Some(76));
-    env.assert_free("x");
-}
-
-/// The sleep is minutes long.
-#[test]
-fn stopped_waiter_leaves_at_once() {
-    let server = mariadb::start();
-    let env = env_on(&server);
-    let long = ["--name", "x", "--ttl", "10m", "-q"];
-    let holder = env.held(&long);
-    let first = env.hold(&long);
-    env.await_waiters("x", 1);
-    let mut second = env.hold(&long);
-    env.await_waiters("x", 2);
-    until_true("both sleep", || sleepers(&server).len() == 2);
+    // The sleep is minutes long.
     let begun = Instant::now();
-    first.running.signal(Signal::TERM);
-    first.running.finish();
+    waiter.running.signal(Signal::TERM);
+    waiter.running.finish();
     within(begun.elapsed(), Duration::from_secs(1));
-    env.await_waiters("x", 1);
-    // The second waiter is behind the holder now.
-    until_true("it sleeps again", || sleepers(&server).len() == 1);
     assert_eq!(holder.release().code(), Some(0));
-    second.await_start();
-    second.release();
     env.assert_free("x");
 }
 

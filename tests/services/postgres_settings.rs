@@ -46,18 +46,6 @@ fn libpq_demands_are_obeyed_and_neutral_settings_accepted() {
     run("postgres", "", &[("PGREQUIREAUTH", "scram-sha-256")]).failed(64, &["PGREQUIREAUTH asks for"]);
 }
 
-#[test]
-fn unverified_version_one_certificate_is_taken_without_binding() {
-    let server = bound_by("first");
-    let at =
-        |settings: &str| env_at(format!("postgres://bound@127.0.0.1:{}/postgres?{settings}", server.port()));
-    let right = [("PGPASSWORD", Path::new("right"))];
-    for settings in ["", "sslmode=require"] {
-        run_with(&at(settings), &right).silently(0);
-    }
-    run_with(&at("channel_binding=require"), &right).failed(77, &["channel_binding=require asks for"]);
-}
-
 /// Settings that another program may want, for every session of a role.
 const SETTINGS: [&str; 20] = [
     "statement_timeout = '1s'",

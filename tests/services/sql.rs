@@ -1,20 +1,19 @@
 //! Many clients of one database, and broken servers and connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::servers::Site;
 use crate::servers::mariadb::{self, Mysql};
 use crate::servers::postgres::{self, Postgres};
-use crate::servers::proxy::{Conduct, Proxy};
 use crate::site;
 use crate::support::chance::rounds;
 use crate::support::process;
 use crate::support::running::CROWD;
-use crate::support::wait::{let_pass, until_true};
-use crate::support::{Service, TestEnv};
+use crate::support::TestEnv;
+use crate::support::wait::until_true;
 
 pub(super) enum Database {
     Mysql(Mysql),
@@ -51,15 +50,6 @@ impl Database {
         TestEnv::on(self.site().part())
     }
 
-    fn log(&self) -> String {
-        match self {
-            Self::Postgres(postgres) => postgres.server().log(),
-            Self::Mysql(mysql) => {
-                std::fs::read_to_string(mysql.0.folder().join("data/requests")).unwrap_or_default()
-            }
-        }
-    }
-
     /// Locks the row of the lock `name` for `length`.
     fn occupy(&self, prefix: &str, name: &str, length: Duration) {
         match self {
@@ -86,57 +76,24 @@ impl Database {
 
     /// Makes all notes old enough to be removed.
     fn age_notes(&self, prefix: &str) {
-        let name = self.either("'~1.' || claim", "CONCAT('~1.', claim)");
+        let name = match self {
+            Self::Postgres(_) => "'~1.' || claim",
+            Self::Mysql(_) => "CONCAT('~1.', claim)",
+        };
         self.ask(&format!("UPDATE {prefix}claim SET name = {name} WHERE seq = 0"));
     }
 
-    /// Returns the text for this kind of database.
-    pub(super) fn either<'a, T: ?Sized>(&self, postgres: &'a T, mysql: &'a T) -> &'a T {
-        if matches!(self, Self::Postgres(_)) { postgres } else { mysql }
+    /// Waits until the waiter behind a holder listens, or sleeps.
+    fn await_listening(&self) {
+        until_true("the waiter listens", || match self {
+            // Its holder listens, too.
+            Self::Postgres(postgres) => postgres.server().log().matches("BEGIN;LISTEN \"").count() > 1,
+            Self::Mysql(mysql) => {
+                let log = std::fs::read_to_string(mysql.0.folder().join("data/requests"));
+                log.is_ok_and(|log| log.contains("IF(GET_LOCK("))
+            }
+        });
     }
-
-    /// Returns how often the text for this kind of database is in the log of requests.
-    fn asked(&self, postgres: &str, mysql: &str) -> usize {
-        self.log().matches(self.either(postgres, mysql)).count()
-    }
-
-    /// Returns the number of steps on queues.
-    fn steps(&self) -> usize {
-        self.asked("statement: BEGIN", "START TRANSACTION")
-    }
-
-    /// Returns how often a client began to listen, or to sleep.
-    fn listenings(&self) -> usize {
-        self.asked("BEGIN;LISTEN \"", "IF(GET_LOCK(")
-    }
-
-    /// Waits until so many have begun since `before`. On MySQL holders poll.
-    fn await_listenings(&self, before: usize, holders: usize, waiters: usize) {
-        let holders = if matches!(self, Self::Postgres(_)) { holders } else { 0 };
-        until_true("all listen", || self.listenings() >= before + holders + waiters);
-    }
-}
-
-#[test]
-fn holds_and_waits_outlast_a_broken_connection() {
-    let database = Database::start();
-    let env = database.env();
-    let port = database.site().ports()[0];
-    let proxy = Proxy::to(port);
-    let behind = TestEnv::on(env.service().through(proxy.port(), port));
-    let holder = behind.held(&["--name", "x", "-q"]);
-    let mut waiter = behind.hold(&["--name", "x", "-q"]);
-    env.await_waiters("x", 1);
-    database.await_listenings(0, 1, 1);
-    let before = database.listenings();
-    proxy.set(Conduct::Refuse);
-    proxy.set(Conduct::Pass);
-    // A client that has reconnected listens again before the next renewal.
-    database.await_listenings(before, 1, 1);
-    env.await_waiters("x", 1);
-    assert_eq!(holder.release().code(), Some(0));
-    waiter.await_start();
-    waiter.release();
 }
 
 /// In a long queue the row is locked nearly always.
@@ -148,7 +105,7 @@ fn renewals_do_not_wait_for_the_row_of_the_lock() {
     let holder = env.held(&["--name", "x", "--ttl", "6s"]);
     let mut waiter = env.hold(&["--name", "x", "--ttl", "6s"]);
     env.await_waiters("x", 1);
-    database.await_listenings(0, 1, 1);
+    database.await_listening();
     let prefix = env.service().prefix.clone().expect("a prefix");
     database.occupy(&prefix, "x", TTL + TTL / 2);
     assert_eq!(env.status("x")["waiters"].as_array().map(Vec::len), Some(1));
@@ -160,45 +117,6 @@ fn renewals_do_not_wait_for_the_row_of_the_lock() {
 }
 
 #[test]
-fn a_waiter_at_rest_asks_for_nothing_but_its_renewals() {
-    let database = Database::start();
-    let env = database.env();
-    let holder = env.held(&["--name", "x", "--ttl", "10m"]);
-    let mut waiter = env.hold(&["-q", "--name", "x", "--ttl", "3s"]);
-    env.await_waiters("x", 1);
-    // The requests at a holder's start are over when it listens, too.
-    database.await_listenings(0, 1, 1);
-    let (before, listening, begun) = (database.steps(), database.listenings(), Instant::now());
-    let_pass(Duration::from_millis(4_500));
-    let renewals = usize::try_from(begun.elapsed().as_secs()).expect("small") + 1;
-    let asked = database.steps() - before;
-    assert!((2..=renewals).contains(&asked), "{asked} requests, and {renewals} renewals were due");
-    let anew = database.listenings() - listening;
-    assert!(anew <= *database.either(&0, &asked), "{anew} waits, which end only with a renewal on MySQL");
-    assert_eq!(holder.release().code(), Some(0));
-    waiter.await_start();
-    waiter.release();
-}
-
-#[test]
-fn the_longest_prefix_does_as_well() {
-    let database = Database::roomy();
-    let part = database.env();
-    let service = part.service();
-    for length in [30, 40] {
-        let (backend, endpoint) = (service.backend, service.endpoint.clone());
-        let env = TestEnv::on(Service { backend, endpoint, prefix: Some("p".repeat(length)) });
-        let holder = env.held(&["--name", "x", "--ttl", "10m", "-q"]);
-        let mut waiter = env.hold(&["--name", "x", "--ttl", "10m", "-q"]);
-        env.await_waiters("x", 1);
-        holder.release().silently(0);
-        waiter.await_start();
-        waiter.release().silently(0);
-        env.assert_free("x");
-    }
-}
-
-#[test]
 fn hand_over_outlasts_a_crash_of_the_database() {
     let database = Database::start();
     let env = database.env();
@@ -206,7 +124,7 @@ fn hand_over_outlasts_a_crash_of_the_database() {
     let holder = env.held(&long);
     let mut next = env.hold(&long);
     env.await_waiters("x", 1);
-    database.await_listenings(0, 1, 1);
+    database.await_listening();
     holder.let_go();
     next.await_start();
     // A commit that the client did not wait for would reach the disk only within half a second.
