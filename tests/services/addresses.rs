@@ -37,13 +37,6 @@ fn run(env: &TestEnv, words: &[&str]) -> Command {
 }
 
 #[test]
-fn a_silent_address_of_a_host_is_passed_over() {
-    let (env, _way, _silent) = behind_a_silent_address();
-    let mut command = run(&env, &["--name", "x", "--wait", "10s", "-q", "--", "echo", "ran"]);
-    assert_eq!(env.finish(&mut command).silently(0).text(), "ran\n");
-}
-
-#[test]
 fn hold_behind_a_silent_address_outlasts_a_broken_connection() {
     let (env, way, _silent) = behind_a_silent_address();
     let script = "echo >up; sleep 12; echo survived";

@@ -61,23 +61,6 @@ fn lease_is_released_by_its_claim_id_and_its_token_counts() {
 }
 
 #[test]
-fn break_ends_a_waiting_acquire_detach() {
-    let env = TestEnv::new();
-    let holder = env.held(&["--name", "x"]);
-    let waiter = env.start(&mut env.verb("acquire", ["--detach", "-q", "--name", "x", "--ttl", "9s"]));
-    env.await_waiters("x", 1);
-    let claim = env.status("x")["waiters"][0]["claim"].as_str().expect("a claim").to_owned();
-    let said = env.finish(&mut env.verb("break", ["x", "--claim", &claim, "--yes"])).silently(0).text();
-    assert!(said.starts_with("asked "), "{said}");
-    let ended = waiter.finish();
-    assert_eq!((ended.code(), ended.text().as_str()), (Some(75), "sh -c 'exit 75'\n"), "{}", ended.err);
-    assert_eq!((env.holders("x"), env.waiters("x")), (1, 0));
-    holder.release();
-    env.assert_free("x");
-    env.await_no_process();
-}
-
-#[test]
 fn detached_lease_starts_with_full_ttl_after_a_wait() {
     let env = TestEnv::new();
     let holder = env.held(&["--name", "x"]);

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use rustix::process::Signal;
-
 use crate::causes::ports;
 use crate::servers::free_port;
 use crate::site;
-use crate::support::process::is_stopped;
 use crate::support::test_env::Holder;
 use crate::support::unread::{self, Unread};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::{TestEnv, process, quiet, within};
+use crate::support::{TestEnv, quiet, within};
 
 /// Lets the command end. dlock may have reported that it doubted the service.
 #[track_caller]
@@ -98,18 +95,6 @@ fn unusable_service_at_the_start_exits_69_within_the_wait() {
 }
 
 #[test]
-fn front_shows_the_service_address_for_a_mute_keeper() {
-    let (_listener, port) = ports::silent();
-    let env = TestEnv::new();
-    let address = site::kind().at(&[port]).endpoint;
-    let run =
-        env.start(&mut env.dlock(["run", "--endpoint", &address, "-w", "1s", "--name", "x", "--", "true"]));
-    process::signal(run.keeper(), Signal::STOP);
-    run.finish().failed(69, &[&port.to_string(), "was stopped"]);
-    env.await_no_process();
-}
-
-#[test]
 fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
     let (_listener, port) = ports::silent();
     let env = TestEnv::new();
@@ -143,34 +128,6 @@ fn giving_up_on_a_silent_service_is_immediate_and_announced() {
     // Its lease may have expired meanwhile.
     holder.release();
     assert!(!env.exists("started"));
-}
-
-#[test]
-fn doubtful_hold_without_a_command_mentions_no_command() {
-    let site = site::start();
-    let env = TestEnv::on(site.part());
-    let holder = env.held(&["--name", "x"]);
-    let sleeper = env.start(env.command("sleep").arg("1000"));
-    let words = ["--ttl", "6s", "--name", "x", "--for-pid", &sleeper.pid().to_string()];
-    let waiter = env.start(&mut env.verb("acquire", words));
-    env.await_waiters("x", 1);
-    waiter.signal(Signal::STOP);
-    until_true("a stopped caller", || is_stopped(waiter.pid()));
-    holder.release().silently(0);
-    until_true("a hold that its caller does not know of", || {
-        env.status("x")["holders"][0]["pid"] == sleeper.pid()
-    });
-    site.freeze();
-    // On a machine that stood still, the time for the start may have run out instead.
-    until_true("doubt", || {
-        ["cannot renew", "cannot release"].iter().any(|w| waiter.err_so_far().contains(w))
-    });
-    site.thaw();
-    waiter.signal(Signal::CONT);
-    let ended = waiter.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    assert!(!ended.err.contains("will be stopped"), "{}", ended.err);
-    sleeper.signal(Signal::KILL);
 }
 
 #[test]

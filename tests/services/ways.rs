@@ -120,26 +120,6 @@ fn removed_claim_ends_the_tree_and_the_next_token_is_higher() {
 }
 
 #[test]
-fn removed_term_ends_at_once_and_the_next_token_is_higher() {
-    let _alone = quiet::measuring();
-    let ttl = site::kind().ttl(Duration::from_secs(21));
-    let env = TestEnv::new();
-    let one = One::start(&env, Way::Forever, "one", &format!("{}ms", ttl.as_millis()));
-    let (command, token) = one.turn(&env, 1);
-    let (lost, limit) = lose_x(ttl, &env);
-    until_true("the end of the command", || !is_alive(command));
-    within(lost.elapsed(), limit);
-    // Its tree is gone, so it campaigns again.
-    let (again, next) = one.turn(&env, 2);
-    assert!(next > token, "{next} after {token}");
-    one.running.signal(Signal::TERM);
-    assert_eq!(one.running.finish().signal(), Some(Signal::TERM.as_raw()));
-    assert!(!is_alive(again), "a command that outlived its dlock");
-    env.await_no_process();
-    env.assert_free("x");
-}
-
-#[test]
 fn short_freeze_and_restart_leave_holders_and_waiters_alone() {
     let site = site::start();
     let ttl = format!("{}s", site.kind().ttl(Duration::from_secs(15)).as_secs());
@@ -265,29 +245,4 @@ fn both_processes_killed_at_once_free_the_lock_within_the_lease() {
         let wait = format!("{}ms", most.as_millis());
         env.finish(&mut env.run(["-q", "-w", &wait, "--name", "x", "--", "true"])).silently(0);
     }
-}
-
-#[test]
-fn unheard_release_is_warned_of_and_the_lock_expires() {
-    let site = site::start();
-    let env = TestEnv::on(site.part());
-    let gate = env.gate("gate");
-    let script = r#"claim=$("$dlock" acquire -q --endpoint "$locks" --name x --ttl 9s --for-pid $$) || exit
-        eval "$claim"; echo up >up; read -r _ <gate; "$dlock" release --endpoint "$locks"; echo $? >status; exit 5"#;
-    let running = env.start(env.command("bash").args(["-c", script]));
-    env.await_line("up");
-    site.freeze();
-    gate.open();
-    // It may fail, or the lease may end the script while it waits for an answer.
-    let mut running = running;
-    until_true("the end of the release, or of the script", || env.exists("status") || running.has_ended());
-    site.thaw();
-    let ended = running.finish();
-    if env.exists("status") {
-        assert_eq!((env.read("status").trim(), ended.code()), ("69", Some(5)), "{}", ended.err);
-    } else {
-        assert!(matches!(ended.signal(), Some(15 | 9)), "{:?}: {}", ended.status, ended.err);
-    }
-    env.finish(&mut env.run(["-q", "-w", "20s", "--name", "x", "--", "true"])).silently(0);
-    env.await_no_process();
 }

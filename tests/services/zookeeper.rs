@@ -1,7 +1,6 @@
 //! ZooKeeper only: logins, several servers, names, and `doctor`.
 
-use crate::servers::zookeeper::{self, Setup};
-use crate::servers::{Server, free_port};
+use crate::servers::{Server, zookeeper};
 use crate::site::{looked, run_with};
 use crate::support::{Service, TestEnv};
 
@@ -10,7 +9,7 @@ pub(super) fn env_at(endpoint: String) -> TestEnv {
 }
 
 /// Returns an environment with a chroot of its own at the shared server.
-fn own_corner(name: &str) -> TestEnv {
+pub(super) fn own_corner(name: &str) -> TestEnv {
     env_at(format!("{}/{name}", zookeeper::endpoint()))
 }
 
@@ -30,19 +29,6 @@ fn lock_belongs_to_its_creating_user() {
     for env in [&env, &own_corner("users/below")] {
         run_with(env, &[]).failed(77, &["does not let this user", "--user"]);
     }
-}
-
-#[test]
-fn isolated_server_of_an_ensemble_is_named_as_such() {
-    let clients = free_port();
-    let env = env_at(format!("zk://127.0.0.1:{clients}"));
-    let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
-    let members = (0..3).map(|n| format!("server.{}=127.0.0.1:{}:{}", n + 1, ports[n], ports[3 + n]));
-    let lines = ["initLimit=10".to_owned(), "syncLimit=4".to_owned()].into_iter().chain(members).collect();
-    let _alone = zookeeper::start_on(clients, &Setup { id: Some(1), lines, ..Setup::default() });
-    let ended = env.finish(&mut env.run(["--name", "x", "--wait", "2s", "--", "true"]));
-    assert_eq!(ended.code(), Some(69), "{}", ended.err);
-    assert!(ended.err.contains("serves no clients") && !ended.err.contains("TLS"), "{}", ended.err);
 }
 
 #[test]

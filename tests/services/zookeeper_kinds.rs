@@ -5,17 +5,12 @@ use std::time::Duration;
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::Way;
 use crate::servers::zookeeper::{self, Raw};
-use crate::support::test_env::release_all;
-use crate::support::wait::{let_pass, until, until_true};
-use crate::support::{Service, TestEnv};
-fn service(test: &str, prefix: Option<&str>) -> Service {
-    let endpoint = format!("{}/{test}", zookeeper::endpoint());
-    Service { backend: "zk", endpoint, prefix: prefix.map(str::to_owned) }
-}
+use crate::support::wait::let_pass;
+use crate::zookeeper::own_corner;
 
 #[test]
 fn half_entry_seen_by_curators_writers_counts_as_whole() {
-    let env = TestEnv::on(service("half", None));
+    let env = own_corner("half");
     // Far longer than the notification may take.
     let holder = env.held(&["--ttl", "60s", "--name", "x"]);
     let mut raw = Raw::connect(zookeeper::shared_port(), 0);
@@ -26,30 +21,8 @@ fn half_entry_seen_by_curators_writers_counts_as_whole() {
 }
 
 #[test]
-fn waiter_without_permission_for_its_slot_warns() {
-    let env = TestEnv::on(service("unslotted", None));
-    let words = ["--name", "x", "--slots", "1"];
-    let holder = env.held(&[&["-q"], &words[..]].concat());
-    let mut waiter = env.hold(&words);
-    env.await_waiters("x", 1);
-    let path = "/unslotted/dlock/x";
-    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
-    let number = |node: &String| node.rsplit('-').next().map(str::to_owned);
-    let record =
-        raw.children(path).into_iter().filter(|node| node.contains("-slots1-lock-")).max_by_key(number);
-    let record = format!("{path}/{}", record.expect("that of the waiter"));
-    raw.allow(&record, 25);
-    holder.release().silently(0);
-    let trouble = "cannot follow the queue of x (zk)";
-    until_true("word of the trouble", || waiter.running.err_so_far().contains(trouble));
-    raw.allow(&record, 31);
-    waiter.await_start();
-    assert_eq!(waiter.release().code(), Some(0));
-}
-
-#[test]
 fn unreadable_entry_of_another_user_is_waited_for() {
-    let env = TestEnv::on(service("unreadable", None));
+    let env = own_corner("unreadable");
     let first = env.held(&["--name", "x"]);
     // Every user may use the directory of the lock. Ann's nodes are hers alone.
     let mut command = env.run(["-q", "--name", "x", "--user", "ann", "--", "sh", "-c", "echo ann >>order"]);
@@ -70,7 +43,7 @@ fn a_waiter_at_rest_renews_and_asks_nothing_else() {
     let relay = Relay::to(&[zookeeper::shared_port()], zookeeper::KIND.protocol, None);
     for mode in [&["-x"][..], &["--slots", "1"]] {
         let test = format!("rest{}", mode.len());
-        let env = TestEnv::on(service(&test, None));
+        let env = own_corner(&test);
         let holder = env.held(&[&["--name", "x"], mode].concat());
         let endpoint = format!("zk://127.0.0.1:{}/{test}", relay.ports()[0]);
         let mut command = env.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "4s"]);
@@ -86,30 +59,4 @@ fn a_waiter_at_rest_renews_and_asks_nothing_else() {
         holder.release().silently(0);
         waiter.finish().silently(0);
     }
-}
-
-/// Creates a foreign client's place in the queue of `x`. It stays until it is removed.
-fn foreign_mutex(env: &TestEnv, raw: &mut Raw) -> String {
-    until("a directory that is there", || {
-        // The servers remove an unused one.
-        env.finish(&mut env.run(["-q", "--slots", "2", "--name", "x", "--", "true"])).silently(0);
-        raw.create("/foreign/raw/x/_c_foreign-lock-")
-    })
-}
-
-/// A claim on two names has a slot of the second, while it waits for the first.
-#[test]
-fn a_foreign_client_is_waited_for_where_it_stands_alone() {
-    let env = TestEnv::on(service("foreign", Some("/raw/")));
-    let mut raw = Raw::connect(zookeeper::shared_port(), 0);
-    let mutex = foreign_mutex(&env, &mut raw);
-    let slots = ["-q", "--slots", "2", "--name", "y"];
-    let mut waiter = env.hold(&[&slots[..], &["--name", "x"]].concat());
-    env.await_waiters("x", 1);
-    until_true("a slot of y", || env.holders("y") == 1);
-    let beside = env.held(&slots);
-    assert!(!waiter.has_started(), "a foreign client is ahead");
-    raw.delete(&mutex);
-    waiter.await_start();
-    release_all([waiter, beside]);
 }

@@ -24,9 +24,6 @@ eval "$claim"; exec "${@:$0+1}""#;
 
 impl Way {
     pub(crate) const ALL: [Self; 4] = [Self::Run, Self::Acquire, Self::Elect, Self::Forever];
-    /// The ways other than `run`.
-    pub(crate) const OTHERS: [Self; 3] = [Self::Acquire, Self::Elect, Self::Forever];
-
     /// Returns the command that runs `words` under the lock that the options describe.
     pub(crate) fn command<W: AsRef<str>>(self, env: &TestEnv, options: &[&str], words: &[W]) -> Command {
         let words = words.iter().map(AsRef::as_ref);
