@@ -7,29 +7,27 @@ use std::process::Command;
 /// an authority that signed none of them.
 pub(crate) fn folder() -> PathBuf {
     let folder = super::shared_folder("certificates");
+    let new = |name: &str| {
+        format!(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN={name} -keyout {name}.key"
+        )
+    };
     for name in ["ca", "other"] {
-        request(&folder, name, &["-x509", "-days", "2", "-out", &format!("{name}.pem")]);
+        openssl(&folder, &format!("{} -x509 -days 2 -out {name}.pem", new(name)));
     }
     let extensions = "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n";
     std::fs::write(folder.join("extensions"), extensions).expect("writes");
     for name in ["server", "client"] {
-        let (wish, pem) = (format!("{name}.csr"), format!("{name}.pem"));
-        request(&folder, name, &["-out", &wish]);
-        let signed_by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
-        let rest = ["-days", "2", "-extfile", "extensions", "-out", &pem];
-        openssl(&folder, &[&["x509", "-req", "-in", &wish], &signed_by[..], &rest].concat());
+        openssl(&folder, &format!("{} -out {name}.csr", new(name)));
+        let signed = format!("x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2");
+        openssl(&folder, &format!("{signed} -extfile extensions -out {name}.pem"));
     }
     folder
 }
 
-/// Creates a key for `name` and the file that openssl makes from `words`.
-fn request(folder: &Path, name: &str, words: &[&str]) {
-    let (key, subject) = (format!("{name}.key"), format!("/CN={name}"));
-    let new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    openssl(folder, &[&new[..], &["-subj", &subject, "-keyout", &key], words].concat());
-}
-
-fn openssl(folder: &Path, words: &[&str]) {
-    let output = Command::new("openssl").args(words).current_dir(folder).output().expect("openssl runs");
-    assert!(output.status.success(), "openssl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+/// Runs openssl with `words` in `folder`.
+pub(crate) fn openssl(folder: &Path, words: &str) {
+    let output = Command::new("openssl").args(words.split(' ')).current_dir(folder).output();
+    let output = output.expect("openssl runs");
+    assert!(output.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&output.stderr));
 }

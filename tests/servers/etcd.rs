@@ -5,7 +5,7 @@ mod messages;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use dlock::backend::context::with_context;
 use dlock::backend::etcd::EtcdConfig;
 use dlock::backend::service::Address as _;
 
-use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::certificates::openssl;
+use super::process::{Server, dying_with_us, free_port, lacking, shared_folder};
 use super::site::{self, Facts, Kind, Need, Site, number};
 use crate::support::Service;
 
@@ -52,12 +53,7 @@ pub(crate) static KIND: Kind = Kind {
 
 /// Returns the reason if this machine has no etcd.
 pub(crate) fn missing() -> Option<String> {
-    let there =
-        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
-    let lacks = ["etcd", "etcdctl"].into_iter().find(|program| {
-        if *program == "etcdctl" { etcdctl().arg("version").output().is_err() } else { !there(program) }
-    });
-    lacks.map(|program| format!("{program} is not installed"))
+    lacking(&["etcd", "etcdctl"], "etcd-server, etcd-client")
 }
 
 fn etcdctl() -> Command {
@@ -66,31 +62,25 @@ fn etcdctl() -> Command {
     command
 }
 
-/// A server, and the arguments and files that its clients need.
+/// A server.
 pub(crate) struct Etcd {
     server: Server,
-    secure: Option<PathBuf>,
 }
 
 impl Etcd {
     /// Starts a server without authentication or encryption.
     pub(crate) fn start() -> Self {
-        Self::with(&[], None)
-    }
-
-    /// Starts a server that uses TLS with the certificates of `folder` (see `certificates.rs`).
-    pub(crate) fn secure(folder: PathBuf) -> Self {
-        Self::with(&encrypting(&folder), Some(folder))
+        Self::with(&[])
     }
 
     /// Starts a server that [`Etcd::fill`] fills soon.
     pub(crate) fn small() -> Self {
-        Self::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()], None)
+        Self::with(&["--quota-backend-bytes".to_owned(), "2000000".to_owned()])
     }
 
     /// Starts a server with these additional arguments.
-    pub(crate) fn with(words: &[String], secure: Option<PathBuf>) -> Self {
-        let etcd = Self { server: Self::bare(words, secure.is_some()), secure };
+    pub(crate) fn with(words: &[String]) -> Self {
+        let etcd = Self { server: Self::bare(words, false) };
         etcd.await_leader();
         etcd
     }
@@ -118,12 +108,12 @@ impl Etcd {
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("{}://127.0.0.1:{}", scheme(self.secure.is_some()), self.server.port())
+        format!("http://127.0.0.1:{}", self.server.port())
     }
 
     /// Returns etcdctl as a client of this server.
     pub(crate) fn ctl(&self, words: &[&str]) -> Command {
-        ctl(&self.endpoint(), &self.way(), words)
+        ctl(&self.endpoint(), &[], words)
     }
 
     /// Returns the output of etcdctl.
@@ -160,12 +150,10 @@ impl Etcd {
         fields.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).expect("a revision").to_owned()
     }
 
-    /// Starts etcd's own proxy in front of this server, with these additional arguments.
-    pub(crate) fn grpc_proxy(&self, more: &[&str]) -> Server {
+    /// Starts etcd's own proxy in front of this server.
+    pub(crate) fn grpc_proxy(&self) -> Server {
         let port = free_port();
-        let own = [format!("--endpoints={}", self.endpoint()), format!("--listen-addr=127.0.0.1:{port}")];
-        let more = more.iter().map(|word| (*word).to_owned());
-        let words: Vec<String> = own.into_iter().chain(more).collect();
+        let words = [format!("--endpoints={}", self.endpoint()), format!("--listen-addr=127.0.0.1:{port}")];
         Server::start(shared_folder("grpc-proxy"), port, move || {
             let mut command = dying_with_us("etcd");
             command.args(["grpc-proxy", "start"]).args(&words);
@@ -175,10 +163,6 @@ impl Etcd {
 
     fn await_leader(&self) {
         await_leader(&self.server, || self.ctl(&["get", "x"]));
-    }
-
-    fn way(&self) -> Vec<String> {
-        self.secure.as_deref().map(certified).unwrap_or_default()
     }
 }
 
@@ -197,17 +181,7 @@ impl Site for Etcd {
     }
 
     fn lose(&self, part: &Service, name: &str, id: &str) {
-        lose(&self.endpoint(), &self.way(), part, name, id);
-    }
-
-    fn postdate(&self, part: &Service, name: &str) {
-        let keys = self.ask(&["get", "--prefix", "--keys-only", &part.key("dlock/", name)]);
-        let key = keys
-            .lines()
-            .find(|key| key.ends_with("\u{1}d") || key.ends_with("%d"))
-            .expect("it had a success");
-        let last = number(&self.ask(&["get", "--print-value-only", key]));
-        self.ask(&["put", key, &(last + 3_600_000).to_string()]);
+        lose(&self.endpoint(), &[], part, name, id);
     }
 
     fn requests(&self) -> u64 {
@@ -215,7 +189,7 @@ impl Site for Etcd {
     }
 
     fn remains(&self, name: &str) -> Vec<String> {
-        entries(&self.endpoint(), &self.way(), name)
+        entries(&self.endpoint(), &[], name)
     }
 }
 
@@ -245,12 +219,8 @@ fn certified(folder: &Path) -> Vec<String> {
 
 /// Creates keys in `folder`. Returns the arguments with which a server signs its tokens.
 pub(crate) fn signing(folder: &Path) -> [String; 2] {
-    for words in
-        [&["genrsa", "-out", "jwt.key", "2048"][..], &["rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub"]]
-    {
-        let made = Command::new("openssl").current_dir(folder).args(words).output().expect("openssl runs");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    }
+    openssl(folder, "genrsa -out jwt.key 2048");
+    openssl(folder, "rsa -in jwt.key -pubout -out jwt.pub");
     let file = |name: &str| folder.join(name).display().to_string();
     let token =
         format!("jwt,pub-key={},priv-key={},sign-method=RS256,ttl=10m", file("jwt.pub"), file("jwt.key"));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dlock::backend::context::with_context;
 use dlock::backend::sql::SqlConfig;
 
-use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::process::{Server, dying_with_us, free_port, lacking, shared_folder};
 use super::site::{self, Facts, Kind, Site, number};
 use crate::support::Service;
 
@@ -25,7 +25,7 @@ pub(crate) static KIND: Kind = Kind {
     },
     cluster: None,
     secure: None,
-    address: |ports| address_at(ports[0]),
+    address: |ports| address(ports[0]),
     part: |whole, n| Service { prefix: Some(format!("t{n}_")), ..whole },
     client: |part, clock| {
         let config = SqlConfig::mysql(&site::options(part)).expect("valid");
@@ -81,13 +81,6 @@ impl Site for Mysql {
         let _ = try_ask(&self.0, &format!("KILL {}", carrier.trim()));
     }
 
-    fn postdate(&self, part: &Service, name: &str) {
-        let table = part.key("dlock_", "lock");
-        let later =
-            format!("UPDATE {DATABASE}.{table} SET success = success + 3600000000 WHERE name = '{name}'");
-        assert_eq!(ask(&self.0, &format!("{later}; SELECT ROW_COUNT()")).trim(), "1", "{name} had a success");
-    }
-
     /// Returns the number of statements. One request takes several.
     fn requests(&self) -> u64 {
         let status =
@@ -103,10 +96,7 @@ impl Site for Mysql {
 
 /// Returns the reason if this machine has no MariaDB.
 pub(crate) fn missing() -> Option<String> {
-    let lacks = ["mariadbd", "mariadb-install-db", "mariadb"]
-        .into_iter()
-        .find(|program| Command::new(program).arg("--version").output().is_err());
-    lacks.map(|program| format!("{program} is not installed (Debian: mariadb-server)"))
+    lacking(&["mariadbd", "mariadb-install-db", "mariadb"], "mariadb-server")
 }
 
 /// Starts a server with one database. `root` needs no password.
@@ -116,11 +106,7 @@ pub(crate) fn start() -> Server {
 
 /// Starts a server with these additional options.
 pub(crate) fn start_with(options: &[&str]) -> Server {
-    start_in(shared_folder("mariadb"), options)
-}
-
-/// Starts a server as [`start_with`] does, in a directory that may contain files for the options.
-pub(crate) fn start_in(folder: PathBuf, options: &[&str]) -> Server {
+    let folder = shared_folder("mariadb");
     install(&folder);
     let port = free_port();
     let options: Vec<String> = options.iter().map(|word| (*word).to_owned()).collect();
@@ -164,13 +150,8 @@ fn install(folder: &Path) {
     assert!(made.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Returns the address of a server's database for `root`.
-pub(crate) fn address(server: &Server) -> String {
-    address_at(server.port())
-}
-
-/// Returns that address with the port of a relay.
-pub(crate) fn address_at(port: u16) -> String {
+/// Returns the address of the database of the server, or relay, at `port` for `root`.
+pub(crate) fn address(port: u16) -> String {
     format!("mysql://root@127.0.0.1:{port}/{DATABASE}")
 }
 

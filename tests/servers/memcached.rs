@@ -11,7 +11,7 @@ use std::time::Duration;
 use dlock::backend::context::with_context;
 use dlock::backend::memcached::{MemcachedConfig, with_clock};
 
-use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::process::{Server, dying_with_us, free_port, lacking, shared_folder};
 use super::site::{self, Facts, Kind, Need, Site, number};
 use crate::support::Service;
 
@@ -80,11 +80,6 @@ impl Site for Memcached {
         }
     }
 
-    fn postdate(&self, part: &Service, name: &str) {
-        let incr = format!("incr {}%.success 3600000\r\n", part.key("", name));
-        number(&raw(self.0.port(), incr.as_bytes()));
-    }
-
     fn requests(&self) -> u64 {
         let said = raw(self.0.port(), b"stats\r\n");
         let count = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(number);
@@ -98,8 +93,7 @@ impl Site for Memcached {
 
 /// Returns the reason if this machine has no memcached.
 pub(crate) fn missing() -> Option<String> {
-    let found = Command::new("memcached").arg("--version").output().is_ok();
-    (!found).then(|| "memcached is not installed (Debian: memcached)".to_owned())
+    lacking(&["memcached"], "memcached")
 }
 
 pub(crate) fn start() -> Server {

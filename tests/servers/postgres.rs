@@ -334,14 +334,6 @@ impl Site for Postgres {
         self.sql(&format!("SELECT pg_notify('dlock_c_' || claim, '') FROM ({all}) all_claims"));
     }
 
-    fn postdate(&self, part: &Service, name: &str) {
-        let table = part.key("dlock_", "lock");
-        let later = format!(
-            "UPDATE {table} SET success = success + 3600000000 WHERE name = '{name}' RETURNING 'later'"
-        );
-        assert!(self.sql(&later).starts_with("later"), "{name} had a success");
-    }
-
     /// Counts only connections that are younger than the first call. PostgreSQL's statistics are updated late, so this
     /// reads the log.
     fn requests(&self) -> u64 {

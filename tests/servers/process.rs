@@ -56,6 +56,12 @@ fn remove_after_us(folder: &Path) {
     std::mem::forget(child.stdin.take());
 }
 
+/// Returns the reason if one of these programs is not installed.
+pub(super) fn lacking(programs: &[&str], package: &str) -> Option<String> {
+    let lacks = programs.iter().find(|program| Command::new(program).arg("--version").output().is_err());
+    lacks.map(|program| format!("{program} is not installed (Debian: {package})"))
+}
+
 pub(crate) struct Server {
     folder: PathBuf,
     port: u16,

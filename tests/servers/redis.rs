@@ -1,7 +1,6 @@
 //! Redis servers.
 
 mod messages;
-mod spread;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,11 +17,9 @@ use dlock::backend::redis::redlock::{RedlockBackend, RedlockConfig};
 use dlock::backend::redis::{RedisConfig, with_clock};
 use dlock::clock::Clock;
 
-use super::process::{Server, dying_with_us, free_port, shared_folder};
+use super::process::{Server, dying_with_us, free_port, lacking, shared_folder};
 use super::site::{self, Facts, Kind, Need, Order, Site, number};
 use crate::support::Service;
-
-pub(crate) use spread::spread;
 
 /// One server.
 pub(crate) static KIND: Kind = Kind {
@@ -80,8 +77,7 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(10);
 
 /// Returns the reason if this machine has no Redis.
 pub(crate) fn missing() -> Option<String> {
-    let found = Command::new("redis-server").arg("--version").output().is_ok();
-    (!found).then(|| "redis-server is not installed (Debian: redis-server)".to_owned())
+    lacking(&["redis-server"], "redis-server")
 }
 
 /// Starts a server that keeps all data.
@@ -209,17 +205,6 @@ impl Site for Redis {
             let gone = keys.iter().find(says).cloned();
             let gone = gone.unwrap_or_else(|| format!("{{{key}}}:dlock:claim:{id}"));
             assert_eq!(raw(node.port(), &["DEL", &gone]), ":1\r\n", "{id} was there");
-        }
-    }
-
-    fn postdate(&self, part: &Service, name: &str) {
-        let key = format!("{{{}}}:dlock:{}counters", part.key("dlock:", name), self.group());
-        // The release may have missed a minority.
-        let knows = |node: &&Server| raw(node.port(), &["HEXISTS", &key, "success"]) == ":1\r\n";
-        let those: Vec<&Server> = self.nodes.iter().filter(knows).collect();
-        assert!(those.len() > self.nodes.len() / 2, "{name} had a success");
-        for node in those {
-            raw(node.port(), &["HINCRBY", &key, "success", "3600000000"]);
         }
     }
 

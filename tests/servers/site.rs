@@ -225,11 +225,6 @@ pub(crate) trait Site: Send + Sync {
         self.lose(part, name, id);
     }
 
-    /// Dates the last success of the lock `name` in `part` an hour later, as a clock that is ahead does.
-    fn postdate(&self, part: &Service, name: &str) {
-        unreachable!("{name} in {part:?} is dated by a clock that cannot be set")
-    }
-
     /// Returns the number of requests so far.
     fn requests(&self) -> u64;
 

@@ -13,9 +13,7 @@ pub(crate) struct Raw {
 
 const GET_DATA: i32 = 4;
 const GET_CHILDREN: i32 = 8;
-const CREATE: i32 = 1;
 const DELETE: i32 = 2;
-const SET_ACL: i32 = 7;
 const CLOSE: i32 = -11;
 
 impl Raw {
@@ -85,29 +83,9 @@ impl Raw {
         Some(i64::from_be_bytes(body[at..at + 8].try_into().expect("eight")))
     }
 
-    /// Creates a node that every client may use; its path is `stem` and a number. Returns `None` if the parent does not
-    /// exist.
-    pub(crate) fn create(&mut self, stem: &str) -> Option<String> {
-        let (no_data, all, sequential) = (0i32.to_be_bytes(), 31i32.to_be_bytes(), 2i32.to_be_bytes());
-        let one = 1i32.to_be_bytes();
-        let entry = [&all[..], &string("world"), &string("anyone")].concat();
-        let (error, body) =
-            self.ask(CREATE, &[&string(stem)[..], &no_data, &one, &entry, &sequential].concat());
-        (error == 0).then(|| String::from_utf8(body[4..].to_vec()).expect("UTF-8"))
-    }
-
     pub(crate) fn delete(&mut self, path: &str) {
         let (error, _) = self.ask(DELETE, &[string(path), (-1i32).to_be_bytes().to_vec()].concat());
         assert_eq!(error, 0, "{path} is removed");
-    }
-
-    /// Gives every client these rights to the node at `path`: 1 read, 2 write, 4 create below it, 8 delete below it, 16
-    /// set rights. They are added up.
-    pub(crate) fn allow(&mut self, path: &str, rights: i32) {
-        let everybody = [string("world"), string("anyone")].concat();
-        let list = [&1i32.to_be_bytes()[..], &rights.to_be_bytes(), &everybody].concat();
-        let (error, _) = self.ask(SET_ACL, &[string(path), list, (-1i32).to_be_bytes().to_vec()].concat());
-        assert_eq!(error, 0, "{path} has other rights");
     }
 
     /// Waits until the server has closed the session.

@@ -1,63 +1,44 @@
-//! etcd: answers that arrive late, answers of several members in turn, and answers of a member that lags behind.
+//! etcd: answers of several members in turn, and answers of a member that lags behind.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::etcd::env;
 use crate::servers::etcd::Etcd;
 use crate::support::TestEnv;
-use crate::support::running::CROWD;
 use crate::support::wait::until_true;
 
-/// Starts a relay to `port` that delays each answer by `late` and passes it through `change`. Returns its port. It ends
-/// with the process.
-fn relay(port: u16, late: Duration, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
+/// Starts a relay to `port` that passes each answer through `change`. Returns its port. It ends with the process.
+fn relay(port: u16, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let own = listener.local_addr().expect("bound").port();
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
-            pass(client, server, late, change.clone());
+            // Without this option a relay answers later than a server would.
+            let _ = (client.set_nodelay(true), server.set_nodelay(true));
+            pass(&client, &server, |_| ());
+            pass(&server, &client, change.clone());
         }
     });
     own
 }
 
-fn pass(client: TcpStream, server: TcpStream, late: Duration, change: impl Fn(&mut [u8]) + Send + 'static) {
-    let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
-    // Without this option a relay answers later than a server would.
-    let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let (mut from, mut to) = (one_more(&client), one_more(&server));
-    thread::spawn(move || {
-        // If one side hangs up, the relay closes the other side.
-        let _ = std::io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Both);
-    });
-    let (answers, due) = channel();
-    let mut server = server;
+/// Passes on what one side sends. If it hangs up, the relay closes the other side.
+fn pass(from: &TcpStream, to: &TcpStream, change: impl Fn(&mut [u8]) + Send + 'static) {
+    let [mut from, mut to] = [from, to].map(|socket| socket.try_clone().expect("a descriptor"));
     thread::spawn(move || {
         let mut buffer = [0; 16_384];
-        while let Ok(got @ 1..) = server.read(&mut buffer) {
+        while let Ok(got @ 1..) = from.read(&mut buffer) {
             change(&mut buffer[..got]);
-            if answers.send((Instant::now() + late, buffer[..got].to_vec())).is_err() {
-                return;
+            if to.write_all(&buffer[..got]).is_err() {
+                break;
             }
         }
-    });
-    let mut client = client;
-    thread::spawn(move || {
-        for (at, answer) in due {
-            thread::sleep(at.saturating_duration_since(Instant::now()));
-            if client.write_all(&answer).is_err() {
-                return;
-            }
-        }
-        let _ = client.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
     });
 }
 
@@ -90,7 +71,7 @@ fn a_renewal_counts_whichever_members_answer() {
             count.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let port = relay(etcd.server().port(), Duration::ZERO, other_member);
+    let port = relay(etcd.server().port(), other_member);
     let env = env(format!("http://127.0.0.1:{port}"));
     // Both renew. Without renewals their leases would have expired twice.
     let holder = env.start(&mut env.run(["--name", "x", "--ttl", "4s", "--", "sleep", "9"]));
@@ -102,17 +83,6 @@ fn a_renewal_counts_whichever_members_answer() {
     }
     let changed = changed.load(Ordering::Relaxed);
     assert!(changed > 20, "{changed} answers seemed to be another member's");
-}
-
-/// The delay is longer than the time that dlock first gives one server of several.
-#[test]
-fn slow_committing_cluster_is_entered_by_several_addresses() {
-    let etcd = Etcd::start();
-    let slow = || relay(etcd.server().port(), Duration::from_secs(2), |_| ());
-    let env = env(format!("http://127.0.0.1:{},127.0.0.1:{}", slow(), slow()));
-    let mut command = env.run(["--name", "x", "--wait", "1m", "--", "true"]);
-    let ended = env.start(&mut command).finish_within(CROWD);
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
 }
 
 /// Returns where the answer to a request for a lease of five seconds has the five, after the lease's number.
@@ -129,7 +99,7 @@ fn seconds(answer: &[u8]) -> Option<usize> {
 fn forgetful(etcd: &Etcd) -> (TestEnv, Arc<AtomicUsize>) {
     let left = Arc::new(AtomicUsize::new(0));
     let forgets = Arc::clone(&left);
-    let port = relay(etcd.server().port(), Duration::ZERO, move |answer| {
+    let port = relay(etcd.server().port(), move |answer| {
         if let Some(at) = seconds(answer)
             && forgets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         {

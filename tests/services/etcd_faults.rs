@@ -1,12 +1,9 @@
 //! etcd: one bad server among several, users and tokens.
 
 use std::process::Command;
-use std::time::Duration;
-
-use rustix::process::Signal;
 
 use crate::servers::etcd::{Etcd, signing};
-use crate::support::wait::{let_pass, until_true};
+use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
 
 pub(super) fn locks_at(endpoint: String) -> TestEnv {
@@ -21,7 +18,7 @@ fn as_ci(mut command: Command) -> Command {
 #[test]
 fn user_changes_end_no_command_with_a_signed_token() {
     let env = TestEnv::new();
-    let etcd = Etcd::with(&signing(env.root()), None);
+    let etcd = Etcd::with(&signing(env.root()));
     etcd.guard("secret", &["locks/"]);
     let env = locks_at(etcd.endpoint());
     let script = |up: &str| format!("echo up >{up}; sleep 7");
@@ -97,29 +94,6 @@ fn a_nested_run_needs_no_right_to_the_queues_of_others() {
     for ended in [holder.finish(), others.finish()] {
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
     }
-}
-
-/// Its entry is at the head, so all entries behind it wait for a waiter that cannot start.
-#[test]
-fn waiter_on_a_full_server_warns_at_its_turn_and_can_be_broken() {
-    let etcd = Etcd::small();
-    let env = locks_at(etcd.endpoint());
-    let holder = env.held(&["--name", "x", "-q"]);
-    let waiter = env.start(&mut env.run(["--name", "x", "--ttl", "3s", "--", "true"]));
-    env.await_waiters("x", 1);
-    etcd.fill();
-    assert_eq!(holder.release().code(), Some(0));
-    let trouble = "cannot follow the queue of x (etcd)";
-    until_true("word of the trouble", || waiter.err_so_far().contains(trouble));
-    // It is renewed meanwhile, which does not help.
-    let_pass(Duration::from_secs(4));
-    let said = waiter.err_so_far();
-    assert!(said.matches(trouble).count() == 1 && said.contains("it has no space left"), "{said}");
-    let broken = env.finish(&mut env.verb("break", ["--yes", "--force", "--name", "x"]));
-    assert_eq!(broken.code(), Some(0), "{}", broken.err);
-    assert_eq!(env.holders("x"), 0);
-    waiter.signal(Signal::TERM);
-    assert_eq!(waiter.finish().signal(), Some(Signal::TERM.as_raw()));
 }
 
 #[test]

@@ -49,6 +49,15 @@ fn doctor_names_the_server_and_its_limits() {
 }
 
 #[test]
+fn password_without_encryption_on_a_network_is_named() {
+    // An address of this host that does not look like a loopback address.
+    let env = env_at(own_corner("open").service().endpoint.replace("127.0.0.1", "0.0.0.0"));
+    let mut command = env.verb("doctor", ["--user", "ann"]);
+    let text = env.finish(command.env("DLOCK_PASSWORD", "secret")).silently(0).text();
+    assert!(text.contains("the password may be sent without encryption, to 0.0.0.0"), "{text}");
+}
+
+#[test]
 fn rolling_restart_of_an_ensemble_changes_nothing() {
     let servers = zookeeper::start_ensemble(10, |_, _, port| port);
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();

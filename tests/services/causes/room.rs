@@ -180,7 +180,7 @@ pub(crate) fn read_only(kind: Kind) -> Staged {
         Kind::Mysql => {
             let server = mariadb::start();
             mariadb::ask(&server, "SET GLOBAL read_only = 1");
-            Scene::at(mariadb::address(&server), server)
+            Scene::at(mariadb::address(server.port()), server)
         }
         Kind::Postgres => {
             let primary = postgres::start();

@@ -3,16 +3,16 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use super::NOTHING_TO_REACH;
 use super::scene::{Kind, Scene, Staged};
 use crate::servers::Site as _;
+use crate::servers::certificates::{self, openssl};
 use crate::servers::etcd::Etcd;
 use crate::servers::postgres::{self, Postgres};
 use crate::servers::zookeeper::Setup;
-use crate::servers::{Server, certificates, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
+use crate::servers::{Server, free_port, mariadb, memcached, redis, shared_folder, zookeeper};
 use crate::support::until;
 
 /// Creates the server certificates of this process. `ca` signs all but `authority` and `by-other`.
@@ -47,12 +47,6 @@ pub(crate) fn folder() -> &'static Path {
         }
         folder
     })
-}
-
-fn openssl(folder: &Path, words: &str) {
-    let output = Command::new("openssl").args(words.split(' ')).current_dir(folder).output();
-    let output = output.expect("openssl runs");
-    assert!(output.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Returns the path of the certificate file `name`.
@@ -225,7 +219,7 @@ pub(crate) fn unspoken(kind: Kind) -> Staged {
         }
         Kind::Mysql => {
             let server = mariadb::start();
-            Scene::at(mariadb::address(&server), server)
+            Scene::at(mariadb::address(server.port()), server)
         }
         Kind::Postgres => {
             let server = postgres::start();
