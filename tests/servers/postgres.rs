@@ -231,18 +231,9 @@ impl Postgres {
         let folder = shared_folder("postgres");
         let data = own_folder(&folder, "data");
         let mut copy = as_role(&programs().expect("installed").join("pg_basebackup"));
-        copy.args([
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &self.port().to_string(),
-            "-U",
-            "postgres",
-            "-R",
-            "-X",
-            "stream",
-        ]);
-        copy.args(["--checkpoint=fast", "--no-sync", "-D"]).arg(&data).current_dir("/");
+        copy.args(["-h", "127.0.0.1", "-p", &self.port().to_string(), "-U", "postgres"]);
+        copy.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
+        copy.arg("-D").arg(&data).current_dir("/");
         done(copy);
         let standby = start_in(folder, &[]);
         assert_eq!(standby.sql("SELECT pg_is_in_recovery()"), "t");

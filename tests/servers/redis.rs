@@ -121,13 +121,6 @@ pub(crate) fn asking(port: u16, words: &[&str]) -> String {
     both.strip_prefix("+OK\r\n").expect("it may be asked").to_owned()
 }
 
-/// Does the same as [`raw`] for a server that demands a login.
-#[track_caller]
-pub(crate) fn raw_after(port: u16, login: &[&str], words: &[&str]) -> String {
-    let both = said(port, &request(login), words).expect("answers");
-    both.strip_prefix("+OK\r\n").expect("it lets in").to_owned()
-}
-
 /// Does the same as [`raw`] for a server that may be stopping.
 pub(crate) fn try_raw(port: u16, words: &[&str]) -> io::Result<String> {
     said(port, "", words)

@@ -1,4 +1,4 @@
-//! etcd: logins, servers that fail, limits of a transaction, leases.
+//! etcd: authentication tokens that expire, compaction, and leases.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

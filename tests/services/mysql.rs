@@ -1,4 +1,4 @@
-//! One MariaDB: logins, sources of settings, and messages.
+//! One MariaDB: rights, encryption, and messages.
 
 use std::path::Path;
 

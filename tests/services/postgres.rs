@@ -1,4 +1,4 @@
-//! One PostgreSQL: logins, sources of settings, and messages.
+//! One PostgreSQL: rights, encodings, and messages.
 
 use std::fs;
 

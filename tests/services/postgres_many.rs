@@ -1,4 +1,4 @@
-//! More than one PostgreSQL, poolers, and notifications.
+//! More than one PostgreSQL, poolers, notifications, and connections.
 
 use std::fs;
 use std::process::Command;

@@ -55,21 +55,9 @@ fn unusable_service_at_the_start_exits_69_within_the_wait() {
     for (wait, most) in [("0", 500), ("1500ms", 1_500)] {
         for (_, port) in ports {
             let address = site::kind().at(&[port]).endpoint;
-            let words = [
-                "run",
-                "--endpoint",
-                &address,
-                "--ttl",
-                "3s",
-                "-w",
-                wait,
-                "--name",
-                "x",
-                "--",
-                "touch",
-                "started",
-            ];
-            runs.push((port, Duration::from_millis(most), env.start(&mut env.dlock(words))));
+            let mut command = env.dlock(["run", "--endpoint", &address, "--wait", wait, "--ttl", "3s"]);
+            command.args(["--name", "x", "--", "touch", "started"]);
+            runs.push((port, Duration::from_millis(most), env.start(&mut command)));
         }
     }
     for (what, port) in ports {

@@ -1,4 +1,4 @@
-//! One Redis: passwords, databases, warnings, and other clients of the same locks.
+//! One Redis: passwords, warnings, and other clients of the same locks.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

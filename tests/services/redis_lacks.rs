@@ -88,20 +88,9 @@ fn the_rights_in_the_manual_are_enough_with_a_sentinel() {
     let master = without(&[]);
     let sentinel = redis::start_sentinel(master.port());
     for right in [&["+role"][..], &[]] {
-        let user = [
-            "ACL",
-            "SETUSER",
-            "ci",
-            "reset",
-            "on",
-            ">right",
-            "~dlock:*",
-            "~{dlock:*",
-            "+@all",
-            "-@dangerous",
-            "+info",
-        ];
-        assert_eq!(redis::raw(master.port(), &[&user[..], right].concat()), "+OK\r\n");
+        let user = "ACL SETUSER ci reset on >right ~dlock:* ~{dlock:* +@all -@dangerous +info";
+        let user: Vec<&str> = user.split(' ').chain(right.iter().copied()).collect();
+        assert_eq!(redis::raw(master.port(), &user), "+OK\r\n");
         let endpoint = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
         let env = env_at(endpoint);
         let mut command = env.run(["--try", "--name", "x", "--", "true"]);

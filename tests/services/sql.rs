@@ -1,4 +1,4 @@
-//! Many clients of one database, and broken servers and connections.
+//! Many clients of one database, and a server that crashes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
