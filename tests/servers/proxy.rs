@@ -15,6 +15,8 @@ pub(crate) enum Conduct {
     Hole,
     /// Closes all connections, and new ones as soon as they are made.
     Refuse,
+    /// Passes everything on. It closes a connection over which a client of Redis sends one of these commands.
+    HangUpAt(&'static [&'static str]),
 }
 
 #[derive(Default)]
@@ -106,6 +108,14 @@ impl Proxy {
     }
 }
 
+impl Conduct {
+    fn hangs_up_at(self, bytes: &[u8]) -> bool {
+        let Self::HangUpAt(words) = self else { return false };
+        let parts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        parts.into_iter().any(|part| bytes.windows(part.len()).any(|window| window == part.as_bytes()))
+    }
+}
+
 /// Passes on the bytes of a new connection in both directions.
 fn relay(state: &Arc<State>, client: &TcpStream, server: &TcpStream) {
     let one_more = |socket: &TcpStream| socket.try_clone().expect("a descriptor");
@@ -122,7 +132,11 @@ fn relay(state: &Arc<State>, client: &TcpStream, server: &TcpStream) {
                 let present = state.present.lock().expect("not poisoned");
                 let is_held_up =
                     |present: &mut Present| present.conduct == Conduct::Hole || number < present.held_below;
-                drop(state.changed.wait_while(present, is_held_up).expect("not poisoned"));
+                let conduct = state.changed.wait_while(present, is_held_up).expect("not poisoned").conduct;
+                if conduct.hangs_up_at(&buffer[..got]) {
+                    let _ = from.shutdown(Shutdown::Both);
+                    break;
+                }
                 if to.write_all(&buffer[..got]).is_err() {
                     break;
                 }

@@ -1,6 +1,7 @@
 //! Redis servers.
 
 mod messages;
+mod spread;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,6 +21,8 @@ use dlock::clock::Clock;
 use super::process::{Server, dying_with_us, free_port, lacking, shared_folder};
 use super::site::{self, Facts, Kind, Need, Order, Site, number};
 use crate::support::Service;
+
+pub(crate) use spread::spread;
 
 /// One server.
 pub(crate) static KIND: Kind = Kind {

@@ -1,6 +1,7 @@
 //! One memcached: logins, messages, and holds that it forgets.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::causes::secure;
 use crate::servers::{Server, memcached};
@@ -80,4 +81,48 @@ fn doctor_warns_of_missing_guarantees_of_a_cache() {
     for part in ["memcached 1.", "keeps nothing over a restart", "poll every 50 ms to 1 s"] {
         assert!(text.contains(part), "{part} is in {text}");
     }
+}
+
+/// memcached numbers its writes from one when it starts.
+#[test]
+fn claim_from_before_a_restart_affects_no_later_claim() {
+    use dlock::backend::memcached::{MemcachedConfig, with_clock};
+    use dlock::backend::{Backend as _, Options};
+    use dlock::clock;
+    use dlock::lock::{ClaimId, ClaimState, Holder, Mode, Request};
+    let server = memcached::start();
+    let options = Options { endpoints: vec![memcached::address(&server)], ..Options::default() };
+    let open = || with_clock(MemcachedConfig::parse(&options).expect("valid"), clock::Clock::Boot);
+    let request = |id| Request {
+        names: vec!["x".parse().expect("valid")],
+        id: ClaimId::from_bytes([id; 16]),
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(600),
+        holder: Holder::default(),
+        ancestors: Vec::new(),
+        supersede: false,
+    };
+    let version = || memcached::value(server.port(), "x").expect("an item").1;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let soon = || clock::now() + Duration::from_secs(30);
+        for renews in [false, true] {
+            let (older, newer) = (open(), open());
+            let before = older.enter(&request(1), soon()).await.expect("enters");
+            let old = version();
+            server.restart();
+            let after = newer.enter(&request(2), soon()).await.expect("enters");
+            assert_eq!(version(), old, "the server counts from the beginning");
+            if renews {
+                before.renew(soon()).await.expect("is answered");
+            }
+            before.leave(false, soon()).await.expect("leaves");
+            let state = after.changed(None).await.expect("answers");
+            assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
+            let queue = newer.inspect(&request(2).names[0], soon()).await.expect("inspects");
+            assert_eq!(queue.holders.len(), 1, "{queue:?}");
+            after.leave(false, soon()).await.expect("leaves");
+            server.restart();
+        }
+    });
 }

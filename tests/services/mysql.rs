@@ -1,8 +1,9 @@
 //! One MariaDB: rights, encryption, and messages.
 
+use std::fs;
 use std::path::Path;
 
-use crate::servers::{Server, free_port, mariadb};
+use crate::servers::{Server, certificates, free_port, mariadb, shared_folder};
 use crate::site::{looked, run_with};
 use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
@@ -25,6 +26,48 @@ fn user(server: &Server, name: &str, password: &str, rights: &str) -> TestEnv {
         ),
     );
     env_at(format!("mysql://{name}@127.0.0.1:{}/{base}", server.port()))
+}
+
+#[test]
+fn users_and_passwords_let_in_and_wrong_ones_do_not() {
+    let server = mariadb::start();
+    let env = user(&server, "ci", "right", "ALL");
+    let refused = run_with(&env, &[]).failed(77, &["--password-file", "MYSQL_PWD", "~/.my.cnf"]);
+    assert!(!refused.err.contains("right"), "{}", refused.err);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("MYSQL_PWD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("MYSQL_PWD", Path::new("right"))])
+        .failed(77, &["Access denied"])
+        .said_one_line(&["mysql"]);
+    // The directory of the environment is the home of its programs.
+    env.write(".my.cnf", "[client]\npassword = \"right\" # not wr0ng\n");
+    run_with(&env, &[("MYSQL_PWD", Path::new("wr0ng"))]).silently(0);
+}
+
+#[test]
+fn defaults_come_from_my_cnf_and_mysql_variables() {
+    let server = mariadb::start();
+    let env = TestEnv::on(Service { backend: "mysql", endpoint: String::new(), prefix: None });
+    let port = server.port().to_string();
+    let with = |variables: &[(&str, &str)], words: &[&str]| {
+        let mut command = env.dlock(words.iter().copied());
+        env.finish(command.envs(variables.iter().copied()))
+    };
+    let run = ["run", "--backend", "mysql", "--name", "x", "--", "true"];
+    with(&[], &run).failed(64, &["no database is named"]);
+    let base = mariadb::DATABASE;
+    env.write(".my.cnf", &format!("[mysql]\ndatabase={base}\n[client]\nuser=root\nprotocol=tcp\n"));
+    let around = [("MYSQL_HOST", "127.0.0.1"), ("MYSQL_TCP_PORT", port.as_str())];
+    with(&around, &run).silently(0);
+    let seen = with(&around, &["doctor", "--backend", "mysql"]);
+    assert!(seen.text().contains("MariaDB 1") && seen.text().contains(&port), "{}", seen.text());
+    let socket = mariadb::socket(&server).display().to_string();
+    env.write(".my.cnf", &format!("[client]\nuser=root\nsocket={socket}\n[mysqld]\nuser=nobody\n"));
+    let mut local =
+        env.dlock(["run", "--endpoint", &format!("mysql://localhost/{base}"), "--name", "x", "--", "true"]);
+    env.finish(&mut local).silently(0);
+    env.write(".my.cnf", "[client\nuser=root\n");
+    with(&around, &run).failed(64, &[".my.cnf", "line 1"]);
 }
 
 #[test]
@@ -72,6 +115,36 @@ fn unusable_tables_are_named_by_doctor() {
     assert!(!said.contains("the engine of dlock_lock"), "{said}");
 }
 
+#[test]
+fn encryption_with_a_private_authority_and_a_client_certificate() {
+    let folder = certificates::folder();
+    let file = |name: &str| folder.join(name);
+    let option = |option: &str, name: &str| format!("--{option}={}", file(name).display());
+    let options =
+        [option("ssl-ca", "ca.pem"), option("ssl-cert", "server.pem"), option("ssl-key", "server.key")];
+    let server = mariadb::start_with(&options.each_ref().map(String::as_str));
+    mariadb::ask(&server, "CREATE USER tls@'%' REQUIRE X509; GRANT ALL ON locks.* TO tls@'%'");
+    let at = |query: &str| env_at(format!("mysql://tls@127.0.0.1:{}/locks{query}", server.port()));
+    let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
+    let env = at("");
+    run_with(&env, &all).silently(0);
+    run_with(&env, &all[..1]).failed(77, &["Access denied"]);
+    let named = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
+    run_with(&env, &named).failed(64, &["--tls-server-name"]);
+    run_with(&at("?ssl-mode=required"), &[]).failed(77, &["Access denied"]);
+    env.write(
+        ".my.cnf",
+        &format!(
+            "[client]\nssl-ca={}\nssl-cert={}\nssl-key={}\n",
+            ca.display(),
+            cert.display(),
+            key.display()
+        ),
+    );
+    run_with(&env, &[]).silently(0);
+}
+
 /// A server in the middle would receive the password, unless the user insists on encryption.
 #[test]
 fn password_is_not_sent_in_cleartext_over_a_network_by_default() {
@@ -83,6 +156,23 @@ fn password_is_not_sent_in_cleartext_over_a_network_by_default() {
     let password = [("DLOCK_PASSWORD", Path::new("right"))];
     run_with(&at(""), &password).failed(77, &["does not speak TLS", "?ssl-mode=preferred"]);
     run_with(&at("?ssl-mode=preferred"), &password).silently(0);
+}
+
+#[test]
+fn read_only_server_is_passed_over() {
+    let (server, other) = (mariadb::start(), mariadb::start());
+    mariadb::ask(&server, "SET GLOBAL read_only = 1");
+    // dlock does not write there even as a user that `read_only` does not bind.
+    run_with(&env_on(&server), &[]).failed(69, &["is read-only"]);
+    assert_eq!(mariadb::ask(&server, "SHOW TABLES IN locks"), "");
+    let both = |first: &Server, second: &Server| {
+        env_at(format!("mysql://root@127.0.0.1:{},127.0.0.1:{}/locks", first.port(), second.port()))
+    };
+    for env in [both(&server, &other), both(&other, &server)] {
+        run_with(&env, &[]).silently(0);
+        env.assert_free("x");
+    }
+    assert_eq!(mariadb::ask(&server, "SHOW TABLES IN locks"), "");
 }
 
 /// A Galera cluster of one.
@@ -121,6 +211,33 @@ fn row_binary_log_is_accepted_and_statement_log_refused() {
 }
 
 #[test]
+fn a_full_server_is_waited_for() {
+    let server = mariadb::start_with(&["--max-connections=10"]);
+    let env = user(&server, "ci", "", "ALL");
+    run_with(&env, &[]).silently(0);
+    // A client that finds no room tries again.
+    let script =
+        "until mariadb --no-defaults --user=ci --host=127.0.0.1 --port=$0 --execute 'SELECT SLEEP(600)'
+        do sleep 0.1; done";
+    let port = server.port().to_string();
+    let guest = || env.start(env.command("sh").args(["-c", script, &port]));
+    let guests: Vec<_> = (0..10).map(|_| guest()).collect();
+    let full =
+        "SELECT COUNT(*) = 10 FROM information_schema.PROCESSLIST WHERE USER = 'ci' AND INFO LIKE '%SLEEP%'";
+    until_true("a full server", || mariadb::ask(&server, full) == "1\n");
+    run_with(&env, &[]).failed(69, &["Too many connections"]);
+    let waiter = env.start(&mut env.run(["-q", "-w", "20s", "--name", "x", "--", "true"]));
+    env.finish(&mut env.run(["-w", "1s", "--name", "x", "--", "true"])).failed(69, &["Too many connections"]);
+    for guest in guests {
+        guest.signal(rustix::process::Signal::KILL);
+        guest.finish();
+    }
+    mariadb::ask(&server, "KILL USER ci");
+    let ended = waiter.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+}
+
+#[test]
 fn risky_settings_are_warned_of() {
     let server = mariadb::start_with(&["--innodb-flush-log-at-trx-commit=2"]);
     let env = env_on(&server);
@@ -132,4 +249,12 @@ fn risky_settings_are_warned_of() {
     for part in ["MariaDB 1", setting, "note: a claim counts on the database's clock"] {
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn missing_socket_is_an_error_with_its_path() {
+    let missing = shared_folder("mysql").join("none.sock");
+    let env = env_at(format!("mysql://me@/d?socket={}", missing.display()));
+    run_with(&env, &[]).failed(69, &["none.sock"]);
+    fs::remove_dir(missing.parent().expect("a directory")).expect("removes");
 }

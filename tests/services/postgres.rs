@@ -1,11 +1,13 @@
 //! One PostgreSQL: rights, encodings, and messages.
 
 use std::fs;
+use std::path::Path;
 
+use crate::causes::secure;
 use crate::servers::postgres::{self, Postgres};
 use crate::site::{looked, run_with};
 use crate::support::wait::until_true;
-use crate::support::{Service, TestEnv};
+use crate::support::{Finished, Service, TestEnv};
 
 pub(super) fn env_at(endpoint: String) -> TestEnv {
     TestEnv::on(Service { backend: "postgres", endpoint, prefix: None })
@@ -18,6 +20,69 @@ pub(super) fn env_on(server: &Postgres) -> TestEnv {
 /// Starts a server that gives no cause for a warning.
 pub(super) fn start() -> Postgres {
     postgres::start_with(&["fsync=on"])
+}
+
+/// Makes `lines` the access rules. The superuser is admitted where they do not apply.
+fn admit(server: &Postgres, lines: &str) {
+    let all = format!("{lines}\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n");
+    fs::write(server.data().join("pg_hba.conf"), all).expect("writes");
+    assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
+    let valid = "SELECT count(*) FROM pg_hba_file_rules WHERE error IS NOT NULL";
+    assert_eq!(server.sql(valid), "0");
+}
+
+/// Waits until the server's processes have read the new rules.
+fn await_refusal(env: &TestEnv) -> Finished {
+    until_true("the new rules", || run_with(env, &[]).code() != Some(0));
+    run_with(env, &[])
+}
+
+#[test]
+fn users_and_passwords_let_in_and_wrong_ones_do_not() {
+    let server = start();
+    server.sql("CREATE ROLE ci LOGIN PASSWORD 'right'");
+    server.sql("CREATE DATABASE ci OWNER ci");
+    admit(&server, "host all ci 127.0.0.1/32 scram-sha-256");
+    let env = env_at(format!("postgres://ci@127.0.0.1:{}/ci", server.port()));
+    let refused = await_refusal(&env).failed(77, &["--password-file", "PGPASSWORD"]);
+    assert!(!refused.err.contains("right"), "{}", refused.err);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("PGPASSWORD", Path::new("right"))]).silently(0);
+    run_with(&env, &[("DLOCK_PASSWORD", Path::new("wr0ng")), ("PGPASSWORD", Path::new("right"))])
+        .failed(77, &["password authentication failed"])
+        .said_one_line(&["postgres"]);
+    // The directory of the environment is the home of its programs.
+    let file = env.write(".pgpass", &format!("other:*:*:*:no\n127.0.0.1:{}:ci:ci:right\n", server.port()));
+    let mode = |mode: u32| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
+    };
+    mode(0o644);
+    run_with(&env, &[]).failed(77, &["--password-file", ".pgpass was ignored", "chmod 600"]);
+    mode(0o600);
+    run_with(&env, &[]).silently(0);
+    let elsewhere = env.path("elsewhere");
+    fs::rename(&file, &elsewhere).expect("moves");
+    run_with(&env, &[("PGPASSFILE", &elsewhere)]).silently(0);
+}
+
+#[test]
+fn libpq_variables_are_taken_and_services_refused() {
+    let server = start();
+    server.sql("CREATE SCHEMA ops");
+    let env = TestEnv::on(Service { backend: "postgres", endpoint: String::new(), prefix: None });
+    let port = server.port().to_string();
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = env.dlock(["run", "--backend", "postgres", "-n", "--name", "x", "--", "true"]);
+        let usual = [("PGPORT", port.as_str()), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")];
+        env.finish(command.envs(usual).envs(variables.iter().copied()))
+    };
+    // The name cannot be resolved, and dlock does not try.
+    let there = [("PGHOST", "db.invalid"), ("PGHOSTADDR", "127.0.0.1")];
+    with(&[&there[..], &[("PGOPTIONS", "-c search_path=ops")]].concat()).silently(0);
+    assert_eq!(server.sql("SELECT count(*) FROM ops.dlock_lock"), "1");
+    with(&[("PGHOSTADDR", "here")]).failed(64, &["\"here\" is no IP address"]);
+    with(&[("PGSERVICE", "ops")]).failed(64, &["PGSERVICE", "--endpoint"]).said_one_line(&["\"ops\""]);
 }
 
 #[test]
@@ -69,6 +134,31 @@ fn unusable_tables_are_named_by_doctor() {
     let poor = env_at(format!("postgres://poor@127.0.0.1:{}/postgres", server.port()));
     let said = looked(&poor);
     assert!(said.contains("permission denied") && said.contains("doctor --schema"), "{said}");
+}
+
+#[test]
+fn encryption_with_a_private_authority_and_a_client_certificate() {
+    let file = |name: &str| secure::folder().join(name);
+    let server = secure::tls_postgres("server");
+    server.sql("CREATE ROLE client LOGIN SUPERUSER");
+    admit(&server, "hostssl all client 127.0.0.1/32 cert\nhostnossl all client 127.0.0.1/32 reject");
+    let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let all = [("DLOCK_CACERT", ca.as_path()), ("DLOCK_CERT", &cert), ("DLOCK_KEY", &key)];
+    let env = env_at(format!("postgres://client@127.0.0.1:{}/postgres", server.port()));
+    until_true("encryption", || run_with(&env, &all).code() == Some(0));
+    let misnamed = [&all[..], &[("DLOCK_TLS_SERVER_NAME", Path::new("other.test"))]].concat();
+    run_with(&env, &misnamed).failed(77, &["its certificate is for 127.0.0.1, not other.test"]);
+    // The server does not admit a client without a certificate.
+    run_with(&env, &all[..1]).failed(77, &["certificate"]);
+    let as_psql = [
+        ("PGSSLMODE", Path::new("verify-ca")),
+        ("PGSSLROOTCERT", &ca),
+        ("PGSSLCERT", &cert),
+        ("PGSSLKEY", &key),
+    ];
+    run_with(&env, &as_psql).silently(0);
+    // No setting mentions encryption. dlock uses it if the server can.
+    run_with(&env, &as_psql[2..]).silently(0);
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! A Redis without some of its commands: renamed, or denied to this user.
+//! A Redis without some of its commands: renamed, denied to this user, or unknown to a proxy before it.
 
 use std::time::{Duration, Instant};
 
 use super::redis_many::{cluster, env_at, env_on};
+use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
 use crate::site::looked;
 use crate::support::wait::let_pass;
@@ -55,6 +56,16 @@ fn server_without_change_reports_is_polled_every_half_second() {
 }
 
 #[test]
+fn a_server_without_hashes_of_scripts_is_sent_their_text() {
+    for server in [without(&["EVALSHA"]), refusing(&["evalsha"])] {
+        let env = env_on(&server);
+        let holder = env.held(&["--name", "x"]);
+        env.assert_busy("x");
+        holder.release().silently(0);
+    }
+}
+
+#[test]
 fn missing_command_is_named_without_the_script() {
     let run = |server: &Server| {
         let env = env_on(server);
@@ -73,6 +84,39 @@ fn missing_command_is_named_without_the_script() {
     let server = without(&["SCAN"]);
     let env = env_on(&server);
     env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["no command SCAN"]);
+}
+
+#[test]
+fn proxy_hanging_up_on_unknown_commands_is_asked_for_less() {
+    let server = without(&[]);
+    let proxy = Proxy::to(server.port());
+    // twemproxy hangs up at these commands.
+    proxy.set(Conduct::HangUpAt(&["HELLO", "CLIENT", "INFO", "SCAN", "SELECT", "ROLE", "CONFIG"]));
+    let endpoint = format!("redis://127.0.0.1:{}", proxy.port());
+    let env = env_at(endpoint.clone());
+    looks_every_half_second(&env, &server);
+    let told = looked(&env);
+    assert!(told.contains("every 500 ms") && told.contains("INFO"), "{told}");
+    assert!(told.contains("does not let this user use SCAN"), "{told}");
+    env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["SCAN", "proxy"]);
+    let other = env_at(format!("{endpoint}/1"));
+    other.finish(&mut other.run(["--try", "--name", "x", "--", "true"])).failed(69, &["SELECT", "proxy"]);
+}
+
+#[test]
+fn several_names_on_different_proxied_servers_are_refused() {
+    let servers = [without(&[]), without(&[])];
+    let proxy = redis::spread([servers[0].port(), servers[1].port()]);
+    let env = env_at(format!("redis://127.0.0.1:{proxy}"));
+    looks_every_half_second(&env, &servers[1]);
+    let mut spread = env.run(["--name", "a", "--name", "b", "--", "sh", "-c", "echo ran"]);
+    assert_eq!(env.finish(&mut spread).failed(64, &["proxy", "different servers"]).text(), "");
+    env.assert_free("a");
+    env.assert_free("b");
+    let together = ["--name", "aa", "--name", "ba"];
+    let holder = env.held(&together);
+    env.assert_busy("ba");
+    holder.release().silently(0);
 }
 
 #[test]
@@ -96,6 +140,21 @@ fn the_rights_in_the_manual_are_enough_with_a_sentinel() {
         let mut command = env.run(["--try", "--name", "x", "--", "true"]);
         env.finish(command.env("DLOCK_USER", "ci").env("DLOCK_PASSWORD", "right")).silently(0);
     }
+}
+
+#[test]
+fn doctor_takes_a_lock_where_runs_do_and_leaves_nothing() {
+    let server = without(&[]);
+    let env = env_on(&server);
+    let told = looked(&env);
+    assert!(!told.contains("no lock could be taken"), "{told}");
+    assert_eq!(redis::raw(server.port(), &["DBSIZE"]), ":0\r\n");
+    assert_eq!(redis::raw(server.port(), &["CONFIG", "SET", "min-replicas-to-write", "1"]), "+OK\r\n");
+    let told = looked(&env);
+    assert!(told.contains("no lock could be taken") && told.contains("NOREPLICAS"), "{told}");
+    assert!(!told.contains("no problems found") && !told.contains("script: "), "{told}");
+    let run = env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(69, &["NOREPLICAS"]);
+    assert!(!run.err.contains("script: "), "{}", run.err);
 }
 
 #[test]

@@ -99,9 +99,9 @@ fn done(holder: Holder) {
 }
 
 #[test]
-fn a_hold_goes_on_while_its_keys_move_and_a_newcomer_waits() {
+fn a_hold_goes_on_while_its_keys_move_and_after() {
     let moving = Move::new();
-    let (env, name, other) = (&moving.env, format!("{TAG}x"), format!("{TAG}y"));
+    let (env, name) = (&moving.env, format!("{TAG}x"));
     let holder = env.held(&["--name", &name, "--ttl", "6s"]);
     let mut waiter = env.hold(&["--name", &name, "--ttl", "60s", "-q"]);
     env.await_waiters(&name, 1);
@@ -109,15 +109,39 @@ fn a_hold_goes_on_while_its_keys_move_and_a_newcomer_waits() {
     // The keys move one by one: first the lock itself, later the rest.
     moving.migrate(&name);
     moving.assert_renewed(moving.to, &name, 6000);
-    let mut newcomer = env.hold(&["--wait", "60s", "--name", &other]);
-    until_true("a doubt", || newcomer.running.err_so_far().contains("moving to another node"));
-    assert!(!newcomer.has_started());
     moving.end();
-    newcomer.await_start();
-    done(newcomer);
     moving.assert_renewed(moving.to, &name, 6000);
     env.assert_busy(&name);
     done(holder);
+    waiter.await_start();
+    done(waiter);
+    env.assert_free(&name);
+}
+
+#[test]
+fn a_release_while_the_keys_move_frees_the_lock() {
+    let moving = Move::new();
+    let (env, name) = (&moving.env, format!("{TAG}x"));
+    let holder = env.held(&["--name", &name, "--ttl", "600s"]);
+    moving.begin();
+    moving.migrate(&name);
+    done(holder);
+    assert_eq!(redis::asking(moving.nodes[moving.to].port(), &["GET", &name]), "$-1\r\n");
+    moving.end();
+    env.assert_free(&name);
+}
+
+#[test]
+fn newcomer_during_a_key_migration_waits_for_its_end() {
+    let moving = Move::new();
+    let (env, name) = (&moving.env, format!("{TAG}x"));
+    moving.begin();
+    let tried = env.finish(&mut env.run(["--try", "--ttl", "6s", "--name", &name, "--", "true"]));
+    tried.failed(69, &["moving to another node"]);
+    let mut waiter = env.hold(&["--wait", "60s", "--name", &name]);
+    until_true("a doubt", || waiter.running.err_so_far().contains("moving to another node"));
+    assert!(!waiter.has_started());
+    moving.end();
     waiter.await_start();
     done(waiter);
     env.assert_free(&name);
