@@ -94,7 +94,8 @@ impl Reached {
 /// The progress of killing a tree round by round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// The fewest members that a complete round has found, and when it did; before one, the first round.
+    /// The fewest members that a round has found, and when it did. The first round counts also if it is incomplete: as
+    /// `usize::MAX`.
     fewest: Option<(usize, Moment)>,
 }
 
