@@ -58,11 +58,15 @@ pub fn json(text: &str) -> String {
 
 /// Returns `text` without the numbers that the standard library adds to the system's errors: ` (os error 13)`.
 pub fn plain(text: &str) -> String {
-    let mut out = text.to_owned();
-    while let Some(at) = out.find(" (os error ")
-        && let Some(length) = out[at..].find(')')
-    {
-        out.replace_range(at..=at + length, "");
+    const BEGINNING: &str = " (os error ";
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let mut parts = text.split(BEGINNING);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if is_number(number) => out.push_str(rest),
+            _ => out.extend([BEGINNING, part]),
+        }
     }
     out
 }
@@ -113,6 +117,8 @@ mod tests {
             ("a: Permission denied (os error 13); b", "a: Permission denied; b"),
             ("x (os error 2), y (os error 111)", "x, y"),
             ("x (os error 4", "x (os error 4"),
+            ("lock a (os error of b), c", "lock a (os error of b), c"),
+            ("a (os error ) b (os error 2)", "a (os error ) b"),
             ("no number", "no number"),
         ] {
             assert_eq!(plain(text), plain_text);
