@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::status::{Layout, text};
-use super::table::{Column, Table};
+use super::table::Table;
 use super::{json, sanitise};
 use crate::lock::{Examination, Risk, Weight};
 
@@ -33,19 +33,13 @@ pub struct Findings {
     pub examination: Result<Examination, String>,
 }
 
-const COLUMNS: [Column; 3] = [
-    Column { title: "OPTION", right: false },
-    Column { title: "VALUE", right: false },
-    Column { title: "FROM", right: false },
-];
-
 impl Findings {
     /// Returns the text for people.
     pub fn text(&self, layout: &Layout) -> String {
         let title = |words: &str| {
             if layout.colour { format!("\x1b[1m{words}\x1b[0m\n") } else { format!("{words}\n") }
         };
-        let mut table = Table::new(&COLUMNS);
+        let mut table = Table::new(&["OPTION", "VALUE", "FROM"]);
         for setting in &self.settings {
             table.row([setting.option.to_owned(), setting.value.clone(), setting.source.clone()]);
         }

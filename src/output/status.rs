@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::sanitise::{self, cut};
 use super::service::ServicePlace;
-use super::table::{Column, Table};
+use super::table::Table;
 use crate::lock::duration::{rough, short};
 use crate::lock::{ClaimId, Entry, LockStatus};
 
@@ -31,24 +31,9 @@ pub enum Detail {
 /// The number of digits of a claim, as many as `break` needs.
 const DIGITS: usize = 8;
 
-const fn column(title: &'static str, right: bool) -> Column {
-    Column { title, right }
-}
-
-/// The columns. A narrow terminal cuts off the last ones.
-const COLUMNS: [Column; 11] = [
-    column("NAME", false),
-    column("CLAIM", false),
-    column("STATE", false),
-    column("MODE", false),
-    column("HOLDER", false),
-    column("PID", true),
-    column("SINCE", false),
-    column("COMMAND", false),
-    column("LABEL", false),
-    column("TTL", true),
-    column("TOKEN", true),
-];
+/// The headings. A narrow terminal cuts off the last columns.
+const COLUMNS: [&str; 11] =
+    ["NAME", "CLAIM", "STATE", "MODE", "HOLDER", "PID", "SINCE", "COMMAND", "LABEL", "TTL", "TOKEN"];
 
 /// Returns the title of one lock, with `stamp` before it, and its queue as a table.
 pub fn lock(

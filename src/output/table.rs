@@ -4,27 +4,20 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::sanitise;
 
-/// A column.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// The heading.
-    pub title: &'static str,
-    /// Whether the cells are aligned to the right.
-    pub right: bool,
-}
+/// Headings of columns that are aligned to the right, as numbers are.
+const RIGHT: [&str; 3] = ["PID", "TTL", "TOKEN"];
 
 /// Rows of sanitised cells under headings.
 #[derive(Debug)]
 pub struct Table {
-    columns: &'static [Column],
+    /// The headings first.
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Returns an empty table.
-    pub fn new(columns: &'static [Column]) -> Self {
-        let titles = columns.iter().map(|column| column.title.to_owned());
-        Self { columns, rows: vec![titles.collect()] }
+    /// Returns a table with these headings.
+    pub fn new(titles: &[&str]) -> Self {
+        Self { rows: vec![titles.iter().map(|title| (*title).to_owned()).collect()] }
     }
 
     /// Adds a row with one cell for each column, and sanitises the cells.
@@ -35,15 +28,18 @@ impl Table {
     /// Returns the lines, headings first. Columns without a text are left out.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![String::new(); self.rows.len()];
-        for (n, column) in self.columns.iter().enumerate() {
+        for (n, title) in self.rows[0].iter().enumerate() {
             let width = self.rows.iter().map(|row| row[n].width()).max().unwrap_or(0);
             if self.rows[1..].iter().all(|row| row[n].is_empty()) {
                 continue;
             }
             for (line, row) in lines.iter_mut().zip(&self.rows) {
                 let padding = " ".repeat(width - row[n].width());
-                let (before, after) =
-                    if column.right { (padding, String::new()) } else { (String::new(), padding) };
+                let (before, after) = if RIGHT.contains(&title.as_str()) {
+                    (padding, String::new())
+                } else {
+                    (String::new(), padding)
+                };
                 line.extend([&before, row[n].as_str(), &after, "  "]);
             }
         }
@@ -57,12 +53,7 @@ mod tests {
 
     #[test]
     fn aligns_by_columns_on_screen_and_drops_empty_ones() {
-        const COLUMNS: [Column; 3] = [
-            Column { title: "WHO", right: false },
-            Column { title: "PID", right: true },
-            Column { title: "NONE", right: false },
-        ];
-        let mut table = Table::new(&COLUMNS);
+        let mut table = Table::new(&["WHO", "PID", "NONE"]);
         table.row(["日本".into(), "7".into(), String::new()]);
         table.row(["someone with a long\nname".into(), "12345".into(), String::new()]);
         assert_eq!(
