@@ -4,15 +4,12 @@ use std::time::Duration;
 
 /// The abilities and guarantees of a backend. Code and tests consult these, never the backend's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub struct Capabilities {
     /// The backend's name, as given to `--backend`.
     pub backend: &'static str,
     /// Whether claims wait in a queue: they hold in order of arrival (C02), are visible to other clients, and can be
     /// superseded. If not, each claim retries by itself until it holds.
     pub queue: bool,
-    /// Whether claims can hold together without slots.
-    pub shared: bool,
     /// The durability of the fencing token.
     pub token: TokenStrength,
     /// Whether claims end by a ttl on the server; if not, the kernel ends them with their processes.
@@ -31,7 +28,6 @@ impl Capabilities {
         Self {
             backend,
             queue: true,
-            shared: true,
             token: TokenStrength::Durable,
             leased: true,
             renewals_per_ttl: 3,

@@ -244,7 +244,6 @@ mod tests {
             Capabilities {
                 backend: "scripted",
                 queue: true,
-                shared: true,
                 token: TokenStrength::Durable,
                 leased: true,
                 renewals_per_ttl: 3,

@@ -31,7 +31,6 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 mod unreached;
-mod unsupported;
 pub mod usage;
 pub mod values;
 pub mod watch;

@@ -14,7 +14,6 @@ use super::holder;
 use super::notify::{Heartbeat, notifier};
 use super::progress::ProgressPrinter;
 use super::settings::RunSettings;
-use super::unsupported;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
@@ -88,7 +87,6 @@ impl<'a> Run<'a> {
     /// Returns a run with these settings, of a command.
     pub(super) fn new(settings: &'a RunSettings, printer: Printer) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
-        unsupported::refuse(settings, &*address)?;
         Ok(Self {
             settings,
             printer,

@@ -81,7 +81,7 @@ fn incomplete(subject: Subject) -> Vec<String> {
         .expect("a runtime");
     let facts =
         runtime.block_on(async { subject.open(Opening::default()).await.connect().await.capabilities() });
-    let stated = [(Need::Leased, facts.leased), (Need::Queue, facts.queue), (Need::Shared, facts.shared)];
+    let stated = [(Need::Leased, facts.leased), (Need::Queue, facts.queue)];
     let mut complaints: Vec<String> = stated
         .into_iter()
         .filter(|(need, has)| subject.lacks(*need).is_none() != *has)

@@ -147,7 +147,6 @@ impl Items for Fake {
         Capabilities {
             backend: "fake",
             queue: true,
-            shared: true,
             token: TokenStrength::Volatile,
             leased: true,
             renewals_per_ttl: 3,

@@ -53,7 +53,6 @@ impl Store for MemoryStore {
         Capabilities {
             backend: NAME,
             queue: true,
-            shared: true,
             token: TokenStrength::Durable,
             leased: true,
             renewals_per_ttl: 3,

@@ -91,7 +91,7 @@ impl RedlockBackend {
 impl Backend for RedlockBackend {
     fn capabilities(&self) -> Capabilities {
         let token = TokenStrength::BestEffort;
-        Capabilities { queue: false, shared: false, token, ..Capabilities::of(NAME) }
+        Capabilities { queue: false, token, ..Capabilities::of(NAME) }
     }
 
     fn identity(&self) -> String {
@@ -115,6 +115,10 @@ impl Backend for RedlockBackend {
         };
         if request.mode == Mode::Shared {
             return Err(Fault::new(ErrorKind::Unsupported, "a Redlock has no shared locks"));
+        }
+        if request.supersede {
+            let why = "a Redlock keeps no queue of waiters, so none can be replaced";
+            return Err(Fault::new(ErrorKind::Unsupported, why));
         }
         if let Some(claim) = self.known(request.id) {
             return Ok(claim);
