@@ -24,22 +24,18 @@ pub(super) struct Adopting {
     pub(super) caller: Option<KeepersEnd>,
     /// The output that the caller will print.
     pub(super) answer: Option<OwnedFd>,
-    /// The adopted process, until it ends.
+    /// The adopted process until it ends, then a process that is left of its tree.
     pub(super) process: Option<AwaitedEnd>,
-    /// A process that is left of its tree.
-    pub(super) rest: Option<AwaitedEnd>,
     /// When to search again for what is left of the tree.
     pub(super) look_again_at: Moment,
 }
 
-/// A change of the adopted process, its tree or the caller.
+/// A change of the awaited process or the caller.
 #[derive(Clone, Copy)]
 pub(super) enum AdoptingNews {
     /// A message of the caller, or its end.
     Caller(Heard),
     ProcessEnded,
-    /// The process of the tree that the keeper was waiting for has ended.
-    RestEnded,
 }
 
 impl Adopting {
@@ -51,7 +47,6 @@ impl Adopting {
             caller: Some(KeepersEnd::new(adoption.caller.try_clone()?)?),
             answer: None,
             process: process.map(AwaitedEnd::of).transpose()?,
-            rest: None,
             look_again_at: Moment::NEVER,
         })
     }
@@ -63,7 +58,6 @@ pub(super) async fn news(adopting: Option<&Adopting>) -> AdoptingNews {
     tokio::select! {
         biased;
         () = if_any(adopting.process.as_ref().map(AwaitedEnd::come)) => AdoptingNews::ProcessEnded,
-        () = if_any(adopting.rest.as_ref().map(AwaitedEnd::come)) => AdoptingNews::RestEnded,
         heard = if_any(adopting.caller.as_ref().map(KeepersEnd::hear)) => AdoptingNews::Caller(heard),
     }
 }

@@ -217,10 +217,6 @@ impl Driver<'_> {
                 // While it runs under the lock, the reaping of its tree notices the end.
                 (!begun).then_some(WITHDRAWN)
             }
-            AdoptingNews::RestEnded => {
-                adopting.rest = None;
-                None
-            }
             AdoptingNews::Caller(Heard::Take) => {
                 if self.context.machine.phase == Phase::Asking {
                     self.enter_gate();

@@ -111,6 +111,7 @@ impl Process {
     fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
         let keeper = context.keeper;
         let mut ender = keeper.ender();
+        let Some(adopting) = &mut self.adopting else { return };
         let Some(adopted) = &ender.adopted else {
             // The hold is for no process.
             if matches!(context.machine.phase, Phase::Stopping(_)) {
@@ -122,20 +123,19 @@ impl Process {
             if !adopted.has_ended() {
                 return;
             }
-            self.is_over = true;
+            (self.is_over, adopting.process) = (true, None);
             // Only its parent can learn how it ended. Treat it as killed: dlock then stops what it left.
             context.happened(Event::CommandEnded(ExitStatus::Signaled(Signal::KILL)));
         }
-        let Some(adopting) = &mut self.adopting else { return };
-        if adopting.rest.is_some() && context.now() < adopting.look_again_at {
+        if adopting.process.is_some() && context.now() < adopting.look_again_at {
             return;
         }
         adopting.look_again_at = Moment::NEVER;
         match ender.left() {
             Left::Nobody => self.tree_gone(context, marks),
             Left::Somebody(handle) => {
-                adopting.rest = AwaitedEnd::of(handle).ok();
-                let pause = if adopting.rest.is_some() { JUDGE_AGAIN } else { LOOK_AGAIN };
+                adopting.process = AwaitedEnd::of(handle).ok();
+                let pause = if adopting.process.is_some() { JUDGE_AGAIN } else { LOOK_AGAIN };
                 adopting.look_again_at = context.now() + pause;
             }
             Left::Unknown => adopting.look_again_at = context.now() + LOOK_AGAIN,
