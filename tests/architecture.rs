@@ -31,7 +31,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("fd", &[]),
     ("sync", &[]),
     ("clock", &["lock", "fd"]),
-    ("supervise", &["clock", "lock", "fd"]),
+    ("supervise", &["clock", "lock", "fd", "sync"]),
     ("net", &["lock", "clock", "sync"]),
     ("backend", &["net", "lock", "clock"]),
     ("queue", &["backend", "net", "lock", "clock", "sync"]),

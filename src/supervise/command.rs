@@ -100,14 +100,10 @@ fn search_path() -> OsString {
 
 /// Returns the file that `execvp` finds for `word`.
 fn path_of(word: &CStr) -> Option<CString> {
-    if word.to_bytes().contains(&b'/') {
-        return Some(word.to_owned());
-    }
     let path = search_path();
-    let candidates =
-        std::env::split_paths(&path).map(|folder| folder.join(OsStr::from_bytes(word.to_bytes())));
-    let mut executable = candidates.filter(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok());
-    CString::new(executable.next()?.into_os_string().into_encoded_bytes()).ok()
+    let mut files = diagnosis::files(word.to_bytes(), &path);
+    let (file, _) = files.find(|(file, what)| what.is_file() && access(file, Access::EXEC_OK).is_ok())?;
+    CString::new(file.into_os_string().into_encoded_bytes()).ok()
 }
 
 /// Joins `parts`, the last of which ends with the only NUL, without spare capacity.

@@ -12,22 +12,19 @@ use rustix::io::Errno;
 /// the errno then looks like that of a missing or forbidden file. Returns other errors unchanged.
 pub(super) fn explain(error: io::Error, word: &[u8], path: &OsStr) -> io::Error {
     let reason = match Errno::from_io_error(&error) {
-        Some(Errno::NOENT) => found(word, path).and_then(|(file, _)| what_is_missing(&file)),
-        Some(Errno::ACCESS) => found(word, path).and_then(|(file, what)| why_forbidden(&file, &what)),
+        Some(Errno::NOENT) => files(word, path).next().and_then(|(file, _)| what_is_missing(&file)),
+        Some(Errno::ACCESS) => files(word, path).next().and_then(|(file, what)| why_forbidden(&file, &what)),
         _ => None,
     };
     reason.map_or(error, io::Error::other)
 }
 
-/// Returns the file that `word` names, executable or not.
-fn found(word: &[u8], path: &OsStr) -> Option<(PathBuf, Metadata)> {
-    let word = Path::new(OsStr::from_bytes(word));
-    let there = |file: PathBuf| file.metadata().ok().map(|what| (file, what));
-    if word.as_os_str().as_bytes().contains(&b'/') {
-        return there(word.to_owned());
-    }
-    let mut files = std::env::split_paths(path).map(|folder| folder.join(word)).filter_map(there);
-    files.find(|(_, what)| what.is_file())
+/// Returns the existing files that `word` may name: as a path, or in the directories of `path`.
+pub(super) fn files(word: &[u8], path: &OsStr) -> impl Iterator<Item = (PathBuf, Metadata)> {
+    let is_path = word.contains(&b'/');
+    let folders = if is_path { vec![PathBuf::new()] } else { std::env::split_paths(path).collect() };
+    let files = folders.into_iter().map(move |folder| folder.join(OsStr::from_bytes(word)));
+    files.filter_map(|file| file.metadata().ok().map(|what| (file, what)))
 }
 
 /// Returns what an existing file lacks that the kernel does not start.

@@ -4,15 +4,15 @@
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::{Mode, OFlags, RawDir};
 
 use super::sys;
+use crate::sync::locked;
 
-/// A bit for each descriptor below 64 that this program itself will write to.
-static NEEDED: AtomicU64 = AtomicU64::new(0);
+/// The descriptors that this program itself will write to.
+static NEEDED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 /// The descriptors that were open at the first [`look`].
 static OPEN: OnceLock<Vec<RawFd>> = OnceLock::new();
@@ -22,7 +22,7 @@ const WITHOUT_LIST: RawFd = 1024;
 
 /// Makes [`let_go`] keep this descriptor, since this program itself will write to it.
 pub fn keep(descriptor: RawFd) {
-    NEEDED.fetch_or(bit(descriptor), Ordering::Relaxed);
+    locked(&NEEDED).push(descriptor);
 }
 
 /// Lists the open descriptors for [`let_go`] in this process and in those that it forks. A process opens its own ones
@@ -31,25 +31,18 @@ pub fn look() -> &'static [RawFd] {
     OPEN.get_or_init(open_descriptors)
 }
 
-fn bit(descriptor: RawFd) -> u64 {
-    u32::try_from(descriptor).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
-}
-
-fn is_needed(descriptor: RawFd) -> bool {
-    NEEDED.load(Ordering::Relaxed) & bit(descriptor) != 0
-}
-
 /// Replaces standard input and output by /dev/null, and closes all other inherited descriptors. Standard error stays.
 pub fn let_go() {
+    let needed = locked(&NEEDED);
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         // If the table of descriptors is full, the streams stay open until dlock exits; that does no harm.
         let _ = rustix::stdio::dup2_stdin(&null);
-        if !is_needed(1) {
+        if !needed.contains(&1) {
             let _ = rustix::stdio::dup2_stdout(&null);
         }
     }
     for &descriptor in look() {
-        if descriptor > 2 && !is_needed(descriptor) {
+        if descriptor > 2 && !needed.contains(&descriptor) {
             sys::close_if_inherited(descriptor);
         }
     }
@@ -81,15 +74,4 @@ fn open_descriptors() -> Vec<RawFd> {
         found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<RawFd>().ok()));
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn needed_descriptors_are_known_by_number() {
-        keep(63);
-        assert!(is_needed(63) && !is_needed(62) && !is_needed(64) && !is_needed(-1));
-    }
 }

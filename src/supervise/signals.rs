@@ -26,9 +26,6 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// Other names of the same signals in the C library.
-const ALIASES: [(&str, &str); 3] = [("CLD", "CHLD"), ("IOT", "ABRT"), ("POLL", "IO")];
-
 impl Signal {
     /// SIGHUP.
     pub const HUP: Self = Self(libc::SIGHUP);
@@ -75,7 +72,6 @@ impl Signal {
         }
         let text = text.to_ascii_uppercase();
         let name = text.strip_prefix("SIG").unwrap_or(&text);
-        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
         if let Some(at) = NAMES.iter().position(|known| *known == name) {
             return i32::try_from(at + 1).ok().and_then(Self::new);
         }
@@ -156,7 +152,6 @@ mod tests {
             ("sigint", 2),
             ("usr1", 10),
             ("9", 9),
-            ("CLD", 17),
             ("SIGRTMIN", 34),
             ("rtmin+2", 36),
             ("RTMAX", 64),
