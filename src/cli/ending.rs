@@ -102,8 +102,10 @@ impl Ending {
                 busy(Outcome::Timeout, Message::WaitRanOut { lock, service, waited_ms, holder })
             }
             Verdict::Superseded(by) => busy(Outcome::Superseded, Message::Superseded { lock, by: by.into() }),
-            Verdict::PlaceLost(Some(reason)) => Self::place_lost(settings, &reason.to_string()),
-            Verdict::PlaceLost(None) => Self::place_lost(settings, "suspended"),
+            Verdict::PlaceLost(reason) => {
+                let reason = reason.as_ref().map_or("suspended".to_owned(), ToString::to_string);
+                busy(Outcome::Busy, Message::PlaceLost { lock, reason: sanitise::text(&reason) })
+            }
             Verdict::Broken { by, ran } => Self::broken(settings, lock, by, *ran),
             Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree),
             Verdict::MaxRun => {
@@ -133,12 +135,6 @@ impl Ending {
                 Self::new(ExitStatus::Exited(0), Outcome::Error, None::<Message>)
             }
         }
-    }
-
-    /// Returns the ending of a waiter with `--supersede` or `--replace` that would have to enter the queue again.
-    fn place_lost(settings: &RunSettings, reason: &str) -> Self {
-        let (lock, reason) = (names(settings.names()), sanitise::text(reason));
-        Self::new(settings.busy(), Outcome::Busy, Message::PlaceLost { lock, reason })
     }
 
     /// Returns the ending of a claim that `by` broke or replaced; `ran` is whether the command had started.

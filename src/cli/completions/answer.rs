@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Arg, ArgMatches, FromArgMatches as _, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
@@ -15,7 +15,7 @@ use crate::cli::layers::Environment;
 use crate::cli::settings::Connection;
 use crate::clock;
 use crate::lock::{Entry, LockName};
-use crate::output::{Printer, sanitise};
+use crate::output::{Party, Printer};
 
 /// The time limit of a request: a user waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -114,18 +114,12 @@ fn claims(said: &ArgMatches) -> Option<Vec<Candidate>> {
     let name = ["named", "name"].iter().find_map(named)?;
     let status = ask(said, async |backend| backend.inspect(name, clock::now() + PATIENCE).await.ok())?;
     let of = |entries: Vec<Entry>, state: &'static str| {
-        entries.into_iter().filter_map(move |entry| Some((entry.claim?.to_string(), meaning(&entry, state))))
+        entries.into_iter().filter_map(move |entry| {
+            let owner = Party::of(&entry, SystemTime::now());
+            Some((entry.claim?.to_string(), format!("{state} {owner}")))
+        })
     };
     Some(of(status.holders, "holds").chain(of(status.waiters, "waits")).collect())
-}
-
-fn meaning(entry: &Entry, state: &str) -> String {
-    let mut text = state.to_owned();
-    for part in [&entry.user, &entry.host, &entry.command, &entry.label].into_iter().flatten() {
-        text.push(' ');
-        text.push_str(&sanitise::text(part));
-    }
-    text
 }
 
 #[cfg(test)]
