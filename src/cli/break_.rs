@@ -8,7 +8,6 @@ use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
 use super::holder;
 use super::out::{self, Out};
-use super::settings::Connection;
 use crate::backend::{Backend, Evict};
 use crate::lock::{ClaimId, Entry, Holder, LockStatus, Verb};
 use crate::output::status::Detail;
@@ -18,12 +17,8 @@ use crate::output::{Party, ServicePlace, sanitise, status};
 type Ask<'a> = &'a mut dyn FnMut(&str) -> anyhow::Result<bool>;
 
 /// Shows the claims of other clients, asks, and marks or removes them.
-pub fn run(args: &BreakArgs, connection: &Connection, out: &mut dyn Out) -> anyhow::Result<()> {
-    let by = holder::invoker("dlock break".into());
-    connect::block_on(async {
-        let backend = connect::open(connection)?;
-        act(&*backend, args, &by, out, &mut ask_terminal).await
-    })
+pub async fn run(backend: &dyn Backend, args: &BreakArgs, out: &mut dyn Out) -> anyhow::Result<()> {
+    act(backend, args, &holder::invoker("dlock break".into()), out, &mut ask_terminal).await
 }
 
 async fn act(

@@ -107,9 +107,14 @@ fn refused(error: io::Error) -> anyhow::Error {
 /// The time limit to close the sessions of a service.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Runs `work` until it ends or a signal arrives, and returns how the process is to end. The session of the service is closed
-/// first: the server would keep it until its TTL. A signal that was ignored from the start stays ignored.
-pub fn until_signalled(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitStatus> {
+/// Runs `work` with the backend of `connection` until it ends or a signal arrives, and returns how the process is to end. The
+/// session of the service is closed first: the server would keep it until its TTL. A signal that was ignored from the start stays
+/// ignored.
+pub fn until_signalled(
+    connection: &Connection,
+    work: impl AsyncFnOnce(&dyn Backend) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitStatus> {
+    let work = async { work(&*open(connection)?).await };
     let runtime = runtime().map_err(refused)?;
     let heard =
         [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(|signal| !sys::is_ignored(*signal));

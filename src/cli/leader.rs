@@ -3,36 +3,22 @@
 use super::args::LeaderArgs;
 use super::connect;
 use super::out::Out;
-use super::settings::Connection;
 use super::watch::follow;
 use crate::backend::Backend;
 use crate::election;
-use crate::lock::{ClaimId, FencingToken, LockName, LockStatus};
+use crate::lock::{ClaimId, FencingToken, LockStatus};
 use crate::output::{Printer, json, sanitise};
-use crate::supervise::exit_status::ExitStatus;
 
 /// Shows the value of the leader, or nothing without a leader. With `--follow` shows each change until a signal arrives.
-pub fn run(
-    args: &LeaderArgs,
-    connection: &Connection,
-    out: &mut dyn Out,
-    printer: &Printer,
-) -> anyhow::Result<ExitStatus> {
-    connect::until_signalled(async {
-        let backend = connect::open(connection)?;
-        look(&*backend, args.election.lock(), (args.follow, args.json), out, printer).await
-    })
-}
-
-async fn look(
+pub async fn run(
     backend: &dyn Backend,
-    name: &LockName,
-    (follows, json): (bool, bool),
+    args: &LeaderArgs,
     out: &mut dyn Out,
-    printer: &Printer,
+    printer: Printer,
 ) -> anyhow::Result<()> {
-    let mut shown = Shown { json, any: false, last: None };
-    if follows {
+    let name = args.election.lock();
+    let mut shown = Shown { json: args.json, any: false, last: None };
+    if args.follow {
         let mut shown = |status: &LockStatus, _: &dyn Out| shown.text(status);
         return follow(backend, name, printer, out, &mut shown).await;
     }

@@ -3,29 +3,16 @@
 use super::args::ListArgs;
 use super::connect;
 use super::out::{self, Out};
-use super::settings::Connection;
 use crate::backend::Backend;
 use crate::lock::LockStatus;
 use crate::output::{Message, Printer, json, sanitise, status};
 
 /// Shows the locks that have holders or waiters, sorted by name.
-pub fn run(
-    args: &ListArgs,
-    connection: &Connection,
-    out: &mut dyn Out,
-    printer: &Printer,
-) -> anyhow::Result<()> {
-    connect::block_on(async {
-        let backend = connect::open(connection)?;
-        show(&*backend, args, out, printer).await
-    })
-}
-
-async fn show(
+pub async fn run(
     backend: &dyn Backend,
     args: &ListArgs,
     out: &mut dyn Out,
-    printer: &Printer,
+    printer: Printer,
 ) -> anyhow::Result<()> {
     let prefix = args.starting_with.as_deref().unwrap_or_default();
     let locks = connect::ask(|deadline| backend.list(prefix, deadline)).await?;

@@ -39,8 +39,10 @@ use std::ffi::OsString;
 
 use rustix::io::Errno;
 
+use crate::backend::Backend;
 use crate::clock;
 use crate::lock::Moment;
+use crate::output::assignments::Format;
 use crate::output::writer::{self, BRIEF, NEVER};
 use crate::output::{LogFormat, Message, Printer, Verbosity};
 use crate::supervise::exit_status::ExitStatus;
@@ -74,12 +76,16 @@ fn defect(info: &std::panic::PanicHookInfo<'_>) {
 /// Runs the program, and returns how the process is to end. Failures are printed here, once, and nowhere else.
 fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
     // Until the settings are known, messages have the format that the words alone suggest.
-    let env = Environment::real(Printer::new(Verbosity::Normal, early_format(&words)));
+    let log_format = early(&words, "--log-format").map(str::to_owned);
+    let log_format = log_format.or_else(|| std::env::var("DLOCK_LOG_FORMAT").ok());
+    let is_json = log_format.is_some_and(|format| format.trim_end() == "json");
+    let log_format = if is_json { LogFormat::Json } else { LogFormat::Human };
+    let env = Environment::real(Printer::new(Verbosity::Normal, log_format));
     // A command under a lock never depends on the reader of the messages. The other subcommands are ordinary programs.
     let runs = words.first().is_some_and(|word| word == "run" || word == "elect");
     let patience = if runs { BRIEF } else { NEVER };
     let acquires = words.first().is_some_and(|word| word == "acquire");
-    let format = acquires.then(|| settings::early_format(&words));
+    let format = early(&words, "--format").and_then(Format::named).unwrap_or_default();
     match parse::parse(words).and_then(|invocation| dispatch(invocation, &env, started)) {
         Ok(outcome) => {
             // A run has finished its messages already, and a signal ends dlock at once.
@@ -94,29 +100,26 @@ fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
             env.printer.get().print(&message);
             let _unread = writer::messages().finish(patience);
             // A script that evaluates the output must stop. Where the output cannot be written, the exit status remains.
-            if let Some(text) = format.map(|format| format.failure(code.number())) {
-                drop(Stdout::of_process().write(&text));
+            if acquires {
+                drop(Stdout::of_process().write(&format.failure(code.number())));
             }
             ExitStatus::Exited(code.number())
         }
     }
 }
 
-fn early_format(words: &[OsString]) -> LogFormat {
-    let flag = |pair: &[OsString]| pair[0] == "--log-format" && pair[1] == "json";
-    // The words after `--` belong to the command.
+/// Returns the value that `words` give `option`, although they may have errors. The words after `--` belong to the command.
+fn early<'w>(words: &'w [OsString], option: &str) -> Option<&'w str> {
     let own = words.split(|word| word == "--").next().unwrap_or_default();
-    let json = own.windows(2).any(flag)
-        || own.iter().any(|word| word == "--log-format=json")
-        || std::env::var("DLOCK_LOG_FORMAT").is_ok_and(|format| format.trim_end() == "json");
-    if json { LogFormat::Json } else { LogFormat::Human }
+    let after = own.windows(2).filter(|pair| pair[0] == option).filter_map(|pair| pair[1].to_str());
+    let joined = own.iter().filter_map(|word| word.to_str()?.strip_prefix(option)?.strip_prefix('='));
+    after.chain(joined).last()
 }
 
 /// Runs one subcommand. Settings set the printer of `env` when they are resolved.
 fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyhow::Result<ExitStatus> {
     let mut out = Stdout::of_process();
     let printer = || env.printer.get();
-    let connection = |common: &CommonArgs| Connection::resolve(common, env);
     match invocation {
         Invocation::Run(args) => return begin(&RunSettings::resolve(*args, env, started)?, printer()),
         Invocation::Elect(args) => return begin(&RunSettings::of_election(*args, env, started)?, printer()),
@@ -124,26 +127,44 @@ fn dispatch(invocation: Invocation, env: &Environment, started: Moment) -> anyho
             return acquire::run(&AcquireSettings::resolve(*args, env, started)?, printer(), &mut out);
         }
         Invocation::Leader(args) => {
-            return leader::run(&args, &connection(&args.common)?, &mut out, &printer());
-        }
-        Invocation::Status(args) => {
-            return status::run(&args, &connection(&args.common)?, &mut out, &printer());
+            return connect::until_signalled(&Connection::resolve(&args.common, env)?, async |at| {
+                leader::run(at, &args, &mut out, printer()).await
+            });
         }
         Invocation::Watch(args) => {
-            return watch::run(&args, &connection(&args.common)?, &mut out, &printer());
+            return connect::until_signalled(&Connection::resolve(&args.common, env)?, async |at| {
+                watch::run(at, &args, &mut out, printer()).await
+            });
         }
-        Invocation::Proclaim(args) => proclaim::run(&args.value, &connection(&args.common)?)?,
-        Invocation::Release(args) => release::release(&args, &connection(&args.common)?)?,
-        Invocation::Renew(args) => release::renew(&args, &connection(&args.common)?)?,
-        Invocation::List(args) => list::run(&args, &connection(&args.common)?, &mut out, &printer())?,
+        Invocation::Status(args) => {
+            return at(&args.common, env, async |at| status::run(at, &args, &mut out, printer()).await);
+        }
+        Invocation::List(args) => {
+            at(&args.common, env, async |at| list::run(at, &args, &mut out, printer()).await)?;
+        }
+        Invocation::Proclaim(args) => {
+            at(&args.common, env, async |at| proclaim::run(at, &args.value).await)?;
+        }
+        Invocation::Release(args) => at(&args.common, env, async |at| release::release(at, &args).await)?,
+        Invocation::Renew(args) => at(&args.common, env, async |at| release::renew(at, &args).await)?,
+        Invocation::Break(args) => at(&args.common, env, async |at| break_::run(at, &args, &mut out).await)?,
         Invocation::Doctor(args) => doctor::run(&args, env, &mut out)?,
-        Invocation::Break(args) => break_::run(&args, &connection(&args.common)?, &mut out)?,
         Invocation::Completions(args) => out.write(completions::script(&args.shell))?,
         Invocation::Man(args) => manual::show(args.page.unwrap_or(page::PAGES[0]), &mut out)?,
         Invocation::Complete(words) => out.write(&completions::answer(&words))?,
         Invocation::Text(text) => out.write(&text)?,
     }
     Ok(ExitStatus::Exited(0))
+}
+
+/// Runs `work` with the backend that `common` and `env` name.
+fn at<T>(
+    common: &CommonArgs,
+    env: &Environment,
+    work: impl AsyncFnOnce(&dyn Backend) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let connection = Connection::resolve(common, env)?;
+    connect::block_on(async { work(&*connect::open(&connection)?).await })
 }
 
 /// Runs a command under a lock.

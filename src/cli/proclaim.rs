@@ -2,40 +2,34 @@
 
 use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
-use super::out;
-use super::settings::Connection;
+use super::{out, release};
 use crate::backend::Backend;
 use crate::hold::environment::{self, HeldRecord};
 use crate::lock::{ClaimId, LockName};
 use crate::output::sanitise;
 
-/// The claim of this process, by its environment.
-struct Own {
-    claim: ClaimId,
-    names: Vec<LockName>,
-    /// The record of the outer dlock; `None` if the environment has none.
-    record: Option<HeldRecord>,
-}
-
 /// Changes the value of the claim of this process, if it leads.
-pub fn run(value: &str, connection: &Connection) -> anyhow::Result<()> {
-    let own = own(|name| std::env::var(name).ok(), environment::held())?;
-    connect::block_on(async {
-        let backend = connect::open(connection)?;
-        proclaim(&*backend, &own, value).await
-    })
+pub async fn run(backend: &dyn Backend, value: &str) -> anyhow::Result<()> {
+    let (claim, names) = own(|name| std::env::var(name).ok(), &environment::held())?;
+    let failed = |error| release::elsewhere(backend, &claim.to_string(), "elect", error);
+    proclaim(backend, claim, &names, value).await.map_err(failed)
 }
 
-/// Returns the claim in the variables of dlock.
-fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> anyhow::Result<Own> {
+/// Returns the claim in the variables of dlock, and its names. A nested run may have names of another claim too.
+fn own(
+    variable: impl Fn(&str) -> Option<String>,
+    held: &[HeldRecord],
+) -> anyhow::Result<(ClaimId, Vec<LockName>)> {
     let [_, claim, _, _, _, names, ..] = environment::NAMES;
-    let claim: Option<ClaimId> = variable(claim).and_then(|text| text.parse().ok());
     let names = variable(names).unwrap_or_default();
-    let names: Vec<LockName> = names.lines().filter_map(|name| name.parse().ok()).collect();
-    match claim {
+    let names = names.lines().filter_map(|name| name.parse().ok());
+    let names: Vec<LockName> = names.collect();
+    match variable(claim).and_then(|text| text.parse().ok()) {
         Some(claim) if !names.is_empty() => {
-            let record = held.into_iter().find(|record| record.claim() == Some(claim));
-            Ok(Own { claim, names, record })
+            let record = held.iter().find(|record| record.claim() == Some(claim));
+            let is_own =
+                |name: &LockName| record.is_none_or(|record| record.names.contains(&name.to_string()));
+            Ok((claim, names.into_iter().filter(is_own).collect()))
         }
         _ => Err(ExitCode::Usage
             .error("not inside a claim: DLOCK_CLAIM and DLOCK_NAMES name none")
@@ -43,34 +37,18 @@ fn own(variable: impl Fn(&str) -> Option<String>, held: Vec<HeldRecord>) -> anyh
     }
 }
 
-async fn proclaim(backend: &dyn Backend, own: &Own, value: &str) -> anyhow::Result<()> {
-    for name in own.led() {
-        if !connect::ask(|deadline| backend.publish(name, own.claim, value, deadline)).await? {
-            return Err(own.does_not_lead(name, backend));
+async fn proclaim(
+    backend: &dyn Backend,
+    claim: ClaimId,
+    names: &[LockName],
+    value: &str,
+) -> anyhow::Result<()> {
+    for name in names {
+        if !connect::ask(|deadline| backend.publish(name, claim, value, deadline)).await? {
+            let (claim, lock) = (claim.to_string(), sanitise::text(name.as_str()));
+            let place = out::service(backend);
+            return Err(ExitCode::Lost.error(format!("claim {} does not lead {lock} ({place})", &claim[..8])));
         }
     }
     Ok(())
-}
-
-impl Own {
-    /// Returns the names of this claim. A run that is nested in a run of some of them has a claim of the outer run on the others.
-    fn led(&self) -> impl Iterator<Item = &LockName> {
-        let holds = |record: &HeldRecord, name| record.position(name).is_some();
-        self.names.iter().filter(move |name| self.record.as_ref().is_none_or(|record| holds(record, name)))
-    }
-
-    /// Returns the error of a claim that was taken at another service, or does not lead.
-    fn does_not_lead(&self, name: &LockName, backend: &dyn Backend) -> anyhow::Error {
-        let place = out::service(backend);
-        let (claim, lock) = (self.claim.to_string(), sanitise::text(name.as_str()));
-        let reason = format!("claim {} does not lead {lock} ({place})", &claim[..8]);
-        // One service can have several names, so the names are compared only now.
-        let elsewhere = self.record.as_ref().is_some_and(|record| record.service != backend.identity());
-        if elsewhere {
-            let hint = "it was taken elsewhere: give the --backend, --endpoint and --prefix of dlock elect, or set them in \
-                        the environment of both";
-            return ExitCode::Usage.error(reason).hint(hint);
-        }
-        ExitCode::Lost.error(reason)
-    }
 }

@@ -6,7 +6,6 @@ use super::args::ClaimArgs;
 use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
 use super::holder;
-use super::settings::Connection;
 use super::watch;
 use crate::backend::{Backend, Evict};
 use crate::clock::{self, Clock};
@@ -22,33 +21,32 @@ const LEAST_WAIT: Duration = Duration::from_secs(30);
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 /// Releases a lock that `acquire` has taken. Returns when the claim is gone.
-pub fn release(args: &ClaimArgs, connection: &Connection) -> anyhow::Result<()> {
+pub async fn release(backend: &dyn Backend, args: &ClaimArgs) -> anyhow::Result<()> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
-    connect::block_on(async {
-        let backend = connect::open(connection)?;
-        give_back(&*backend, args, &by).await.map_err(|error| elsewhere(&*backend, args, error))
-    })
+    give_back(backend, args, &by).await.map_err(|error| elsewhere(backend, &args.claim, "acquire", error))
 }
 
 /// Renews a lease of `acquire --detach`. A lock that is held for a process is renewed anyway.
-pub fn renew(args: &ClaimArgs, connection: &Connection) -> anyhow::Result<()> {
-    connect::block_on(async {
-        let backend = connect::open(connection)?;
-        prolong(&*backend, args).await.map_err(|error| elsewhere(&*backend, args, error))
-    })
+pub async fn renew(backend: &dyn Backend, args: &ClaimArgs) -> anyhow::Result<()> {
+    prolong(backend, args).await.map_err(|error| elsewhere(backend, &args.claim, "acquire", error))
 }
 
-/// The failure `end`, which names the service that the claim was acquired at if that is another one than `backend`.
-fn elsewhere(backend: &dyn Backend, args: &ClaimArgs, error: anyhow::Error) -> anyhow::Error {
+/// Adds to `error` the service at which `verb` took the `claim` of this process, if that is another one than `backend`.
+pub(super) fn elsewhere(
+    backend: &dyn Backend,
+    claim: &str,
+    verb: &str,
+    error: anyhow::Error,
+) -> anyhow::Error {
     let held = environment::held();
-    let meant = held.iter().find(|held| held.claim.starts_with(&args.claim) && !held.place.is_empty());
+    let meant = held.iter().find(|held| held.claim.starts_with(claim) && !held.place.is_empty());
     let Some(meant) = meant.filter(|meant| meant.service != backend.identity()) else {
         return error;
     };
     let place = sanitise::text(&meant.place);
     let looked = sanitise::text(&backend.place());
     error.hint(format!(
-        "it was acquired at {place}, but dlock looked at {looked}; pass the same --endpoint as to dlock acquire"
+        "it was acquired at {place}, but dlock looked at {looked}; pass the same --endpoint as to dlock {verb}"
     ))
 }
 

@@ -5,29 +5,24 @@ use std::time::Duration;
 use super::args::WatchArgs;
 use super::connect;
 use super::out::{self, Out};
-use super::settings::Connection;
 use crate::backend::{Backend, Observer};
 use crate::lock::{Error, LockName, LockStatus};
 use crate::output::status::Detail;
 use crate::output::{Message, Printer, ServicePlace, json, status};
-use crate::supervise::exit_status::ExitStatus;
 
 /// The time between two attempts to reach a lost service.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Shows the queue of a lock now and after each change, until a signal arrives.
-pub fn run(
+pub async fn run(
+    backend: &dyn Backend,
     args: &WatchArgs,
-    connection: &Connection,
     out: &mut dyn Out,
-    printer: &Printer,
-) -> anyhow::Result<ExitStatus> {
-    connect::until_signalled(async {
-        let backend = connect::open(connection)?;
-        let service = out::service(&*backend);
-        let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, args.json, out);
-        follow(&*backend, args.lock.lock(), printer, out, &mut shown).await
-    })
+    printer: Printer,
+) -> anyhow::Result<()> {
+    let service = out::service(backend);
+    let mut shown = |queue: &LockStatus, out: &dyn Out| shown(queue, &service, args.json, out);
+    follow(backend, args.lock.lock(), printer, out, &mut shown).await
 }
 
 /// Writes the text that `shown` makes of the queue of `name`, now and after each change, until a permanent error. Reports an
@@ -35,7 +30,7 @@ pub fn run(
 pub(super) async fn follow(
     backend: &dyn Backend,
     name: &LockName,
-    printer: &Printer,
+    printer: Printer,
     out: &mut dyn Out,
     shown: &mut dyn FnMut(&LockStatus, &dyn Out) -> String,
 ) -> anyhow::Result<()> {

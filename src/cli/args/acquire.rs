@@ -4,13 +4,11 @@
 
 use std::ffi::OsString;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{ArgGroup, Args, value_parser};
 
 use super::{CommonArgs, LockArgs};
 use crate::cli::values;
 use crate::lock::LockName;
-use crate::output::assignments::Format;
 
 /// The text below the help of `acquire`.
 pub(super) const EXAMPLES: &str = "\
@@ -38,8 +36,8 @@ pub struct AcquireArgs {
     #[arg(help_heading = "Claim", long)]
     pub detach: bool,
     /// Print the claim as sh (export lines for eval), env (KEY=VALUE lines) or json [default: sh]
-    #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = formats(), hide_possible_values = true)]
-    pub format: Option<Format>,
+    #[arg(help_heading = "Claim", long, value_name = "FORMAT", value_parser = ["sh", "env", "json"], hide_possible_values = true)]
+    pub format: Option<String>,
     /// The lock.
     #[command(flatten)]
     pub lock: LockArgs,
@@ -55,10 +53,6 @@ pub struct AcquireArgs {
     /// The options of all subcommands.
     #[command(flatten)]
     pub common: CommonArgs,
-}
-
-fn formats() -> impl clap::builder::TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(["sh", "env", "json"]).map(|name| Format::named(&name).unwrap_or_default())
 }
 
 /// Returns the variable with the names of a claim. `acquire --format env` prints no text of several lines.

@@ -35,8 +35,9 @@ impl AcquireSettings {
             common: args.common,
             ..RunArgs::default()
         };
+        let format = args.format.as_deref().and_then(Format::named).unwrap_or_default();
         let run = RunSettings::resolve(run_args, around, started)?;
-        Ok(Self { run, for_pid: args.for_pid, format: args.format.unwrap_or_default() })
+        Ok(Self { run, for_pid: args.for_pid, format })
     }
 }
 
@@ -45,11 +46,4 @@ fn first_word(pid: i32) -> Option<OsString> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let word = line.split(|byte| *byte == 0).next().filter(|word| !word.is_empty())?;
     Some(OsString::from_vec(word.to_vec()))
-}
-
-/// Returns the format that `words` of `acquire` contain, although they may have errors.
-pub fn early_format(words: &[OsString]) -> Format {
-    let after = words.windows(2).filter(|pair| pair[0] == "--format").filter_map(|pair| pair[1].to_str());
-    let joined = words.iter().filter_map(|word| word.to_str()?.strip_prefix("--format="));
-    after.chain(joined).last().and_then(Format::named).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ mod connection;
 mod elect;
 mod run;
 
-pub use acquire::{AcquireSettings, early_format};
+pub use acquire::AcquireSettings;
 pub use connection::Connection;
 pub(super) use connection::{connection, set_printer};
 pub use run::RunSettings;
