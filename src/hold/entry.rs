@@ -8,7 +8,7 @@ use super::environment::{self, HeldRecord};
 use super::job::Job;
 use super::nested::{self, Entered};
 use crate::backend::Backend;
-use crate::lock::{ClaimId, Grant, Granted, LockName, LossReason, Moment, Request, Result};
+use crate::lock::{ClaimId, Grant, LockName, LossReason, Moment, Request, Result};
 use crate::net::rank::Rank;
 use crate::supervise::mark::MarkBoard;
 
@@ -35,9 +35,7 @@ pub(super) struct Joining {
     pub(super) since: Moment,
     /// The second check of `--once-per`, while the lock is held.
     pub(super) looking: Option<Looking>,
-    /// The names in whose queues this run's own claim stands.
-    pub(super) own: Vec<LockName>,
-    /// The outer claim that holds the first name, if one does.
+    /// The outer claim that holds the first name, if outer runs hold all of them.
     pub(super) under: Option<ClaimId>,
 }
 
@@ -55,16 +53,7 @@ impl Joining {
             ancestors,
             supersede: job.plan.supersede,
         };
-        Self {
-            outer,
-            request,
-            entering: None,
-            lost: None,
-            since: Moment::NEVER,
-            looking: None,
-            own: Vec::new(),
-            under: None,
-        }
+        Self { outer, request, entering: None, lost: None, since: Moment::NEVER, looking: None, under: None }
     }
 
     /// Returns the claim that the command runs under.
@@ -112,26 +101,20 @@ impl Joining {
         grant: &Grant,
         board: Option<&MarkBoard>,
     ) -> Vec<(&'static str, String)> {
-        let inner = self.own_record(job, grant, board);
-        environment::variables(&job.names, self.claim(), job.mode, grant, &self.outer, inner.as_ref())
-    }
-
-    /// Returns the record for nested runs: the locks of this run's own claim, if there are any.
-    fn own_record(&self, job: &Job, grant: &Grant, board: Option<&MarkBoard>) -> Option<HeldRecord> {
-        let pairs = job.names.iter().zip(&grant.names).filter(|(name, _)| self.own.contains(name));
-        let (names, granted): (Vec<&LockName>, Vec<&Granted>) = pairs.unzip();
-        (!names.is_empty()).then(|| HeldRecord {
+        // The record for nested runs, unless this run is one.
+        let inner = self.under.is_none().then(|| HeldRecord {
             service: job.backend.identity(),
             place: job.backend.place(),
             claim: self.request.id.to_string(),
             mode: job.mode.to_string(),
-            names: names.into_iter().map(ToString::to_string).collect(),
-            tokens: granted.iter().map(|g| g.token.get()).collect(),
-            slots: granted.iter().filter_map(|g| g.slot).collect(),
+            names: job.names.iter().map(ToString::to_string).collect(),
+            tokens: grant.names.iter().map(|g| g.token.get()).collect(),
+            slots: grant.names.iter().filter_map(|g| g.slot).collect(),
             // Nested runs do not join a detached lease: no process would stop them when it is lost.
             mark: board.filter(|_| !job.is_for_nobody()).and_then(|b| b.address().ok()),
             process: job.adoption.as_ref().and_then(|adoption| adoption.process),
-        })
+        });
+        environment::variables(&job.names, self.claim(), job.mode, grant, &self.outer, inner.as_ref())
     }
 
     /// Takes out an entry that an attempt to enter may have left; by now it may even hold the lock. Does nothing if the

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{ClaimId, FencingToken, Grant, LockName, Mode};
+use crate::lock::{ClaimId, FencingToken, Grant, Granted, LockName, Mode};
 use crate::supervise::mark::MarkAddress;
 
 /// The variable in which nested runs find the holds that they run under.
@@ -40,25 +40,18 @@ impl HeldRecord {
         self.claim.parse().ok()
     }
 
-    /// Returns the mode, if its text is valid.
-    pub fn mode(&self) -> Option<Mode> {
-        self.mode.parse().ok()
-    }
-
-    /// Returns the position of `name` among the locks.
-    pub fn position(&self, name: &LockName) -> Option<usize> {
-        self.names.iter().position(|n| n == name.as_str())
+    /// Returns the claim and its grant of `name`, if it has that lock in a mode that covers `wanted`.
+    pub fn covering(&self, name: &LockName, wanted: Mode) -> Option<(ClaimId, Granted)> {
+        let at = self.names.iter().position(|n| n == name.as_str())?;
+        let mode: Mode = self.mode.parse().ok()?;
+        let token = FencingToken::new(*self.tokens.get(at)?)?;
+        mode.covers(wanted).then_some((self.claim()?, Granted { token, slot: self.slots.get(at).copied() }))
     }
 
     /// Returns whether the hold was for `process` and is known to be over: its keeper, on the same host, takes no marks
     /// any more. Such records are dropped, or a script that acquires and releases again and again would collect them.
     pub fn is_over_for(&self, process: i32) -> bool {
         self.process == Some(process) && self.mark.as_ref().is_some_and(MarkAddress::takes_none)
-    }
-
-    /// Returns the token of the lock at `position`.
-    pub fn token(&self, position: usize) -> Option<FencingToken> {
-        self.tokens.get(position).copied().and_then(FencingToken::new)
     }
 }
 

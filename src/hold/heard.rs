@@ -24,7 +24,7 @@ impl Driver<'_> {
         }
         match result {
             Ok(Attempted::Unneeded(ago)) => Event::Unneeded(ago),
-            Ok(Attempted::Entered(Entered { claim, own, under })) => {
+            Ok(Attempted::Entered(Entered { claim, under })) => {
                 let context = &mut self.context;
                 if let Some(reason) = self.entry.lost.take() {
                     context.progress.notice(Notice::EnteredAgain(&reason));
@@ -32,7 +32,7 @@ impl Driver<'_> {
                 if let Some(claim) = under {
                     context.progress.notice(Notice::Nested(claim));
                 }
-                (self.entry.own, self.entry.under) = (own, under);
+                self.entry.under = under;
                 // The kernel keeps a waiting claim without a ttl alive; no wake-ups for those.
                 if let Some(granted) = claim.ttl() {
                     tell_ttl(context, granted);

@@ -91,7 +91,7 @@ pub enum Notice<'a> {
         /// The granted ttl.
         granted: Duration,
     },
-    /// This claim of an outer run holds the first name.
+    /// Outer runs hold the locks. This is the claim of the one that holds the first.
     Nested(ClaimId),
     /// dlock has stopped the tree on a signal; nested runs elsewhere still need the hold.
     KeptByNested,

@@ -1,8 +1,8 @@
-//! Runs inside a run that already holds the same lock.
+//! Runs inside runs that already hold the same locks.
 //!
-//! A nested run needs no claim of its own for such a lock. It sets a mark at the outer keeper, has the service confirm
-//! that the outer claim still holds, and shares its token. The outer keeper keeps the hold as long as the mark exists:
-//! until the nested run removes it, or until its keeper and its command tree are all dead.
+//! A nested run needs no claim of its own. It sets a mark at the outer keeper of each lock, has the service confirm that
+//! the outer claim still holds, and shares its token. The outer keeper keeps the hold as long as the mark exists: until
+//! the nested run removes it, or until its keeper and its command tree are all dead.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,14 +19,11 @@ use crate::lock::{
 use crate::net::cause;
 use crate::supervise::mark::Mark;
 
-/// A claim of which outer runs hold some locks.
+/// A claim whose locks outer runs hold.
 #[derive(Debug)]
 struct NestedClaim {
-    /// For each name: the grant from an outer hold, or `None` if the name is part of `rest`.
-    outer: Vec<Option<Granted>>,
-    since: Moment,
-    /// The claim on the other names, if there are any.
-    rest: Option<Arc<dyn Claim>>,
+    grant: Grant,
+    /// One for each lock.
     marks: Vec<Mark>,
     /// The name of the service.
     backend: &'static str,
@@ -46,16 +43,13 @@ pub fn ancestors(outer: &[HeldRecord], identity: &str) -> Vec<Ancestor> {
 pub struct Entered {
     /// The claim on all names.
     pub claim: Arc<dyn Claim>,
-    /// The names in whose queues the request's own claim stands: those that no outer run holds.
-    pub own: Vec<LockName>,
-    /// The outer claim that holds the first name, if one does.
+    /// The outer claim that holds the first name, if outer runs hold all of them.
     pub under: Option<ClaimId>,
 }
 
-/// Enters the queue for the names that no outer hold covers, and takes the others from the outer holds.
+/// Shares the outer holds if they cover all names. Otherwise enters the queues with an ordinary claim.
 ///
-/// Errors: those of [`deadlock::enter`], those of [`Backend::inspect`], and `Deadlock` for an exclusive claim under
-/// this run's own shared hold.
+/// Errors: those of [`deadlock::enter`], and those of [`Backend::inspect`].
 pub async fn enter(
     backend: &Arc<dyn Backend>,
     request: &Request,
@@ -63,145 +57,68 @@ pub async fn enter(
     deadline: Moment,
 ) -> Result<Entered> {
     let since = now();
-    let identity = backend.identity();
-    let mut marks = Vec::new();
-    let mut granted = Vec::new();
-    let mut under = None;
+    let (mut marks, mut granted, mut under) = (Vec::new(), Vec::new(), None);
     for name in &request.names {
-        let records = outer.iter().rev().filter(|r| r.service == identity);
-        let holding: Vec<_> = records.filter_map(|r| r.position(name).map(|at| (r, at))).collect();
-        let mut from_outer = None;
-        for (record, at) in holding {
-            let found = register(backend, record, at, name, request.mode, deadline).await?;
-            if let Some((mark, grant)) = found {
-                marks.push(mark);
-                from_outer = Some(grant);
-                under = if granted.is_empty() { record.claim() } else { under };
-                break;
-            }
-        }
-        granted.push(from_outer);
+        let Some((claim, mark, grant)) = register(backend, outer, name, request.mode, deadline).await? else {
+            let claim = deadlock::enter(&**backend, request, Clock::Boot, deadline).await?;
+            return Ok(Entered { claim, under: None });
+        };
+        under = under.or(Some(claim));
+        marks.push(mark);
+        granted.push(grant);
     }
-    let own = request.names.iter().zip(&granted).filter(|(_, g)| g.is_none());
-    let own: Vec<LockName> = own.map(|(name, _)| name.clone()).collect();
-    let rest = if own.is_empty() {
-        None
-    } else {
-        let rest = Request { names: own.clone(), ..request.clone() };
-        Some(deadlock::enter(&**backend, &rest, Clock::Boot, deadline).await?)
-    };
-    let claim: Arc<dyn Claim> = match rest {
-        Some(rest) if marks.is_empty() => rest,
-        rest => Arc::new(NestedClaim {
-            outer: granted,
-            since,
-            rest,
-            marks,
-            backend: backend.capabilities().backend,
-        }),
-    };
-    Ok(Entered { claim, own, under })
+    let grant = Grant { names: granted, counts_from: since };
+    let claim = Arc::new(NestedClaim { grant, marks, backend: backend.capabilities().backend });
+    Ok(Entered { claim, under })
 }
 
-/// Sets a mark at the outer hold `record` for `name`. Returns `None` if that no longer holds or cannot be reached.
+/// Sets a mark at the innermost outer hold that covers `name`, still holds and can be reached. Returns the claim of that
+/// hold, the mark and its grant; `None` without such a hold.
 async fn register(
     backend: &Arc<dyn Backend>,
-    record: &HeldRecord,
-    at: usize,
+    outer: &[HeldRecord],
     name: &LockName,
     wanted: Mode,
     deadline: Moment,
-) -> Result<Option<(Mark, Granted)>> {
-    let (Some(claim), Some(mode), Some(token)) = (record.claim(), record.mode(), record.token(at)) else {
-        return Ok(None);
-    };
-    let covers = mode.covers(wanted);
-    let upgrade = mode == Mode::Shared && wanted == Mode::Exclusive;
-    if !covers && !upgrade {
-        return Ok(None);
+) -> Result<Option<(ClaimId, Mark, Granted)>> {
+    let identity = backend.identity();
+    for record in outer.iter().rev().filter(|record| record.service == identity) {
+        let Some((claim, grant)) = record.covering(name, wanted) else { continue };
+        let Some(mark) = record.mark.as_ref().and_then(|mark| mark.set().ok()) else { continue };
+        // The mark comes first: a hold that is confirmed after that stays.
+        let status = backend.inspect(name, deadline).await?;
+        if status.holders.iter().any(|holder| holder.claim == Some(claim)) {
+            return Ok(Some((claim, mark, grant)));
+        }
     }
-    let mark = record.mark.as_ref().and_then(|m| m.set().ok());
-    // The mark comes first: a hold that is confirmed after that stays.
-    let status = backend.inspect(name, deadline).await?;
-    if !status.holders.iter().any(|holder| holder.claim == Some(claim)) {
-        return Ok(None);
-    }
-    if upgrade {
-        let reason = format!(
-            "this runs under a shared hold of {name} (claim {claim}), which would have to end first; \
-             take the lock exclusively in the outer run"
-        );
-        let backend = backend.capabilities().backend;
-        return Err(Error::new(ErrorKind::Deadlock, reason).during(backend, "join the queue", Some(name)));
-    }
-    let slot = record.slots.get(at).copied();
-    Ok(mark.map(|mark| (mark, Granted { token, slot })))
-}
-
-impl NestedClaim {
-    /// Returns the state of the whole claim, given that of the claim on the rest.
-    fn merged(&self, rest: ClaimState) -> ClaimState {
-        let ClaimState::Held(grant) = rest else { return rest };
-        let mut others = grant.names.iter();
-        let names = self.outer.iter().filter_map(|g| g.or_else(|| others.next().copied())).collect();
-        ClaimState::Held(Grant { names, counts_from: grant.counts_from })
-    }
-
-    /// Returns what was seen of the rest when `seen` was seen of the whole.
-    fn seen_of_rest(&self, seen: &ClaimState) -> ClaimState {
-        let ClaimState::Held(grant) = seen else { return seen.clone() };
-        let pairs = grant.names.iter().zip(&self.outer);
-        let names = pairs.filter(|(_, outer)| outer.is_none()).map(|(g, _)| *g).collect();
-        ClaimState::Held(Grant { names, counts_from: grant.counts_from })
-    }
+    Ok(None)
 }
 
 #[async_trait]
 impl Claim for NestedClaim {
     fn ttl(&self) -> Option<Duration> {
-        self.rest.as_ref().and_then(|rest| rest.ttl())
+        None
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        match (&self.rest, seen) {
-            (Some(rest), _) => {
-                let seen = seen.map(|s| self.seen_of_rest(s));
-                Ok(self.merged(rest.changed(seen.as_ref()).await?))
-            }
-            (None, None) => {
-                let rest = Grant { names: Vec::new(), counts_from: self.since };
-                Ok(self.merged(ClaimState::Held(rest)))
-            }
-            // If the outer run loses its claim it stops this one. Otherwise nothing changes here.
-            (None, Some(_)) => std::future::pending().await,
-        }
+        // If the outer run loses its claim it stops this one. Otherwise nothing changes here.
+        if seen.is_some() { std::future::pending().await } else { Ok(ClaimState::Held(self.grant.clone())) }
     }
 
-    async fn renew(&self, deadline: Moment) -> Result<Moment> {
-        match &self.rest {
-            Some(rest) => rest.renew(deadline).await,
-            None => Ok(now()),
-        }
+    async fn renew(&self, _deadline: Moment) -> Result<Moment> {
+        Ok(now())
     }
 
-    async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        let left = match &self.rest {
-            Some(rest) => rest.leave(succeeded, deadline).await,
-            None => Ok(()),
-        };
+    async fn leave(&self, _succeeded: bool, _deadline: Moment) -> Result<()> {
         self.marks.iter().for_each(Mark::remove);
-        left
+        Ok(())
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        let mut anchors = self.rest.as_ref().map_or_else(|| Ok(Vec::new()), |rest| rest.anchors())?;
-        for mark in &self.marks {
-            let failed = |error| {
-                let why = cause::said(&error);
-                Error::new(ErrorKind::System, why).during(self.backend, "anchor the mark", None)
-            };
-            anchors.push(mark.anchor().map_err(failed)?);
-        }
-        Ok(anchors)
+        let failed = |error| {
+            let why = cause::said(&error);
+            Error::new(ErrorKind::System, why).during(self.backend, "anchor the mark", None)
+        };
+        self.marks.iter().map(|mark| mark.anchor().map_err(failed)).collect()
     }
 }

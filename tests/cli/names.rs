@@ -29,6 +29,16 @@ fn several_names_and_tokens_come_in_the_order_given() {
 }
 
 #[test]
+fn some_names_of_an_own_hold_are_a_deadlock() {
+    let env = TestEnv::new();
+    let script = r#""$dlock" run --endpoint "$locks" --name x --name y -- touch started"#;
+    let ended = env.finish(&mut env.run(["--name", "x", "--", "sh", "-c", script]));
+    ended.failed(75, &["waiting for x and y would never end"]);
+    assert!(!env.exists("started"));
+    env.assert_free("x");
+    env.assert_free("y");
+}
+
 fn too_many_names_are_refused() {
     let env = TestEnv::new();
     let names: Vec<String> = (0..65).map(|n| format!("--name=lock-{n}")).collect();
