@@ -1,7 +1,7 @@
 //! How the driver carries out each action of the machine.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use super::context::Context;
@@ -126,21 +126,15 @@ impl Driver<'_> {
             keeper.shared.gate.set_command(pid, false);
         }
         self.process.pid = Some(adoption.process.unwrap_or(0));
-        keeper.shared.set_guard_until(self.guard_at());
-        let anchors = std::mem::take(&mut self.anchors);
-        let descriptors: Vec<_> = anchors.iter().map(|anchor| anchor.as_fd()).take(MAX_DESCRIPTORS).collect();
-        keeper.tell(ToFront::Started { handle: false }, &descriptors);
+        self.begun(None);
         let adopting = self.process.adopting.as_mut();
         let answer = adopting.and_then(|adopting| Some((adopting.answer.take()?, adopting.caller.as_ref()?)));
         let told = answer.is_some_and(|(answer, caller)| caller.tell_answer(&answer).is_ok());
-        inherited::let_go();
         inherited::let_go_of_errors();
-        inherited::leave_directory();
         if !told {
             let released = self.released();
             self.context.happened(released);
         }
-        self.health.examine_later(self.context.now());
     }
 
     fn spawn(&mut self) {
@@ -149,30 +143,30 @@ impl Driver<'_> {
         }
         match self.try_spawn() {
             Ok(spawned) => {
-                let pid = spawned.pid;
+                let Spawned { pid, handle } = spawned;
                 self.process.pid = Some(pid);
-                self.command_started(spawned);
+                self.begun(handle);
                 self.context.progress.notice(Notice::Started(pid));
-                self.health.examine_later(self.context.now());
             }
             Err(error) => self.context.happened(Event::NotExecuted(error)),
         }
     }
 
-    /// Sends the front the anchors and the handle of the command. The front guards since the gate was passed. It gets
-    /// them only now, so that its waking does not delay the start.
-    fn command_started(&mut self, spawned: Spawned) {
+    /// The process runs under the lock. Sends the front the anchors, and the handle of a command. The front guards since
+    /// the gate was passed. It gets them only now, so that its waking does not delay the start.
+    fn begun(&mut self, handle: Option<OwnedFd>) {
         let anchors = std::mem::take(&mut self.anchors);
         let keeper = self.context.keeper;
         keeper.shared.set_guard_until(self.guard_at());
         let mut ender = keeper.ender();
-        ender.command = spawned.handle;
+        ender.command = handle;
         let handle = ender.command.as_ref().map(AsFd::as_fd);
         let descriptors = handle.into_iter().chain(anchors.iter().map(AsFd::as_fd));
         let descriptors: Vec<_> = descriptors.take(MAX_DESCRIPTORS).collect();
         keeper.tell(ToFront::Started { handle: handle.is_some() }, &descriptors);
         inherited::let_go();
         inherited::leave_directory();
+        self.health.examine_later(self.context.now());
     }
 
     fn try_spawn(&self) -> io::Result<Spawned> {
