@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::connect;
-use super::elect::{Candidacy, stands_again};
+use super::elect::stands_again;
 use super::ending::Ending;
 use super::exit_code::{ExitCode, Failure};
 use super::holder;
@@ -38,7 +38,8 @@ pub(super) struct Run<'a> {
     pub(super) printer: Printer,
     address: Box<dyn Address>,
     plan: Plan,
-    standing: Candidacy,
+    /// The pause before the present campaign; `None` before the first.
+    pause: Option<Duration>,
     /// Whether the lock was released after the command exited.
     released: Cell<bool>,
     /// The adopted process in the place of a command, if there is one.
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
             printer,
             address,
             plan: settings.plan,
-            standing: Candidacy::default(),
+            pause: None,
             released: Cell::default(),
             adoption: None,
         })
@@ -112,7 +113,7 @@ impl<'a> Run<'a> {
                 FrontEnd::Again(pause) => {
                     front.begin_again().map_err(refused)?;
                     self.plan.started = clock::now() + pause;
-                    self.standing = Candidacy { again: true, pause };
+                    self.pause = Some(pause);
                 }
                 FrontEnd::KeeperFailed(failure) => {
                     // A tree that may still run stays under the lock until the lease expires.
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
     fn conclude_or_begin_again(&self, ended: &HoldEnd) -> ToFront {
         let ending = Ending::of(self.settings, &*self.address, ended);
         let outcome = self.conclude(&ending, Some(ended), ended.held.is_some());
-        let Some(pause) = stands_again(self.settings, ended, self.standing) else {
+        let Some(pause) = stands_again(self.settings, ended, self.pause) else {
             return ToFront::Done(outcome);
         };
         self.printer.print(&Message::StandsAgain {
@@ -266,7 +267,7 @@ impl<'a> Run<'a> {
             self.printer.print(&message);
         }
         let backend = self.address.service().name;
-        let told_of = held || !self.standing.again;
+        let told_of = held || self.pause.is_none();
         if told_of && (self.settings.args.report.is_some() || self.settings.args.metrics_file.is_some()) {
             let report = ending.report(self.settings, backend, ended);
             self.write(self.settings.args.report.as_deref(), "report", |path| report.write(path));

@@ -39,6 +39,7 @@ fn some_names_of_an_own_hold_are_a_deadlock() {
     env.assert_free("y");
 }
 
+#[test]
 fn too_many_names_are_refused() {
     let env = TestEnv::new();
     let names: Vec<String> = (0..65).map(|n| format!("--name=lock-{n}")).collect();
