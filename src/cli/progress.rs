@@ -1,6 +1,5 @@
 //! Prints the progress of a hold.
 
-use std::cell::Cell;
 use std::time::SystemTime;
 
 use rustix::termios::tcgetpgrp;
@@ -29,8 +28,6 @@ pub(super) struct ProgressPrinter<'a> {
     /// Whether the shorter TTL was reported, or no TTL was set.
     told_ttl: bool,
     live: Option<Live>,
-    /// Set to false if the lock belongs to an outer run, or could not be released.
-    pub(super) released: Option<&'a Cell<bool>>,
     /// The notifications of the service manager.
     pub(super) heartbeat: Option<Heartbeat<'a>>,
 }
@@ -59,7 +56,7 @@ impl ProgressPrinter<'_> {
             Live::new(Box::new(foreground), lock.clone(), began)
         });
         let (told_waiting, told_ttl) = (false, !asked_for_ttl);
-        Self { printer, lock, service, waits, told_waiting, told_ttl, live, released: None, heartbeat: None }
+        Self { printer, lock, service, waits, told_waiting, told_ttl, live, heartbeat: None }
     }
 
     /// Prints `message`, and removes the live line before it.
@@ -96,12 +93,6 @@ impl ProgressPrinter<'_> {
         // The command is about to write to the same stream.
         let _unread = writer::messages().finish(writer::BRIEF);
     }
-
-    fn stays_held(&self) {
-        if let Some(released) = self.released {
-            released.set(false);
-        }
-    }
 }
 
 impl Progress for ProgressPrinter<'_> {
@@ -124,7 +115,6 @@ impl Progress for ProgressPrinter<'_> {
                 self.say(&Message::ShorterTtl { lock: lock(), asked_ms, granted_ms, backend });
             }
             Notice::Nested(claim) => {
-                self.stays_held();
                 self.say(&Message::Nested { lock: lock(), claim: claim.to_string() });
             }
             Notice::KeptByNested => self.say(&Message::KeptByNested { lock: lock() }),
@@ -154,7 +144,6 @@ impl Progress for ProgressPrinter<'_> {
                 self.say(&Message::Risk { what, remedy });
             }
             Notice::NotLeft { error, stage, ends_within } => {
-                self.stays_held();
                 let (lock, reason, ends_within_ms) = (lock(), text(error), ends_within.map(Ms));
                 self.say(&match stage {
                     Stage::Requested => Message::WithdrawalFailed { lock, reason, ends_within_ms },

@@ -1,6 +1,5 @@
 //! `dlock run`: the front's side, and the keeper's duty.
 
-use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::settings::RunSettings;
 use crate::backend::service::Address;
 use crate::backend::{Backend, Evict};
 use crate::clock;
-use crate::hold::{Adoption, CutShort, HoldEnd, Job, Plan, Verdict, Wait, hold};
+use crate::hold::{Adoption, HoldEnd, Job, Plan, Verdict, Wait, hold};
 use crate::lock::{ClaimId, Holder, Verb};
 use crate::output::message::names;
 use crate::output::writer::{self, BRIEF};
@@ -40,8 +39,6 @@ pub(super) struct Run<'a> {
     plan: Plan,
     /// The pause before the present campaign; `None` before the first.
     pause: Option<Duration>,
-    /// Whether the lock was released after the command exited.
-    released: Cell<bool>,
     /// The adopted process in the place of a command, if there is one.
     pub(super) adoption: Option<Adoption>,
 }
@@ -88,15 +85,7 @@ impl<'a> Run<'a> {
     /// Returns a run with these settings, of a command.
     pub(super) fn new(settings: &'a RunSettings, printer: Printer) -> anyhow::Result<Self> {
         let address = connect::locate(&settings.connection)?;
-        Ok(Self {
-            settings,
-            printer,
-            address,
-            plan: settings.plan,
-            pause: None,
-            released: Cell::default(),
-            adoption: None,
-        })
+        Ok(Self { settings, printer, address, plan: settings.plan, pause: None, adoption: None })
     }
 
     /// The service.
@@ -224,8 +213,6 @@ impl<'a> Run<'a> {
             asked_for_ttl,
         );
         progress.heartbeat = Heartbeat::of(keeper);
-        self.released.set(true);
-        progress.released = Some(&self.released);
         let ended = hold(&job, keeper, &mut progress).await.map_err(refused)?;
         progress.erase();
         Ok(ended)
@@ -287,8 +274,7 @@ impl<'a> Run<'a> {
             ExitStatus::Signaled(signal) => format!("died of {signal}"),
         };
         let lock = names(self.settings.names());
-        let released = self.released.get() && !matches!(ended.cut_short, Some(CutShort::Lost(_)));
-        Some(Message::Finished { lock, held_ms: Ms(held), outcome, released })
+        Some(Message::Finished { lock, held_ms: Ms(held), outcome })
     }
 
     fn write(&self, path: Option<&Path>, what: &'static str, write: impl Fn(&Path) -> std::io::Result<()>) {

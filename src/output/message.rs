@@ -152,11 +152,7 @@ messages! {
         held_ms: Ms,
         #[serde(skip)]
         outcome: String,
-        released: bool,
-    } => {
-        let released = if *released { "; the lock was released" } else { "" };
-        format!("the command {outcome} after {held_ms} under {lock}{released}")
-    };
+    } => format!("the command {outcome} after {held_ms} under {lock}");
     Error Lost { lock: String, reason: String, command_ran: bool } => format!("lost {lock}: {reason}; {}", fate(*command_ran));
     Error Broken { lock: String, by: Party, command_ran: bool } =>
         format!("the claim on {lock} was broken by {by}; {}", fate(*command_ran));

@@ -70,9 +70,9 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
             "campaigning again for deploy",
         ),
         (
-            M::Finished { lock: lock(), held_ms: s(3), outcome: "exited 0".into(), released: true },
+            M::Finished { lock: lock(), held_ms: s(3), outcome: "exited 0".into() },
             Level::Verbose,
-            "the command exited 0 after 3s under deploy; the lock was released",
+            "the command exited 0 after 3s under deploy",
         ),
         (
             M::Busy { lock: lock(), service: service(""), holder: Some(party()) },

@@ -234,7 +234,9 @@ fn non_leader_proclaims_nothing() {
     };
     // The record of a claim on x that was taken at another service, or at this one under another name of it.
     let record = |claim: &str| {
-        format!(r#"[{{"service":"other","claim":"{claim}","mode":"exclusive","names":["x"],"tokens":[1]}}]"#)
+        format!(
+            r#"[{{"service":"other","place":"h9","claim":"{claim}","mode":"exclusive","names":["x"],"tokens":[1]}}]"#
+        )
     };
     env.finish(&mut env.verb("proclaim", ["x"])).failed(64, &["not inside a claim"]);
     env.finish(&mut env.verb("proclaim", ["a\tb"])).failed(64, &["VALUE", "control character"]);
@@ -253,7 +255,7 @@ fn non_leader_proclaims_nothing() {
     proclaim(&claim, "y\nx", &record(&claim)).silently(0);
     holder.release().silently(0);
     proclaim(&claim, "x", "").failed(76, &["does not lead x"]);
-    proclaim(&claim, "x", &record(&claim)).failed(64, &["does not lead x", "it was taken elsewhere"]);
+    proclaim(&claim, "x", &record(&claim)).failed(76, &["does not lead x", "acquired at h9"]);
     waiter.let_go();
     waiter.running.finish().silently(0);
 }
