@@ -1,6 +1,7 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -137,8 +138,11 @@ impl FileStore {
             Watched::Claim { own, on } => {
                 // A refusal may pass: the next look decides that.
                 let signs = self.with_seat(own.id, |seat| seat.signs(on)).map_err(transient)?;
-                if let Some(mut signs) = signs.flatten() {
-                    signs.next().await;
+                if let Some(mut signs) = signs.flatten()
+                    && signs.next().await.is_none()
+                {
+                    // Without a sign the caller's next look finds the change.
+                    pending::<()>().await;
                 }
                 return Ok(());
             }
