@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use signal_hook_tokio::Signals;
 use tokio::runtime::{Builder, Runtime};
 
@@ -89,7 +89,8 @@ pub fn runtime() -> io::Result<Runtime> {
 /// Runs `work` on `runtime`, and ends the runtime. It does not wait for threads that are left: the system may look up a host's
 /// address for ten seconds and more, and cannot be interrupted.
 pub fn run_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
-    let done = runtime.block_on(work);
+    // Boxed, the work of all subcommands shares one compiled loop.
+    let done = runtime.block_on(work.boxed_local());
     runtime.shutdown_background();
     done
 }
