@@ -171,10 +171,11 @@ impl Seat {
         self.places.iter_mut().for_each(Place::unlock);
     }
 
-    /// Closes the FIFO, which ends the claim, even if a task that waits still has it.
+    /// Unlocks and closes the FIFO, which ends the claim, even if a task that waits, or a process that was forked a moment ago, still
+    /// has it.
     fn close_fifo(&mut self) {
         self.listener = None;
-        if let Some(fifo) = self.fifo.take().filter(|fifo| Arc::strong_count(fifo) > 1) {
+        if let Some(fifo) = self.fifo.take() {
             guard::unlock(&fifo);
         }
     }

@@ -225,3 +225,27 @@ async fn future_dated_success_is_unknown_and_replaceable() {
     assert_eq!(f.backend.last_success(&name("a"), soon()).await.expect("read"), None);
     assert!(succeed(2).await.is_some());
 }
+
+/// A process that was forked a moment ago, and executes its program in the next, has the FIFO too.
+#[tokio::test]
+async fn dropped_claim_ends_although_a_forked_process_has_its_fifo() {
+    use std::os::unix::fs::FileTypeExt as _;
+    let f = fixture();
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&first).await;
+    let this = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+    let this = this.expect("a pidfd");
+    let mut forked = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd").expect("a list").map_while(Result::ok) {
+        let number = entry.file_name().to_str().and_then(|number| number.parse().ok()).expect("a number");
+        let is_fifo = std::fs::metadata(entry.path()).is_ok_and(|found| found.file_type().is_fifo());
+        if is_fifo && std::fs::read_link(entry.path()).is_ok_and(|path| path.starts_with(f.temp.path())) {
+            let flags = rustix::process::PidfdGetfdFlags::empty();
+            forked.push(rustix::process::pidfd_getfd(&this, number, flags).expect("a descriptor"));
+        }
+    }
+    assert!(!forked.is_empty(), "the claim has a FIFO");
+    drop((first, f.backend));
+    let backend = open(&f.temp);
+    held(&enter(&backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+}
