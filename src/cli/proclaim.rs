@@ -23,18 +23,16 @@ fn own(
     let [_, claim, _, _, _, names, ..] = environment::NAMES;
     let names = variable(names).unwrap_or_default();
     let names = names.lines().filter_map(|name| name.parse().ok());
-    let names: Vec<LockName> = names.collect();
-    match variable(claim).and_then(|text| text.parse().ok()) {
-        Some(claim) if !names.is_empty() => {
-            let record = held.iter().find(|record| record.claim() == Some(claim));
-            let is_own =
-                |name: &LockName| record.is_none_or(|record| record.names.contains(&name.to_string()));
-            Ok((claim, names.into_iter().filter(is_own).collect()))
-        }
-        _ => Err(ExitCode::Usage
+    let claim = variable(claim).and_then(|text| text.parse().ok());
+    let record = held.iter().find(|record| claim.is_some() && record.claim() == claim);
+    let is_own = |name: &LockName| record.is_none_or(|record| record.names.contains(&name.to_string()));
+    let names: Vec<_> = names.filter(is_own).collect();
+    let refused = || {
+        ExitCode::Usage
             .error("not inside a claim: DLOCK_CLAIM and DLOCK_NAMES name none")
-            .hint("call dlock proclaim from the command of dlock elect")),
-    }
+            .hint("call dlock proclaim from the command of dlock elect")
+    };
+    Ok((claim.filter(|_| !names.is_empty()).ok_or_else(refused)?, names))
 }
 
 async fn proclaim(

@@ -253,6 +253,7 @@ fn non_leader_proclaims_nothing() {
     // In a nested run the claim of the outer run is the first, and it does not lead the run's own names.
     proclaim(&claim, "y\nx", "").failed(76, &["does not lead y"]);
     proclaim(&claim, "y\nx", &record(&claim)).silently(0);
+    proclaim(&claim, "y", &record(&claim)).failed(64, &["not inside a claim"]);
     holder.release().silently(0);
     proclaim(&claim, "x", "").failed(76, &["does not lead x"]);
     proclaim(&claim, "x", &record(&claim)).failed(76, &["does not lead x", "acquired at h9"]);
