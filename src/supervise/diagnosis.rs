@@ -11,9 +11,11 @@ use rustix::io::Errno;
 /// Returns the error of executing `word` with its true reason if the file exists, or if a lookup in `path` finds one:
 /// the errno then looks like that of a missing or forbidden file. Returns other errors unchanged.
 pub(super) fn explain(error: io::Error, word: &[u8], path: &OsStr) -> io::Error {
+    // A lookup passes over directories.
+    let found = || files(word, path).min_by_key(|(_, what)| what.is_dir());
     let reason = match Errno::from_io_error(&error) {
-        Some(Errno::NOENT) => files(word, path).next().and_then(|(file, _)| what_is_missing(&file)),
-        Some(Errno::ACCESS) => files(word, path).next().and_then(|(file, what)| why_forbidden(&file, &what)),
+        Some(Errno::NOENT) => found().and_then(|(file, _)| what_is_missing(&file)),
+        Some(Errno::ACCESS) => found().and_then(|(file, what)| why_forbidden(&file, &what)),
         _ => None,
     };
     reason.map_or(error, io::Error::other)
@@ -68,5 +70,17 @@ mod tests {
             let error = explain(io::Error::from(errno), word.as_bytes(), OsStr::new("/usr/bin:/bin"));
             assert_eq!(Errno::from_io_error(&error), Some(errno), "{word}");
         }
+    }
+
+    #[test]
+    fn directories_in_the_path_are_not_explained() {
+        let root = std::env::temp_dir().join(format!("dlock-diagnosis-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("first/twice")).expect("a directory");
+        std::fs::create_dir_all(root.join("second")).expect("a directory");
+        std::fs::write(root.join("second/twice"), "#!/no/such/interpreter\n").expect("a file");
+        let path = std::env::join_paths([root.join("first"), root.join("second")]).expect("no colon");
+        let error = explain(io::Error::from(Errno::NOENT), b"twice", &path);
+        std::fs::remove_dir_all(&root).expect("removed");
+        assert_eq!(error.to_string(), "its interpreter /no/such/interpreter is missing");
     }
 }
