@@ -40,7 +40,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("lease", &["backend", "lock", "clock"]),
     ("hold", &["lease", "supervise", "backend", "net", "lock", "clock"]),
     ("election", &["hold", "lease", "backend", "lock", "clock"]),
-    ("output", &["lock", "supervise/exit_status", "clock"]),
+    ("output", &["lock", "supervise/exit_status", "clock", "sync"]),
     (
         "cli",
         &[

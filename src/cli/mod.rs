@@ -73,6 +73,12 @@ fn defect(info: &std::panic::PanicHookInfo<'_>) {
     sys::exit_now(ExitCode::Defect.number())
 }
 
+/// Reports that the system refuses memory, and exits 71. Allocates nothing.
+pub fn end_without_memory() -> ! {
+    writer::without_memory("dlock: the system refused memory; is there a limit (ulimit -v)?\n");
+    sys::exit_now(ExitCode::System.number())
+}
+
 /// Runs the program, and returns how the process is to end. Failures are printed here, once, and nowhere else.
 fn end(words: Vec<OsString>, started: Moment) -> ExitStatus {
     // Until the settings are known, messages have the format that the words alone suggest.

@@ -9,12 +9,15 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::stdio::stderr;
+
+use crate::sync::locked;
 
 /// The most bytes that wait. Failures may use as much again.
 const ROOM: usize = 16 << 10;
@@ -48,7 +51,7 @@ struct Queue {
     failed: Option<Errno>,
 }
 
-static STDERR: Writer = Writer::to(rustix::stdio::stderr());
+static STDERR: Writer = Writer::to(stderr());
 static STDOUT: Writer = Writer::to(rustix::stdio::stdout());
 
 /// Returns the writer to standard error, for messages.
@@ -63,12 +66,12 @@ pub fn output() -> &'static Writer {
 
 /// Returns whether standard error is a terminal.
 pub fn is_terminal() -> bool {
-    rustix::termios::isatty(rustix::stdio::stderr())
+    rustix::termios::isatty(stderr())
 }
 
 /// Returns the columns of the terminal that standard error is, if they are known.
 pub fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
+    let size = rustix::termios::tcgetwinsize(stderr()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
@@ -82,7 +85,7 @@ impl Writer {
     /// Queues a line. Without room it drops the line, and `count` makes the line that reports how many were dropped. `urgent`
     /// lines have twice the room.
     pub fn line(&'static self, text: String, urgent: bool, count: impl FnOnce(u64) -> String) {
-        let mut queue = self.lock();
+        let mut queue = locked(&self.queue);
         let room = if urgent { ROOM * 2 } else { ROOM };
         let waiting: usize = queue.texts.iter().map(String::len).sum();
         if waiting > 0 && waiting + text.len() > room {
@@ -98,14 +101,14 @@ impl Writer {
 
     /// Queues a text, whatever waits: once, before the process ends.
     pub fn last(&'static self, text: String) {
-        let mut queue = self.lock();
+        let mut queue = locked(&self.queue);
         queue.texts.push_back(text);
         self.start(&mut queue);
     }
 
     /// Queues a drawing of the present state, unless the stream has not taken the texts before it.
     pub fn draw(&'static self, drawing: String) {
-        let mut queue = self.lock();
+        let mut queue = locked(&self.queue);
         if !queue.is_busy() {
             queue.texts.push_back(drawing);
             self.start(&mut queue);
@@ -118,7 +121,7 @@ impl Writer {
     /// Errors: `TimedOut` if texts are left, else the first error of the stream.
     pub fn finish(&'static self, patience: Duration) -> io::Result<()> {
         let begun = Instant::now();
-        let mut queue = self.lock();
+        let mut queue = locked(&self.queue);
         while queue.is_busy() {
             let idle = queue.moved_at.map_or(begun, |at| at.max(begun)).elapsed();
             // A stream with room waits for the thread, not for a reader.
@@ -135,7 +138,7 @@ impl Writer {
                 // The system refuses the thread, so this one writes.
                 drop(queue);
                 self.write_queue();
-                queue = self.lock();
+                queue = locked(&self.queue);
             } else {
                 return Err(ErrorKind::TimedOut.into());
             }
@@ -153,7 +156,7 @@ impl Writer {
     }
 
     fn write_queue(&self) {
-        let mut queue = self.lock();
+        let mut queue = locked(&self.queue);
         while let Some(text) = queue.texts.pop_front().or_else(|| std::mem::take(&mut queue.dropped).1) {
             queue.moved_at = Some(Instant::now());
             drop(queue);
@@ -163,7 +166,7 @@ impl Writer {
                 match rustix::io::write(self.stream, rest) {
                     Ok(written) => {
                         rest = &rest[written..];
-                        self.lock().moved_at = Some(Instant::now());
+                        locked(&self.queue).moved_at = Some(Instant::now());
                         self.moved.notify_all();
                     }
                     Err(Errno::INTR) => {}
@@ -172,21 +175,24 @@ impl Writer {
                     Err(error) => failed = Some(error),
                 }
             }
-            queue = self.lock();
+            queue = locked(&self.queue);
             queue.failed = queue.failed.or(failed);
         }
         queue.writing = false;
         self.moved.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Queue {
     fn is_busy(&self) -> bool {
         self.writing || !self.texts.is_empty() || self.dropped.0 > 0
+    }
+}
+
+/// Writes `text`, a few words, to standard error if it has room now. Allocates nothing.
+pub fn without_memory(text: &str) {
+    if has_room(stderr()) {
+        let _unread = rustix::io::write(stderr(), text.as_bytes());
     }
 }
 

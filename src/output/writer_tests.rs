@@ -32,7 +32,7 @@ fn fill(writer: &'static Writer) {
     writer.line("x".repeat(4096), false, count);
     until_empty(writer);
     writer.line("line\n".into(), false, count);
-    while !writer.lock().texts.is_empty() {
+    while !locked(&writer.queue).texts.is_empty() {
         thread::yield_now();
     }
 }
@@ -79,7 +79,7 @@ fn drawing_behind_a_blocked_one_is_left_out() {
     for n in 0..10_000 {
         writer.draw(format!("{n}"));
     }
-    assert!(writer.lock().texts.is_empty());
+    assert!(locked(&writer.queue).texts.is_empty());
     writer.line("after\n".into(), false, count);
     let begun = Instant::now();
     writer.finish(BRIEF).expect_err("nothing is read");
@@ -111,7 +111,7 @@ fn nonblocking_stream_gets_whole_lines() {
 #[test]
 fn without_a_thread_the_caller_writes() {
     let (mut reader, writer) = writer_to(pipe());
-    writer.lock().texts.push_back("here\n".into());
+    locked(&writer.queue).texts.push_back("here\n".into());
     writer.write_queue();
     let mut text = [0; 5];
     reader.read_exact(&mut text).expect("readable");

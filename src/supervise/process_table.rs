@@ -59,7 +59,7 @@ pub struct ProcessTable {
 impl ProcessTable {
     /// Opens the table of this process's PID namespace, or returns why it cannot be seen.
     ///
-    /// Errors: the system has no descriptors or memory left (`EMFILE`, `ENFILE`, `ENOMEM`).
+    /// Errors: the system has no descriptors or memory left for the directory (`EMFILE`, `ENFILE`, `ENOMEM`).
     pub fn open() -> io::Result<Result<Self, Hidden>> {
         let directory = match open_directory()? {
             Ok(directory) => directory,
@@ -67,11 +67,11 @@ impl ProcessTable {
         };
         Ok(Ok(Self {
             directory,
-            found: room_for()?,
-            by_parent: room_for()?,
-            is_member: room_for()?,
-            members: room_for()?,
-            before: room_for()?,
+            found: Vec::with_capacity(ROOM),
+            by_parent: Vec::with_capacity(ROOM),
+            is_member: Vec::with_capacity(ROOM),
+            members: Vec::with_capacity(ROOM),
+            before: Vec::with_capacity(ROOM),
             suspects: Pids::default(),
             denied: false,
         }))
@@ -315,13 +315,6 @@ fn is_among(sorted: &[Process], process: Process) -> bool {
 fn may_be_orphan(process: Process, descent: &Descent) -> bool {
     let Descent { session, reaper, .. } = *descent;
     session == Some(process.session) && reaper.is_none_or(|reaper| reaper == process.parent)
-}
-
-/// Reserves room for as many entries as a search can hold.
-fn room_for<T>() -> io::Result<Vec<T>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(ROOM).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    Ok(room)
 }
 
 fn open_directory() -> io::Result<Result<Directory, Hidden>> {

@@ -125,6 +125,28 @@ fn too_few_descriptors_is_71() {
 }
 
 #[test]
+fn too_little_memory_is_71() {
+    let env = TestEnv::new();
+    let mut refused = 0;
+    for limit in (5000..36_000).rev().step_by(100) {
+        let script = format!(r#"ulimit -v {limit}; exec "$dlock" run --endpoint "$locks" --name x -- true"#);
+        let finished = env.finish(&mut env.bash(&script));
+        // The loader and the C library fail in their own ways.
+        if finished.code().is_none_or(|code| code == 127) {
+            break;
+        }
+        if finished.code() != Some(0) {
+            refused += 1;
+            let said = finished.failed(71, &[]).err.to_lowercase();
+            assert!(said.contains("memory"), "limit {limit}: {said}");
+        }
+        env.await_no_process();
+    }
+    assert!(refused > 3, "{refused} limits were too low");
+    env.assert_free("x");
+}
+
+#[test]
 fn queue_under_a_foreign_guard_is_no_busy_lock() {
     // `flock` stands for another dlock that was stopped while it changed the queue.
     let env = TestEnv::new();
