@@ -10,20 +10,17 @@ use crate::output::sanitise;
 
 /// Changes the value of the claim of this process, if it leads.
 pub async fn run(backend: &dyn Backend, value: &str) -> anyhow::Result<()> {
-    let (claim, names) = own(|name| std::env::var(name).ok(), &environment::held())?;
+    let (claim, names) = own(&environment::held())?;
     let failed = |error| release::elsewhere(backend, &claim.to_string(), "elect", error);
     proclaim(backend, claim, &names, value).await.map_err(failed)
 }
 
 /// Returns the claim in the variables of dlock, and its names. A nested run may have names of another claim too.
-fn own(
-    variable: impl Fn(&str) -> Option<String>,
-    held: &[HeldRecord],
-) -> anyhow::Result<(ClaimId, Vec<LockName>)> {
+fn own(held: &[HeldRecord]) -> anyhow::Result<(ClaimId, Vec<LockName>)> {
     let [_, claim, _, _, _, names, ..] = environment::NAMES;
-    let names = variable(names).unwrap_or_default();
+    let [claim, names] = [claim, names].map(|name| std::env::var(name).unwrap_or_default());
     let names = names.lines().filter_map(|name| name.parse().ok());
-    let claim = variable(claim).and_then(|text| text.parse().ok());
+    let claim = claim.parse().ok();
     let record = held.iter().find(|record| claim.is_some() && record.claim() == claim);
     let is_own = |name: &LockName| record.is_none_or(|record| record.names.contains(&name.to_string()));
     let names: Vec<_> = names.filter(is_own).collect();

@@ -190,10 +190,6 @@ impl Driver<'_> {
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);
         job.backend.connects_as(Rank::Free);
-        if self.process.adopting.is_some() {
-            // The adopted process runs on without the lock.
-            keeper.shared.gate.clear_command();
-        }
         if !context.machine.may_give_back() {
             // A process may live that dlock could not kill: the claim's ttl still protects it. Dropping the claim would
             // close its session, or unlock the file.
@@ -201,6 +197,10 @@ impl Driver<'_> {
             std::mem::forget(self.following.claim.take());
             context.events.clear();
             return context.happened(Event::Left);
+        }
+        if self.process.adopting.is_some() {
+            // The adopted process runs on without the lock.
+            keeper.shared.gate.clear_command();
         }
         let held = context.machine.held_at.is_some();
         let patience = match &self.following.claim {

@@ -34,11 +34,15 @@ impl Front {
 
     /// Handles the end of a keeper that has sent its last message. Kills it if it is late. It is gone on return, unless
     /// the kernel keeps it. Returns `None` without a last message.
-    pub(super) fn keeper_ended(&self, watch: &mut Watch) -> Option<Step> {
+    pub(super) fn keeper_ended(&mut self, watch: &mut Watch) -> Option<Step> {
         let word = watch.last_word?;
         if watch.died.is_none() && wait::end_within(watch.keeper, REAPING[1]).is_none() {
             drop(sys::kill(watch.keeper, Signal::KILL));
             wait::end_within(watch.keeper, REAPING[1]);
+        }
+        if self.stays_behind && self.shared.gate.command().is_some() {
+            // The keeper left without knowing that the tree of the adopted process is gone. This process may see it.
+            self.ender.end(|_, _| {});
         }
         Some(match (word, watch.told_to_end) {
             (ToFront::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),

@@ -4,6 +4,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::acquire::{pair, script};
+use crate::support::process::is_alive;
+use crate::support::wait::until_true;
 use crate::support::{TestEnv, until};
 
 /// A uid that no user of this machine has.
@@ -144,6 +149,25 @@ fn too_little_memory_is_71() {
     }
     assert!(refused > 3, "{refused} limits were too low");
     env.assert_free("x");
+}
+
+#[test]
+fn front_ends_a_tree_hidden_from_the_keeper() {
+    let env = TestEnv::new();
+    let gate = env.gate("gate");
+    let text = r#"eval "$(dlock acquire --name x --for-pid $$)" || exit
+        setsid sleep 1000 & echo $! >worker; read _ <gate"#;
+    let running = env.start(&mut script(&env, text));
+    let worker: i32 = env.await_line("worker").parse().expect("a pid");
+    let (_, keeper) = pair(&env);
+    let none = Rlimit { current: Some(3), maximum: Some(3) };
+    prlimit(Pid::from_raw(keeper.pid), Resource::Nofile, none).expect("a limit");
+    gate.open();
+    assert_eq!(running.finish().code(), Some(0));
+    assert!(is_alive(worker));
+    fs::remove_file(env.locks().join("x")).expect("the lock is lost");
+    until_true("the end of the rest", || !is_alive(worker));
+    env.await_no_process();
 }
 
 #[test]
