@@ -9,8 +9,8 @@ use tokio::sync::{Mutex as Turn, Notify};
 use tokio::task::AbortHandle;
 
 use super::decide::{self, Stand, Wait};
-use super::enter::{append, removal};
 use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
+use super::supersede::supersede;
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, Publisher, SHORT_HOLD, due, patience};
 use crate::clock::Clock;
@@ -97,6 +97,27 @@ impl QueueClaim {
     pub(super) fn is_live(&self) -> bool {
         !self.core.publisher.is_over()
     }
+}
+
+/// Returns the step that removes a claim by its own client.
+pub(super) fn removal(request: &Request) -> Step {
+    let (id, names) = (request.id, request.names.clone());
+    Step::Remove { id, names, found: Vec::new(), note: None }
+}
+
+/// Joins the queues, supersedes older waiters, and leaves again if another kind of claim is ahead.
+async fn append(store: &dyn Store, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
+    let (own, mut answer) = store.append(request, deadline).await?;
+    if let Some(why) = decide::mismatch(&answer.queues, &own) {
+        store.commit(Some(&own), &[], &[removal(request)], deadline).await?;
+        return Err(Fault::new(ErrorKind::Mismatch, why));
+    }
+    if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits(_)) {
+        supersede(store, &own, request, deadline).await?;
+        let sent = answer.sent;
+        answer = Answer { sent, ..store.read(&own.names, Extent::Needed(&own), deadline).await? };
+    }
+    Ok((own, answer))
 }
 
 /// Reads the claim whenever it may have changed, until it is over.

@@ -8,8 +8,8 @@ mod backend;
 mod claim;
 mod decide;
 pub mod document;
-mod enter;
 mod observe;
 pub mod store;
+mod supersede;
 
 pub use backend::Queues;

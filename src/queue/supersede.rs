@@ -1,37 +1,17 @@
-//! Joining queues.
+//! Superseding older waiters.
 
-use super::decide::{self, Stand};
-use super::store::{Answer, Extent, Note, Own, Step, Store};
-use crate::lock::{ErrorKind, Moment, Request};
-use crate::net::fault::{Fault, FaultResult};
-
-/// Returns the step that removes a claim by its own client.
-pub(super) fn removal(request: &Request) -> Step {
-    let (id, names) = (request.id, request.names.clone());
-    Step::Remove { id, names, found: Vec::new(), note: None }
-}
-
-/// Joins the queues, supersedes older waiters, and leaves again if another kind of claim is ahead.
-pub(super) async fn append(
-    store: &dyn Store,
-    request: &Request,
-    deadline: Moment,
-) -> FaultResult<(Own, Answer)> {
-    let (own, mut answer) = store.append(request, deadline).await?;
-    if let Some(why) = decide::mismatch(&answer.queues, &own) {
-        store.commit(Some(&own), &[], &[removal(request)], deadline).await?;
-        return Err(Fault::new(ErrorKind::Mismatch, why));
-    }
-    if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits(_)) {
-        supersede(store, &own, request, deadline).await?;
-        let sent = answer.sent;
-        answer = Answer { sent, ..store.read(&own.names, Extent::Needed(&own), deadline).await? };
-    }
-    Ok((own, answer))
-}
+use super::decide;
+use super::store::{Extent, Note, Own, Step, Store};
+use crate::lock::{Moment, Request};
+use crate::net::fault::FaultResult;
 
 /// Removes older waiters with `--supersede`. Each is removed only while entries are present that keep it waiting.
-async fn supersede(store: &dyn Store, own: &Own, request: &Request, deadline: Moment) -> FaultResult<()> {
+pub(super) async fn supersede(
+    store: &dyn Store,
+    own: &Own,
+    request: &Request,
+    deadline: Moment,
+) -> FaultResult<()> {
     let queues = store.read(&own.names, Extent::Whole, deadline).await?.queues;
     for older in decide::older(&queues, own) {
         loop {
