@@ -1,10 +1,10 @@
 //! The addresses of the servers, and the login.
 
-use super::keys::Layout;
 use crate::backend::Options;
 use crate::net::address::{self, HostPort, Login, host_and_port, in_any_order, no_password_for};
 use crate::net::cause::Manner;
 use crate::net::credentials::{Secret, Tls};
+use crate::net::tls::stays_here_at;
 
 /// etcd's default port for clients.
 const PORT: u16 = 2379;
@@ -39,42 +39,24 @@ pub struct EtcdConfig {
     pub tls: Tls,
 }
 
-/// One parsed address.
-struct Endpoint {
-    url: String,
-    secure: bool,
-    login: Login,
-}
-
 impl EtcdConfig {
     /// Parses the connection options without connecting. An error is one line without secrets.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let texts = options.endpoints.iter().flat_map(|text| text.split(','));
         let texts: Vec<&str> = texts.map(str::trim).filter(|text| !text.is_empty()).collect();
         let encrypt = options.tls.is_given();
-        let mut endpoints = texts.iter().map(|t| endpoint(t, encrypt)).collect::<Result<Vec<_>, _>>()?;
+        let texts = if options.endpoints.is_empty() { vec![DEFAULT_HOST] } else { texts };
+        let parsed = texts.iter().map(|t| endpoint(t, encrypt)).collect::<Result<Vec<_>, _>>()?;
+        let (endpoints, logins): (Vec<String>, Vec<Login>) = parsed.into_iter().unzip();
         if endpoints.is_empty() {
-            if !options.endpoints.is_empty() {
-                return Err("the address of the etcd server is empty; write HOST:PORT".to_owned());
-            }
-            endpoints.push(endpoint(DEFAULT_HOST, encrypt)?);
+            return Err("the address of the etcd server is empty; write HOST:PORT".to_owned());
         }
-        if encrypt && let Some(open) = endpoints.iter().find(|e| !e.secure) {
-            let url = &open.url;
-            let has_files = options.tls.authority.is_some() || options.tls.identity.is_some();
-            let given = if has_files { "certificates are" } else { "the name in a certificate is" };
-            return Err(format!("{url} is not encrypted, but {given} given; write https://"));
-        }
-        let login = login(options, endpoints.iter().map(|endpoint| &endpoint.login))?;
-        let mut urls: Vec<String> = Vec::new();
-        for endpoint in endpoints {
-            if !urls.contains(&endpoint.url) {
-                urls.push(endpoint.url);
-            }
+        if encrypt && let Some(url) = endpoints.iter().find(|url| url.starts_with("http:")) {
+            return Err(format!("{url} is not encrypted, and encryption was asked for; write https://"));
         }
         let prefix = options.prefix.clone().unwrap_or_else(|| "dlock/".to_owned());
         let (encoded, tls) = (options.prefix.is_none(), options.tls.clone());
-        Ok(Self { endpoints: urls, prefix, encoded, login, tls })
+        Ok(Self { endpoints, prefix, encoded, login: login(options, &logins)?, tls })
     }
 
     /// Returns the servers as users write them, without user and password.
@@ -82,8 +64,11 @@ impl EtcdConfig {
         self.endpoints.join(",")
     }
 
-    pub(super) fn layout(&self) -> Layout {
-        Layout { prefix: self.prefix.clone(), encoded: self.encoded }
+    /// Returns a server on another host to which the password is sent unencrypted, if there is one.
+    pub(super) fn open_password(&self) -> Option<String> {
+        self.login.as_ref()?;
+        let open = |url: &&String| url.strip_prefix("http://").is_some_and(|host| !stays_here_at(host));
+        self.endpoints.iter().find(open).cloned()
     }
 
     /// Returns the cluster and the prefix as text, independent of the order of servers.
@@ -94,11 +79,8 @@ impl EtcdConfig {
 }
 
 /// Returns the login; options take precedence over addresses.
-fn login<'a>(
-    options: &Options,
-    mut said: impl Iterator<Item = &'a Login>,
-) -> Result<Option<(String, Secret)>, String> {
-    let said = said.find(|login| login.user.is_some() || login.password.is_some());
+fn login(options: &Options, said: &[Login]) -> Result<Option<(String, Secret)>, String> {
+    let said = said.iter().find(|login| login.user.is_some() || login.password.is_some());
     let user = options.user.clone().or_else(|| said?.user.clone());
     let password = options.password.clone().or_else(|| said?.password.clone());
     match (user, password) {
@@ -111,12 +93,13 @@ fn login<'a>(
     }
 }
 
-fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
+/// Returns the URL and the login in an address.
+fn endpoint(text: &str, encrypt: bool) -> Result<(String, Login), String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-    let secure = match scheme.to_ascii_lowercase().as_str() {
-        "" | "etcd" => encrypt,
-        "http" => false,
-        "https" => true,
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "https" => "https",
+        "" | "etcd" if encrypt => "https",
+        "" | "etcd" | "http" => "http",
         _ => return Err(format!("etcd has no addresses with {scheme}://; write HOST:PORT")),
     };
     let (login, place) = address::login(rest)?;
@@ -128,8 +111,7 @@ fn endpoint(text: &str, encrypt: bool) -> Result<Endpoint, String> {
         return Err(wrong());
     }
     let at = HostPort { host: host.to_owned(), port };
-    let scheme = if secure { "https" } else { "http" };
-    Ok(Endpoint { url: format!("{scheme}://{at}"), secure, login })
+    Ok((format!("{scheme}://{at}"), login))
 }
 
 #[cfg(test)]
@@ -153,7 +135,7 @@ mod tests {
             (&["etcd://h:1"], &["http://h:1"]),
             (&["[::1]:7"], &["http://[::1]:7"]),
             (&["[::1]"], &["http://[::1]:2379"]),
-            (&["a:1, b:2,a:1", "c:3"], &["http://a:1", "http://b:2", "http://c:3"]),
+            (&["a:1, b:2,", "c:3"], &["http://a:1", "http://b:2", "http://c:3"]),
         ] {
             assert_eq!(parse(texts).expect("fine").endpoints, urls, "{texts:?}");
         }
@@ -163,11 +145,9 @@ mod tests {
     fn tls_options_without_encryption_are_refused() {
         let name = Tls { server_name: Some("n".to_owned()), ..Tls::default() };
         let authority = Tls { authority: Some(Pem::new(Vec::new())), ..name.clone() };
-        for (tls, part) in
-            [(name, "the name in a certificate is given"), (authority, "certificates are given")]
-        {
+        for tls in [name, authority] {
             let refused = EtcdConfig::parse(&Options { tls, ..Options::at(&["http://h"]) });
-            assert_refused(refused, part);
+            assert_refused(refused, "encryption was asked for");
         }
     }
 

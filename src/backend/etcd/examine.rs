@@ -1,10 +1,10 @@
 //! The findings of `doctor` on a cluster.
 
-use etcd_client::{AlarmAction, AlarmType, GetOptions};
+use std::sync::Arc;
 
-use super::dial::Connection;
-use super::keys::Layout;
-use super::wire::Wire;
+use etcd_client::{AlarmAction, AlarmMember, AlarmType, GetOptions};
+
+use super::cluster::{Cluster, Connection};
 use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, version, when, with};
 use crate::clock;
@@ -14,8 +14,6 @@ use crate::net::fault::FaultResult;
 /// The known facts about the server that answers, and its cluster.
 struct Facts {
     version: String,
-    has_leader: bool,
-    is_learner: bool,
     open_password: Option<String>,
     /// `None` if this user may not read them.
     alarms: Option<Vec<AlarmType>>,
@@ -28,7 +26,7 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::always("a change of leader gives the leases of clients that are gone another ttl"),
     Rule::always("--once-per goes by the clocks of the hosts, since etcd offers none"),
     Rule::backup(|_| with("`etcdutl snapshot restore --bump-revision` prevents that")),
-    Rule::open_password(|f| with(f.open_password.as_ref()?), "use https:// and enable TLS on the servers"),
+    Rule::open_password(|f| with(f.open_password.as_deref()?), "use https:// and enable TLS on the servers"),
     Rule::warning(
         |f| (version(&f.version)? < [3, 4, 0]).then(|| vec![f.version.clone()]),
         "etcd {0} is older than dlock can rely on",
@@ -40,13 +38,6 @@ const RISKS: &[Rule<Facts>] = &[
          its next renewal, other clients do not",
         "use etcd 3.4.31, 3.5.13 or newer",
     ),
-    Rule::warning(|f| when(!f.has_leader), "this member has no leader", "check the cluster"),
-    Rule::warning(
-        |f| when(f.is_learner),
-        "this member is a learner, which does not answer reads that count",
-        "name voting members as endpoints",
-    ),
-    Rule::note(|f| when(f.alarms.is_none()), "this user may not ask for the cluster's alarms"),
     Rule::warning(
         |f| when(f.alarms.as_ref()?.contains(&AlarmType::Nospace)),
         "the database is full: no new claim can join a queue; holders can still renew and release",
@@ -63,20 +54,12 @@ const RISKS: &[Rule<Facts>] = &[
          --ttl under 5s is refused, and a lock whose host vanishes in a renewal is free after twice the ttl",
     ),
     Rule::note(
-        |f| when(f.voters.is_none() && !f.is_proxied),
-        "this user may not ask for the members of the cluster",
+        |f| when(f.alarms.is_none() || f.voters.is_none() && !f.is_proxied),
+        "this user may not ask for the cluster's alarms or members",
     ),
     Rule::note(
         |f| when(f.voters? == 1),
         "a cluster of one member: while it is down, no lock can be taken or kept",
-    ),
-    Rule::note(
-        |f| {
-            let voters = f.voters?;
-            (voters > 0 && voters.is_multiple_of(2))
-                .then(|| vec![voters.to_string(), (voters - 1).to_string()])
-        },
-        "{0} members survive no more failures than {1} would",
     ),
 ];
 
@@ -90,23 +73,22 @@ fn confirms_ended_leases(version: [u32; 3]) -> bool {
 }
 
 /// Examines the server that answers, and its cluster.
-pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> FaultResult<Examination> {
-    let status = wire.call(deadline, |mut c| async move { c.client.status().await }).await?;
+pub(super) async fn examine(cluster: &Cluster, deadline: Moment) -> FaultResult<Examination> {
+    let status = cluster.call(deadline, |c| async move { c.client.clone().status().await }).await?;
     let begun = clock::now();
     // A read that needs the leader, as renewals do.
-    wire.get(layout.note(0), GetOptions::new().with_count_only(), deadline).await?;
+    cluster.get(cluster.layout.note(0), GetOptions::new().with_count_only(), deadline).await?;
     let round_trip = clock::now().since(begun);
-    let alarms = wire
-        .call(deadline, |mut c| async move { c.client.alarm(AlarmAction::Get, AlarmType::None, None).await })
-        .await;
-    let members = wire.call(deadline, |mut c| async move { c.client.member_list().await }).await;
-    let is_proxied = wire.call(deadline, |c: Connection| async move { Ok(c.is_proxied().await?) }).await?;
+    let ask = |c: Arc<Connection>| async move {
+        c.client.clone().alarm(AlarmAction::Get, AlarmType::None, None).await
+    };
+    let alarms = cluster.call(deadline, ask).await;
+    let members = cluster.call(deadline, |c| async move { c.client.clone().member_list().await }).await;
+    let is_proxied = cluster.call(deadline, |c| async move { Ok(c.is_proxied().await?) }).await?;
     let facts = Facts {
         version: status.version().to_owned(),
-        has_leader: status.leader() != 0,
-        is_learner: status.is_learner(),
-        open_password: wire.open_password().map(str::to_owned),
-        alarms: alarms.ok().map(|said| said.alarms().iter().map(etcd_client::AlarmMember::alarm).collect()),
+        open_password: cluster.config().open_password(),
+        alarms: alarms.ok().map(|said| said.alarms().iter().map(AlarmMember::alarm).collect()),
         is_proxied,
         voters: members
             .ok()
@@ -115,7 +97,7 @@ pub(super) async fn examine(wire: &Wire, layout: &Layout, deadline: Moment) -> F
     };
     Ok(Examination {
         server: format!("etcd {}", facts.version),
-        reached: wire.server(),
+        reached: cluster.config().endpoints[cluster.link.server(&())].clone(),
         round_trip,
         risks: risks(RISKS, &facts),
     })
@@ -139,8 +121,6 @@ mod tests {
         ] {
             let facts = Facts {
                 version: version.to_owned(),
-                has_leader: true,
-                is_learner: false,
                 open_password: None,
                 alarms: None,
                 voters: None,

@@ -1,8 +1,8 @@
 //! The meaning of errors of etcd and its client library.
 
-use std::error::Error as _;
+use std::error::Error;
 
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, Retry};
@@ -19,50 +19,29 @@ pub(super) const LEASE_EXISTS: i32 = 2;
 pub(super) const NO_SPACE: i32 = 3;
 /// This user lacks the right.
 pub(super) const NOT_PERMITTED: i32 = 4;
-/// The login token has expired or is unknown; a new one may help.
-pub(super) const STALE_TOKEN: i32 = 5;
 /// The server refuses this user or password.
-pub(super) const LOGIN_REFUSED: i32 = 6;
-
-/// Returns the fault of an answer that makes no sense.
-pub(super) fn corrupt(what: &str) -> Fault {
-    Fault::new(ErrorKind::Corrupt, format!("the server's answer makes no sense: {what}"))
-}
+pub(super) const LOGIN_REFUSED: i32 = 5;
+/// The login token has expired or is unknown; a new one may help.
+pub(super) const STALE_TOKEN: i32 = 6;
 
 /// Returns the fault of an error that concerns encryption.
-pub(super) fn of_encryption(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
+pub(super) fn of_encryption(error: &(dyn Error + 'static)) -> Option<Fault> {
     tls::refusal(error).map(|fault| fault.helped_by(Retry::OtherConnection))
+}
+
+/// Returns the end of the chain of sources of `error`, where the reason is, from TLS or the system.
+pub(super) fn root<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
 }
 
 impl From<etcd_client::Error> for Fault {
     fn from(error: etcd_client::Error) -> Self {
-        use etcd_client::Error as E;
         match error {
-            E::GRpcStatus(status) => {
-                if let Some(fault) = of_encryption(&status) {
-                    return fault;
-                }
-                let mut text = status.message().to_owned();
-                // The reason is at the end of the chain of sources, from TLS or the system.
-                let mut source = status.source();
-                while let Some(next) = source {
-                    if next.source().is_none()
-                        && let Some(system) = next.downcast_ref()
-                    {
-                        return Self::spent(cause::said(system));
-                    }
-                    text = next.to_string();
-                    source = next.source();
-                }
-                of_status(status.code(), one_line(&text))
-            }
-            E::LeaseKeepAliveError(text) if text.contains("not found") => lease_gone(),
-            E::InvalidArgs(text) => Self::new(ErrorKind::Invalid, one_line(&text)),
-            E::InvalidUri(error) => Self::new(ErrorKind::Invalid, one_line(&error.to_string())),
-            E::TransportError(error) => {
-                let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                Self::new(ErrorKind::Invalid, format!("the certificates cannot be used: {}", one_line(&text)))
-            }
+            etcd_client::Error::GRpcStatus(status) => of_status(&status),
+            etcd_client::Error::LeaseKeepAliveError(text) if text.contains("not found") => lease_gone(),
             other => Self::spent(one_line(&other.to_string())),
         }
     }
@@ -72,16 +51,22 @@ fn lease_gone() -> Fault {
     Fault::unavailable("the lease is gone").coded(LEASE_GONE)
 }
 
-fn of_status(code: Code, text: String) -> Fault {
-    let said = |kind| Fault::new(kind, text.as_str());
-    let credentials = ["authentication failed", "user name", "password", "permission"];
+fn of_status(status: &Status) -> Fault {
+    if let Some(fault) = of_encryption(status) {
+        return fault;
+    }
+    // Only a failure of the connection has a source.
+    if let Some(source) = status.source() {
+        let reason = root(source);
+        let said = reason.downcast_ref().map(cause::said);
+        return Fault::spent(said.unwrap_or_else(|| one_line(&reason.to_string()).into()));
+    }
+    let text = one_line(status.message());
+    // A signed token contains the revision of the users and roles for which it was created, and any change of them
+    // invalidates it. A client that lacks a token, or the rights, gets another text.
     let stale = ["auth store is old", "invalid auth token"];
-    match code {
-        // A signed token contains the revision of the users and roles for which it was created, and any change of them
-        // invalidates it. A client that lacks a token, or the rights, gets another text.
-        _ if stale.iter().any(|words| text.contains(words)) => {
-            Fault::unavailable(text).helped_by(Retry::Again).coded(STALE_TOKEN)
-        }
+    match status.code() {
+        _ if stale.iter().any(|words| text.contains(words)) => Fault::spent(text).coded(STALE_TOKEN),
         Code::NotFound if text.contains("lease") => lease_gone(),
         Code::FailedPrecondition if text.contains("lease already exists") => {
             Fault::unavailable("the lease is taken").coded(LEASE_EXISTS)
@@ -90,24 +75,24 @@ fn of_status(code: Code, text: String) -> Fault {
         _ if text.contains("authentication failed") => {
             Fault::new(ErrorKind::Denied, cause::wrong_password(&text, "")).coded(LOGIN_REFUSED)
         }
-        Code::PermissionDenied if text.contains("permission denied") => {
-            said(ErrorKind::Denied).coded(NOT_PERMITTED)
-        }
-        Code::PermissionDenied | Code::Unauthenticated => said(ErrorKind::Denied),
-        Code::InvalidArgument | Code::FailedPrecondition
-            if credentials.iter().any(|word| text.contains(word)) =>
-        {
-            said(ErrorKind::Denied)
-        }
         Code::FailedPrecondition if text.contains("authentication is not enabled") => {
             Fault::new(ErrorKind::Denied, cause::needless_password())
+        }
+        Code::PermissionDenied if text.contains("permission denied") => {
+            Fault::new(ErrorKind::Denied, text).coded(NOT_PERMITTED)
+        }
+        Code::PermissionDenied | Code::Unauthenticated => Fault::new(ErrorKind::Denied, text),
+        Code::InvalidArgument if text.contains("too many operations") => {
+            let reason = "so many names are too many for one step of etcd; take at most 25 together";
+            Fault::new(ErrorKind::Invalid, reason)
         }
         Code::ResourceExhausted if text.contains("space exceeded") => {
             let remedy = "compact and defragment the server's data, then disarm the alarm";
             Fault::unavailable(cause::full("space", &text, remedy)).coded(NO_SPACE)
         }
-        Code::OutOfRange | Code::InvalidArgument | Code::NotFound => said(ErrorKind::Corrupt),
-        Code::Unimplemented => corrupt(&text),
+        Code::OutOfRange | Code::InvalidArgument | Code::NotFound | Code::Unimplemented => {
+            Fault::new(ErrorKind::Corrupt, text)
+        }
         _ => Fault::spent(text),
     }
 }

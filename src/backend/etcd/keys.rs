@@ -16,7 +16,14 @@
 //! In an encoded name every percent sign is followed by two digits, so these keys collide with no name. Names that are
 //! not encoded have U+0001 in the place of the percent sign: names have no control characters.
 
-use crate::lock::{ClaimId, LockName, Mode};
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::record::Record;
+use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
+use crate::queue::store::Note;
 
 /// A half-open range: from the first key to the one after the last.
 pub(super) type Span = (String, String);
@@ -42,15 +49,16 @@ pub(super) fn hex(lease: i64) -> String {
     format!("{lease:x}")
 }
 
-/// Returns the range of keys that start with `prefix`.
-pub(super) fn prefixed(prefix: &str) -> Span {
+/// Returns the range of keys that start with `prefix`. After an empty one, and one whose last byte has no successor in
+/// UTF-8, it has all later keys.
+fn prefixed(prefix: &str) -> Span {
+    let from = if prefix.is_empty() { "\0" } else { prefix };
     let mut end = prefix.as_bytes().to_vec();
-    // The texts end with ASCII characters below 127, or are empty, which means all keys.
-    match end.last_mut() {
-        Some(last) => *last += 1,
-        None => return ("\0".to_owned(), "\0".to_owned()),
+    if let Some(last) = end.last_mut() {
+        *last += 1;
     }
-    (prefix.to_owned(), String::from_utf8(end).unwrap_or_else(|_| "\0".to_owned()))
+    let end = String::from_utf8(end).ok().filter(|end| !end.is_empty());
+    (from.to_owned(), end.unwrap_or_else(|| "\0".to_owned()))
 }
 
 impl Layout {
@@ -85,20 +93,15 @@ impl Layout {
         format!("{}{}k/", self.prefix, self.mark())
     }
 
-    /// Returns the range of keys for names that start with `beginning`.
-    pub(super) fn names(&self, beginning: &str) -> (Vec<u8>, Vec<u8>) {
-        let mut from = self.prefix.clone().into_bytes();
-        match LockName::new(beginning) {
-            Ok(name) if self.encoded => from.extend(name.percent_encoded().bytes()),
-            _ => from.extend(beginning.bytes()),
-        }
-        let mut end = from.clone();
-        // The byte 255 does not occur in UTF-8.
-        match end.last_mut() {
-            Some(last) => *last += 1,
-            None => return (vec![0], vec![0]),
-        }
-        (from, end)
+    /// Returns a range with all keys of names that start with `beginning`.
+    pub(super) fn names(&self, beginning: &str) -> Span {
+        let text = match LockName::new(beginning) {
+            Ok(name) if self.encoded => name.percent_encoded(),
+            // A text that is not a name, such as one with a space at its end, cannot be encoded.
+            _ if self.encoded => String::new(),
+            _ => beginning.to_owned(),
+        };
+        prefixed(&format!("{}{text}", self.prefix))
     }
 
     /// Returns the lock of an entry's key, if it is one: its last part is its lease.
@@ -164,11 +167,6 @@ impl QueueKeys {
         format!("{}t/{}", self.side, hex(lease))
     }
 
-    /// Returns the key of the hold of another entry.
-    pub(super) fn hold_of(&self, entry: &[u8]) -> String {
-        format!("{}t/{}", self.side, String::from_utf8_lossy(last_part(entry)))
-    }
-
     /// Returns the range of all holds.
     pub(super) fn holds(&self) -> Span {
         prefixed(&format!("{}t/", self.side))
@@ -190,9 +188,68 @@ impl QueueKeys {
     }
 }
 
-/// Returns the part of a key after the last slash.
-pub(super) fn last_part(key: &[u8]) -> &[u8] {
-    key.rsplit(|byte| *byte == b'/').next().unwrap_or(key)
+/// Returns milliseconds since 1970 by the clock of this host: for display, and for `--once-per`.
+pub(super) fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the time of a value of [`wall_clock`].
+pub(super) fn instant(millis: u64) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
+}
+
+/// Returns the stored form of a value.
+pub(super) fn stored(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The value of a record: the claim, and its time of arrival by its host's clock.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Arrived {
+    #[serde(flatten)]
+    pub(super) record: Record,
+    #[serde(default)]
+    pub(super) since_ms: u64,
+}
+
+impl Arrived {
+    /// Describes the claim of `request`, which arrives now.
+    pub(super) fn now(request: &Request) -> Self {
+        Self { record: Record::of(request, request.ttl), since_ms: wall_clock() }
+    }
+
+    /// Parses the record of another dlock; `None` for other text.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok().filter(|arrived: &Self| arrived.record.id().is_some())
+    }
+}
+
+/// The value of a hold that was proved after a wait, or that has a slot.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Hold {
+    pub(super) since_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slot: Option<u32>,
+}
+
+/// The word of a note by which a client asks the claim to leave.
+const ASKED: &str = "ask";
+
+/// Returns the value of a note.
+pub(super) fn note_text(note: &Note) -> String {
+    let (word, by) = match note {
+        Note::Asked(by) => (ASKED, Some(by)),
+        removal => removal.stored().unwrap_or(("evicted", None)),
+    };
+    stored(&HashMap::from([(word, by)]))
+}
+
+/// Parses the value of a note.
+pub(super) fn note(text: &[u8]) -> Option<Note> {
+    let notes: HashMap<String, Option<Holder>> = serde_json::from_slice(text).ok()?;
+    let (word, by) = notes.into_iter().next()?;
+    if word == ASKED { by.map(Note::Asked) } else { Note::removal(&word, by) }
 }
 
 #[cfg(test)]

@@ -8,21 +8,15 @@
 //! claim's own entry is watched as well as the one ahead. A hold is proved by a transaction that checks the own entry.
 //! A renewal is a keep-alive *and* a subsequent linearizable read.
 
-mod append;
+mod cluster;
 mod commit;
 mod config;
-mod dial;
 mod examine;
 mod fault;
+mod follow;
 mod keys;
-mod ops;
-mod renew;
+mod queue;
 mod store;
-mod stored;
-mod view;
-mod watch;
-mod whole;
-mod wire;
 
 use std::sync::Arc;
 

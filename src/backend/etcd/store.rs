@@ -1,74 +1,115 @@
-//! The operations of the queues.
+//! The operations of the queues. Joining is here in full: first the lease, then the entries, which need it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd_client::{GetOptions, Txn};
-use tokio::sync::Mutex as Turn;
+use etcd_client::{GetOptions, LeaseGrantOptions, Txn};
 
-use super::append::append;
+use super::cluster::Cluster;
 use super::commit::Committer;
 use super::config::EtcdConfig;
 use super::examine;
-use super::fault::NAME;
-use super::keys::Layout;
-use super::ops::MOST_OPERATIONS;
-use super::renew::{Kept, renew};
-use super::stored::{note, wall_clock};
-use super::view::Claimed;
-use super::watch::{self, Stream};
-use super::whole;
-use super::wire::Wire;
+use super::fault::{LEASE_EXISTS, LEASE_GONE, NAME, NOT_PERMITTED};
+use super::follow::{self, LEAST_BEHIND_PROXY, Streams};
+use super::keys::{Arrived, note, stored, wall_clock};
+use super::queue::{self, Claimed, MOST_OPERATIONS, put, stands};
 use crate::backend::{Capabilities, Examination, success};
 use crate::clock::{self, Clock};
-use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
-use crate::net::fault::FaultResult;
+use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
+use crate::net::cause;
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::sync::locked;
+
+/// The number of entries with a displayed ttl; each costs a request.
+const TIMED: usize = 32;
 
 /// The queues in one etcd cluster. It connects with the first request, and needs the tokio runtime of that request for
 /// its whole life.
 #[derive(Debug)]
 pub(super) struct EtcdStore {
-    wire: Wire,
-    layout: Layout,
-    identity: String,
-    claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
-}
-
-/// The streams of one claim of this client.
-#[derive(Default)]
-struct Local {
-    /// The stream of keep-alives, between two renewals.
-    kept: Mutex<Option<Kept>>,
-    /// The stream of watches.
-    stream: Turn<Option<Stream>>,
-}
-
-impl fmt::Debug for Local {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Local").finish_non_exhaustive()
-    }
+    cluster: Cluster,
+    /// The streams of each claim of this client.
+    claims: Mutex<HashMap<ClaimId, Arc<Streams>>>,
 }
 
 impl EtcdStore {
     /// Creates a client that has not connected yet.
     pub(super) fn open(config: &EtcdConfig) -> Self {
-        Self {
-            wire: Wire::new(config),
-            layout: config.layout(),
-            identity: config.identity(),
-            claims: Mutex::default(),
-        }
+        Self { cluster: Cluster::new(config), claims: Mutex::default() }
     }
 
-    fn local(&self, id: ClaimId) -> Arc<Local> {
+    fn streams(&self, id: ClaimId) -> Arc<Streams> {
         Arc::clone(locked(&self.claims).entry(id).or_default())
     }
+
+    /// Grants the lease and creates the entries. Returns the length of the lease, and the queues then.
+    async fn join(
+        &self,
+        claimed: &Claimed,
+        request: &Request,
+        deadline: Moment,
+    ) -> FaultResult<(Duration, Answer)> {
+        let ttl = self.lease(claimed.lease, request.ttl, deadline).await?;
+        let joined = self.cluster.txn(entries(claimed, request), deadline).await;
+        let answer = joined.map_err(|fault| self.explain(claimed, fault))?;
+        Ok((ttl, claimed.answer(&answer, clock::now())?))
+    }
+
+    /// Grants the lease, or renews that of an earlier attempt. Returns its length.
+    async fn lease(&self, lease: i64, ttl: Duration, deadline: Moment) -> FaultResult<Duration> {
+        let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let granted = self.cluster.call(deadline, |c| async move {
+            let options = LeaseGrantOptions::new().with_id(lease);
+            c.client.clone().lease_grant(seconds, Some(options)).await
+        });
+        let length = match granted.await {
+            Err(fault) if fault.code == LEASE_EXISTS => {
+                let kept = self.cluster.call(deadline, |c| async move {
+                    let mut client = c.client.clone();
+                    client.lease_keep_alive(lease).await?;
+                    client.lease_time_to_live(lease, None).await
+                });
+                kept.await?.granted_ttl()
+            }
+            granted => granted?.ttl(),
+        };
+        let length = u64::try_from(length).ok().filter(|seconds| *seconds > 0);
+        length.map(Duration::from_secs).ok_or_else(|| Fault::nonsense("a lease without a length"))
+    }
+
+    /// Adds to a `fault` about missing rights the keys that this user needs, which are more than for `etcdctl lock`.
+    fn explain(&self, claimed: &Claimed, fault: Fault) -> Fault {
+        if fault.code != NOT_PERMITTED {
+            return fault;
+        }
+        let each = claimed.queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
+        let keys: Vec<_> =
+            each.chain([self.cluster.layout.notes()]).map(|keys| format!("{keys:?}")).collect();
+        let remedy = format!("grant readwrite with --prefix on {}", keys.join(", "));
+        Fault::new(ErrorKind::Denied, cause::no_right(&fault.reason.to_string(), &remedy))
+    }
+}
+
+/// Returns the transaction that creates the entries. It requires that none exists, and that the claim was not removed
+/// already: a request that was given up in flight may arrive late.
+fn entries(claimed: &Claimed, request: &Request) -> Txn {
+    let (mode, lease) = (claimed.mode, claimed.lease);
+    let label = request.holder.label.clone().unwrap_or_default();
+    let record = stored(&Arrived::now(request));
+    let mut compares = vec![stands(claimed.note.as_str(), 0)];
+    compares.extend(claimed.queues.first().map(|first| stands(first.entry(mode, lease), 0)));
+    let mut then = Vec::new();
+    for queue in &claimed.queues {
+        then.push(put(queue.entry(mode, lease), label.as_str(), lease));
+        then.push(put(queue.record(mode, lease), record.as_str(), lease));
+    }
+    then.extend(claimed.reads());
+    Txn::new().when(compares).and_then(then).or_else(claimed.reads())
 }
 
 #[async_trait]
@@ -90,16 +131,39 @@ impl Store for EtcdStore {
     }
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
-        append(&self.wire, &self.layout, request, deadline).await
+        let Request { id, names, mode, ttl, .. } = request;
+        let begun = clock::now();
+        if *ttl < LEAST_BEHIND_PROXY
+            && self.cluster.call(deadline, |c| async move { Ok(c.is_proxied().await?) }).await?
+        {
+            let reason = "etcd's grpc-proxy renews leases by itself, too slowly for this --ttl; take 5s or more, or connect to the servers";
+            return Err(Fault::new(ErrorKind::Invalid, reason));
+        }
+        let claimed = Claimed::new(&self.cluster.layout, *id, names, *mode);
+        let (ttl, answer) = loop {
+            match self.join(&claimed, request, deadline).await {
+                // The lease expired between two of the steps.
+                Err(fault) if fault.code == LEASE_GONE => {}
+                joined => break joined?,
+            }
+        };
+        let keys = answer.queues.iter().map(|queue| {
+            let own = queue.items.iter().find(|item| item.id == *id).map(|item| item.key.clone());
+            // A claim that was removed before its entries arrived has none, and is found gone.
+            own.unwrap_or_else(|| Key { order: answer.seen, text: String::new() })
+        });
+        let keys = keys.collect();
+        Ok((Own { id: *id, names: names.clone(), mode: *mode, ttl, keys }, Answer { sent: begun, ..answer }))
     }
 
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
-        let Extent::Needed(own) = extent else {
-            let timed = matches!(extent, Extent::Shown);
-            return whole::read(&self.wire, &self.layout, names, timed, deadline).await;
+        let own = match extent {
+            Extent::Needed(own) => own,
+            Extent::Whole => return queue::read(&self.cluster, names, 0, deadline).await,
+            Extent::Shown => return queue::read(&self.cluster, names, TIMED, deadline).await,
         };
-        let (claimed, sent) = (Claimed::of(&self.layout, own), clock::now());
-        let answer = self.wire.txn(Txn::new().and_then(claimed.reads()), deadline).await?;
+        let (claimed, sent) = (Claimed::of(&self.cluster.layout, own), clock::now());
+        let answer = self.cluster.txn(Txn::new().and_then(claimed.reads()), deadline).await?;
         claimed.answer(&answer, sent)
     }
 
@@ -110,40 +174,38 @@ impl Store for EtcdStore {
         steps: &[Step],
         deadline: Moment,
     ) -> FaultResult<(bool, Answer)> {
-        let own = own.map(|own| Claimed::of(&self.layout, own));
-        Committer { wire: &self.wire, layout: &self.layout, own, when, deadline }.commit(steps).await
+        let own = own.map(|own| Claimed::of(&self.cluster.layout, own));
+        Committer { cluster: &self.cluster, own, when, deadline }.commit(steps).await
     }
 
-    async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
-        let (claimed, local) = (Claimed::of(&self.layout, own), self.local(own.id));
-        renew(&self.wire, &claimed, waits, &local.kept, deadline).await
+    async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
+        let (claimed, streams) = (Claimed::of(&self.cluster.layout, own), self.streams(own.id));
+        follow::renew(&self.cluster, &claimed, &streams, deadline).await
     }
 
     async fn changed(&self, watched: Watched<'_>, seen: Seen, until: Moment) -> FaultResult<()> {
-        let spans = watch::spans(&self.layout, watched);
-        let local = match watched {
-            Watched::Claim { own, .. } => self.local(own.id),
+        let streams = match watched {
+            Watched::Claim { own, .. } => self.streams(own.id),
             Watched::Queue(_) => Arc::default(),
         };
-        let mut stream = local.stream.lock().await;
-        Clock::Boot.by(until, watch::changed(&self.wire, &mut stream, &spans, seen)).await;
+        Clock::Boot.by(until, follow::changed(&self.cluster, watched, &streams, seen)).await;
         Ok(())
     }
 
     async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
-        let key = self.layout.note(self.layout.lease_of(own.id));
-        let answer = self.wire.get(key, GetOptions::new(), deadline).await?;
+        let key = self.cluster.layout.note(self.cluster.layout.lease_of(own.id));
+        let answer = self.cluster.get(key, GetOptions::new(), deadline).await?;
         Ok(answer.kvs().first().and_then(|kv| note(kv.value())))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
-        let names = whole::names(&self.wire, &self.layout, prefix, deadline).await?;
-        Ok(whole::read(&self.wire, &self.layout, &names, true, deadline).await?.queues)
+        let names = queue::names(&self.cluster, prefix, deadline).await?;
+        Ok(queue::read(&self.cluster, &names, TIMED, deadline).await?.queues)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let key = self.layout.queue(name).done();
-        let answer = self.wire.get(key, GetOptions::new(), deadline).await?;
+        let key = self.cluster.layout.queue(name).done();
+        let answer = self.cluster.get(key, GetOptions::new(), deadline).await?;
         let acquired: Option<u64> =
             answer.kvs().first().and_then(|kv| kv.value_str().ok()).and_then(|text| text.parse().ok());
         let now = Duration::from_millis(wall_clock());
@@ -155,22 +217,22 @@ impl Store for EtcdStore {
     }
 
     fn identity(&self) -> String {
-        self.identity.clone()
+        self.cluster.config().identity()
     }
 
     fn place(&self) -> String {
-        self.wire.place()
+        self.cluster.config().servers()
     }
 
     fn connects_as(&self, rank: Rank) {
-        self.wire.link.connects_as(rank);
+        self.cluster.link.connects_as(rank);
     }
 
     fn has_connected(&self) -> bool {
-        self.wire.link.has_connected()
+        self.cluster.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
-        examine::examine(&self.wire, &self.layout, deadline).await
+        examine::examine(&self.cluster, deadline).await
     }
 }
