@@ -1,78 +1,67 @@
-//! Requests to the server.
+//! The connection to the server, and requests over it.
 
 use std::sync::Arc;
 
 use super::config::MemcachedConfig;
-use super::connection::Connection;
-use super::dial::Dialer;
-use super::wire::Reply;
+use super::fault::nonsense;
+use super::wire::{Connection, Reply, Text};
 use crate::clock::Clock;
-use crate::lock::Moment;
-use crate::net::fault::FaultResult;
-use crate::net::link::Link;
+use crate::lock::{ErrorKind, Moment};
+use crate::net::cause::{self, Manner};
+use crate::net::connector;
+use crate::net::fault::{Fault, FaultResult};
+use crate::net::link::{Dial, Link, Stage};
 use crate::net::request::Patience;
+
+/// How to recognise memcached.
+const MANNER: Manner = Manner {
+    service: "memcached",
+    encryption: "does it want memcacheds://?",
+    hello: b"version\r\n",
+    is_own: |answer| {
+        let own: [&[u8]; 4] = [b"VERSION ", b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR "];
+        own.iter().any(|words| answer.starts_with(words))
+    },
+};
 
 /// One or more commands, sent together.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Commands {
-    bytes: Vec<u8>,
-    count: usize,
-}
+pub(super) struct Commands(Vec<u8>);
 
-/// The replies to commands that were sent together, in order.
-pub(super) struct Replies {
-    replies: std::vec::IntoIter<Reply>,
-    /// The connection over which they came.
-    pub(super) connection: u64,
+impl Commands {
+    /// Appends a command of one line, with `key` in it unless that is empty.
+    pub(super) fn line(mut self, words: &str, key: &[u8], rest: &str) -> Self {
+        let parts = [words.as_bytes(), key, rest.as_bytes()];
+        let parts: Vec<&[u8]> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        self.0.extend(parts.join(&b' '));
+        self.0.extend(b"\r\n");
+        self
+    }
+
+    /// Appends the data of the last command.
+    pub(super) fn data(mut self, data: &[u8]) -> Self {
+        self.0.extend(data);
+        self.0.extend(b"\r\n");
+        self
+    }
 }
 
 /// The connection of one client.
 #[derive(Debug)]
 pub(super) struct Client(pub(super) Link<Dialer>);
 
-impl Commands {
-    /// Appends a command of one line, with `key` in it unless that is empty.
-    pub(super) fn line(mut self, words: &str, key: &[u8], rest: &str) -> Self {
-        self.push_line(words, key, rest);
-        self
-    }
-
-    /// Appends a command with a value.
-    pub(super) fn value(mut self, verb: &str, key: &[u8], rest: &str, value: &[u8]) -> Self {
-        self.push_line(verb, key, rest);
-        self.bytes.extend_from_slice(value);
-        self.bytes.extend_from_slice(b"\r\n");
-        self
-    }
-
-    fn push_line(&mut self, words: &str, key: &[u8], rest: &str) {
-        self.bytes.extend_from_slice(words.as_bytes());
-        for part in [key, rest.as_bytes()] {
-            if !part.is_empty() {
-                self.bytes.push(b' ');
-                self.bytes.extend_from_slice(part);
-            }
-        }
-        self.bytes.extend_from_slice(b"\r\n");
-        self.count += 1;
-    }
-}
-
-impl Replies {
-    /// Returns the next reply.
-    pub(super) fn next(&mut self) -> FaultResult<Reply> {
-        self.replies.next().ok_or_else(|| super::fault::nonsense("too few replies"))
-    }
-}
-
 impl Client {
     pub(super) fn new(config: MemcachedConfig, clock: Clock) -> Self {
         Self(Link::new(Dialer { config }, clock))
     }
 
+    pub(super) fn config(&self) -> &MemcachedConfig {
+        &self.0.dial.config
+    }
+
     /// Creates a client of the same server that shares no connection with this one.
     pub(super) fn apart(&self) -> Self {
-        Self::new(self.0.dial.config.clone(), self.0.clock)
+        Self::new(self.config().clone(), self.0.clock)
     }
 
     /// Completes when there is no connection.
@@ -82,25 +71,103 @@ impl Client {
         }
     }
 
-    /// Sends `commands` and waits for the replies until `deadline`; sends them again over another connection if the
+    /// Sends `N` commands and waits for their replies until `deadline`; sends them again over another connection if the
     /// first one breaks. So commands may be executed twice, and also after an error.
-    pub(super) async fn call(&self, deadline: Moment, commands: Commands) -> FaultResult<Replies> {
-        self.call_over(deadline, |_| commands.clone()).await
-    }
-
-    /// Sends commands that depend on the connection; otherwise works like [`Client::call`].
-    pub(super) async fn call_over(
+    pub(super) async fn call<const N: usize>(
         &self,
         deadline: Moment,
-        commands: impl Fn(&Connection) -> Commands + Send + Sync,
-    ) -> FaultResult<Replies> {
+        commands: Commands,
+    ) -> FaultResult<[Reply; N]> {
         let request = |connection: Arc<Connection>| {
-            let Commands { bytes, count } = commands(&connection);
+            let Commands(bytes) = commands.clone();
+            async move { connection.exchange(bytes, N).await }
+        };
+        let replies = self.0.call(deadline, Patience::Once, || (), request).await?;
+        replies.try_into().map_err(|_| nonsense("too few replies"))
+    }
+
+    /// Sends one command over the connection with this number; `None` if there is another one now.
+    pub(super) async fn call_over(
+        &self,
+        number: u64,
+        deadline: Moment,
+        command: Commands,
+    ) -> FaultResult<Option<Reply>> {
+        let request = |connection: Arc<Connection>| {
+            let Commands(bytes) = command.clone();
             async move {
-                let replies = connection.exchange(bytes, count).await?.into_iter();
-                Ok(Replies { replies, connection: connection.number })
+                if connection.number != number {
+                    return Ok(None);
+                }
+                Ok(connection.exchange(bytes, 1).await?.pop())
             }
         };
         self.0.call(deadline, Patience::Once, || (), request).await
     }
+}
+
+/// Connects to the server.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    config: MemcachedConfig,
+}
+
+impl Dial for Dialer {
+    type Connection = Connection;
+    type Node = ();
+
+    fn servers(&self, (): &()) -> usize {
+        1
+    }
+
+    fn place(&self, (): &(), _: usize) -> String {
+        self.config.at.to_string()
+    }
+
+    async fn dial(&self, (): &(), _: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
+        let at = &self.config.at;
+        let stream = connector::connect(at, self.config.tls.as_ref()).await?;
+        if self.config.tls.is_some() {
+            stage.answered();
+        }
+        let connection = Connection::over(Text::of, stream, at.to_string());
+        if self.config.user.is_some() {
+            stage.logs_in();
+        }
+        log_in(&self.config, &connection, stage).await.map_err(|fault| fault.at(at))?;
+        Ok(Arc::new(connection))
+    }
+
+    async fn is_usable(&self, connection: &Connection) -> bool {
+        connection.is_open()
+    }
+
+    fn peer(&self, connection: &Connection) -> String {
+        connection.peer.clone()
+    }
+
+    async fn look(&self) -> Option<Fault> {
+        cause::of_all(&[self.config.at.to_string()], &MANNER, self.config.tls.is_some()).await
+    }
+}
+
+/// Logs in to a memcached with `-Y`: by an item with the user and the password as its value. A server that demands no
+/// password would store that item, readable by all clients, so the server is asked first.
+async fn log_in(config: &MemcachedConfig, connection: &Connection, stage: &Stage) -> FaultResult<()> {
+    let (Some(user), Some(password)) = (&config.user, &config.password) else { return Ok(()) };
+    let said = connection.exchange(b"version\r\n".to_vec(), 1).await?;
+    match said.first() {
+        Some(Reply::Line(line)) if line.contains("unauthenticated") => stage.answered(),
+        Some(Reply::Line(line)) if line.starts_with("VERSION ") => {
+            return Err(Fault::new(ErrorKind::Denied, cause::needless_password()));
+        }
+        other => return Err(nonsense(&format!("{other:?}"))),
+    }
+    let login = format!("{user} {}", password.reveal()?);
+    let set = Commands::default().line("set", b"dlock", &format!("0 0 {}", login.len()));
+    let Commands(request) = set.data(login.as_bytes());
+    for reply in connection.exchange(request, 1).await? {
+        reply.line()?;
+    }
+    Ok(())
 }

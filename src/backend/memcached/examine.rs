@@ -2,7 +2,6 @@
 
 use super::client::{Client, Commands};
 use super::fault::nonsense;
-use super::wire::Reply;
 use crate::backend::Examination;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::lock::Moment;
@@ -56,23 +55,22 @@ const RISKS: &[Rule<Facts>] = &[
     ),
 ];
 
-/// Examines the server over a separate connection.
+/// Examines the server.
 pub(super) async fn examine(client: &Client, deadline: Moment) -> FaultResult<Examination> {
-    let client = client.apart();
-    let ask = async |command: &str| -> FaultResult<Reply> {
-        client.call(deadline, Commands::default().line(command, b"", "")).await?.next()
-    };
+    let ask = |command: &str| client.call(deadline, Commands::default().line(command, b"", ""));
     // The first exchange includes connecting.
-    let stats = ask("stats").await?.stats();
+    let [stats] = ask("stats").await?;
     let begun = client.0.clock.now();
-    let said = ask("version").await?.line()?;
+    let [said] = ask("version").await?;
     let round_trip = client.0.clock.now().since(begun);
+    let said = said.line()?;
     let version = said.strip_prefix("VERSION ").ok_or_else(|| nonsense(&said))?.to_owned();
-    let settings = ask("stats settings").await?.stats();
-    let facts = Facts { version, stats, settings, open_password: client.0.dial.config.open_password() };
+    let [settings] = ask("stats settings").await?;
+    let (stats, settings) = (stats.stats(), settings.stats());
+    let facts = Facts { version, stats, settings, open_password: client.config().open_password() };
     Ok(Examination {
         server: format!("memcached {}", facts.version),
-        reached: client.0.dial.config.identity(),
+        reached: client.config().identity(),
         round_trip,
         risks: risks(RISKS, &facts),
     })

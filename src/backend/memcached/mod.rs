@@ -7,11 +7,8 @@
 
 mod client;
 mod config;
-mod connection;
-mod dial;
 mod examine;
 mod fault;
-mod items;
 mod keys;
 mod store;
 mod wire;
@@ -44,7 +41,7 @@ impl Address for MemcachedConfig {
     }
 
     fn open(&self) -> Arc<dyn Backend> {
-        Arc::new(open(self.clone()))
+        Arc::new(with_clock(self.clone(), Clock::Boot))
     }
 
     fn place(&self) -> String {
@@ -52,12 +49,7 @@ impl Address for MemcachedConfig {
     }
 }
 
-/// Creates a client of the memcached in `config`, which connects with the first request.
-pub fn open(config: MemcachedConfig) -> Queues {
-    with_clock(config, Clock::Boot)
-}
-
-/// Creates a client with another `clock`; otherwise works like [`open`].
+/// Creates a client of the memcached in `config`, which connects with the first request. Deadlines are of `clock`.
 pub fn with_clock(config: MemcachedConfig, clock: Clock) -> Queues {
     let items = Arc::new(MemcachedStore::new(Client::new(config, clock)));
     Queues::new(Arc::new(DocumentStore::new(items, clock)), clock)

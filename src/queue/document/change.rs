@@ -1,56 +1,38 @@
-//! Changing a queue: read, change, and replace if unchanged. It starts again if the queue has changed meanwhile.
+//! Reading a queue, and changing it: read, change, and replace if unchanged. A change starts again if the queue has
+//! changed meanwhile.
 
 use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::items::{Item, Items, Version};
-use super::queue::Document;
+use super::items::{Items, Stored, Version};
+use super::queue::{Document, QueueEntry};
 use super::watch::Watch;
+use crate::backend::foreign;
 use crate::clock::Clock;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::lock::{ClaimId, FencingToken, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::request::Patience;
+use crate::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
 use crate::sync::locked;
 
 /// The pause between two attempts to reach a store that is down.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
-
-/// A queue as it was read.
-#[derive(Debug)]
-pub(super) struct Known {
-    pub(super) document: Document,
-    pub(super) version: Version,
-}
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The item of a lock.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Found {
-    Queue(Arc<Known>),
-    Foreign(Item),
+    Queue(Document, Version),
+    Foreign(Stored),
     Nothing,
 }
 
 impl Found {
     /// Returns the queue, if there is one.
     pub(super) fn document(&self) -> Option<&Document> {
-        if let Self::Queue(known) = self { Some(&known.document) } else { None }
+        if let Self::Queue(document, _) = self { Some(document) } else { None }
     }
-}
-
-/// The queue of a lock as it was read last, and the observations of it.
-#[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) watch: Watch,
-    pub(super) known: Arc<Known>,
-}
-
-/// A claim of this client.
-#[derive(Debug)]
-pub(super) struct Lease {
-    /// The claim for which the item was created that it entered.
-    pub(super) born: String,
-    pub(super) expires: Moment,
 }
 
 /// The queues in the items of one service.
@@ -58,36 +40,31 @@ pub(super) struct Lease {
 pub struct DocumentStore {
     pub(super) items: Arc<dyn Items>,
     pub(super) clock: Clock,
-    pub(super) seats: Mutex<HashMap<LockName, Seat>>,
-    pub(super) leases: Mutex<HashMap<ClaimId, Lease>>,
-}
-
-pub(super) fn contended() -> Fault {
-    Fault::unavailable("others changed the queue again and again until the deadline")
+    /// The observations of each queue.
+    pub(super) watches: Mutex<HashMap<LockName, Watch>>,
+    /// When the leases of this client's claims end.
+    pub(super) leases: Mutex<HashMap<ClaimId, Moment>>,
 }
 
 impl DocumentStore {
     /// Creates a store over `items`.
     pub fn new(items: Arc<dyn Items>, clock: Clock) -> Self {
-        Self { items, clock, seats: Mutex::default(), leases: Mutex::default() }
+        Self { items, clock, watches: Mutex::default(), leases: Mutex::default() }
     }
 
     /// Takes note of an item that was read.
-    pub(super) fn take(&self, name: &LockName, item: Option<Item>) -> Found {
-        let mut seats = locked(&self.seats);
-        let Some(item) = item else {
-            seats.remove(name);
-            return Found::Nothing;
+    pub(super) fn take(&self, name: &LockName, item: Option<Stored>) -> Found {
+        let mut watches = locked(&self.watches);
+        let found = match item.map(|item| (Document::parse(&item.bytes), item)) {
+            Some((Some(document), item)) => {
+                watches.entry(name.clone()).or_default().look(&document, self.clock.now());
+                return Found::Queue(document, item.version);
+            }
+            Some((None, item)) => Found::Foreign(item),
+            None => Found::Nothing,
         };
-        let Some(document) = Document::parse(&item.bytes) else {
-            seats.remove(name);
-            return Found::Foreign(item);
-        };
-        let known = Arc::new(Known { document, version: item.version });
-        let mut watch = seats.remove(name).map(|seat| seat.watch).unwrap_or_default();
-        watch.look(&known.document, self.clock.now());
-        seats.insert(name.clone(), Seat { watch, known: Arc::clone(&known) });
-        Found::Queue(known)
+        watches.remove(name);
+        found
     }
 
     pub(super) async fn look(&self, name: &LockName, deadline: Moment) -> FaultResult<Found> {
@@ -102,75 +79,66 @@ impl DocumentStore {
         version: &Version,
         document: &Document,
         deadline: Moment,
-    ) -> FaultResult<(bool, Found)> {
-        let replaced = if document.claims.is_empty() {
-            self.items.remove(name, version, deadline).await?
-        } else {
-            self.items.replace(name, version, &document.to_bytes(), document.life(), deadline).await?
-        };
-        Ok((replaced.done, self.take(name, replaced.item)))
+    ) -> FaultResult<bool> {
+        if document.claims.is_empty() {
+            return self.items.remove(name, version, deadline).await;
+        }
+        self.items.replace(name, version, &document.to_bytes(), document.life(), deadline).await
     }
 
-    /// Changes the queue of `name` with `step`, which returns whether to write the document. It may be called several
-    /// times, each time with the document read last, and with whether an earlier one may have been written. Without a
-    /// queue it is called with an empty one, which is not written.
+    /// Changes the queue of `name` with `step`, which returns whether to write the document, and returns the queue
+    /// then. It may be called several times, each time with the document read last, and with whether an earlier one may
+    /// have been written. Without a queue it is called with an empty one, which is not written. Repeats requests to a
+    /// store that is down.
     pub(super) async fn change(
         &self,
         name: &LockName,
-        patience: Patience,
         deadline: Moment,
-        mut step: impl FnMut(&mut Document, bool) -> bool + Send,
-    ) -> FaultResult<(bool, Found)> {
+        mut step: impl FnMut(&mut Document, bool) -> FaultResult<bool> + Send,
+    ) -> FaultResult<Found> {
         let mut again = false;
         loop {
-            let fault = match self.attempts(name, &mut again, deadline, &mut step).await {
-                Err(fault) if patience == Patience::Deadline && fault.kind.is_transient() => fault,
-                answer => return answer,
-            };
-            let next = self.clock.now() + PAUSE;
-            if next >= deadline {
-                return Err(fault);
+            match self.attempt(name, &mut again, deadline, &mut step).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) if self.clock.now() < deadline => {}
+                Ok(None) => return Err(contended()),
+                Err(fault) if !self.is_repeated(&fault, deadline).await => return Err(fault),
+                Err(_) => {}
             }
-            self.clock.sleep_until(next).await;
         }
     }
 
-    async fn attempts(
+    /// Attempts a change once: `None` if the queue has changed since it was read.
+    pub(super) async fn attempt(
         &self,
         name: &LockName,
         again: &mut bool,
         deadline: Moment,
-        step: &mut (impl FnMut(&mut Document, bool) -> bool + Send),
-    ) -> FaultResult<(bool, Found)> {
-        // The queue as it was read last saves a request. It proves nothing: a refusal needs a new one.
-        let last =
-            if *again { None } else { locked(&self.seats).get(name).map(|seat| Arc::clone(&seat.known)) };
-        let (mut is_old, mut found) = match last {
-            Some(known) => (true, Found::Queue(known)),
-            None => (false, self.look(name, deadline).await?),
+        step: &mut (impl FnMut(&mut Document, bool) -> FaultResult<bool> + Send),
+    ) -> FaultResult<Option<Found>> {
+        let found = self.look(name, deadline).await?;
+        let Found::Queue(document, version) = &found else {
+            step(&mut Document::empty(name, ClaimId::from_number(0)), *again)?;
+            return Ok(Some(found));
         };
-        loop {
-            let (mut document, version) = match &found {
-                Found::Queue(known) => (known.document.clone(), Some(&known.version)),
-                Found::Foreign(_) | Found::Nothing => (Document::empty(name, ClaimId::from_number(0)), None),
-            };
-            let writes = step(&mut document, *again);
-            match version.filter(|_| writes) {
-                Some(version) => {
-                    *again = true;
-                    let (done, after) = self.put(name, version, &document, deadline).await?;
-                    if done {
-                        return Ok((true, after));
-                    }
-                    (is_old, found) = (false, after);
-                    if self.clock.now() >= deadline {
-                        return Err(contended());
-                    }
-                }
-                None if is_old => (is_old, found) = (false, self.look(name, deadline).await?),
-                None => return Ok((false, found)),
-            }
+        let mut document = document.clone();
+        if !step(&mut document, *again)? {
+            return Ok(Some(found));
         }
+        *again = true;
+        let done = self.put(name, version, &document, deadline).await?;
+        Ok(done.then(|| Found::Queue(document, version.clone())))
+    }
+
+    /// Returns whether a request is repeated after `fault`: after a pause, if time may help, and there is some left
+    /// until `deadline`.
+    async fn is_repeated(&self, fault: &Fault, deadline: Moment) -> bool {
+        let next = self.clock.now() + PAUSE;
+        let is_repeated = fault.is_transient() && next < deadline;
+        if is_repeated {
+            self.clock.sleep_until(next).await;
+        }
+        is_repeated
     }
 
     /// Records the success of the run that acquired so long ago, for the next run to find. Half of the time is reserved
@@ -181,11 +149,97 @@ impl DocumentStore {
         loop {
             let held_for = held_for + self.clock.now().since(begun);
             match self.items.record_success(name, held_for, until).await {
-                // A full store has no room for waiters, either, so it is not retried.
-                Err(fault) if fault.kind == ErrorKind::Unavailable && self.clock.now() + PAUSE < until => {}
+                Err(fault) if self.is_repeated(&fault, until).await => {}
                 Ok(()) | Err(_) => return,
             }
-            self.clock.sleep_until(self.clock.now() + PAUSE).await;
         }
     }
+
+    pub(super) fn has_expired(&self, id: ClaimId) -> bool {
+        self.clock.now() >= self.expires(id)
+    }
+
+    /// Returns when the lease of a claim of this client ends.
+    pub(super) fn expires(&self, id: ClaimId) -> Moment {
+        locked(&self.leases).get(&id).copied().unwrap_or(Moment::NEVER)
+    }
+
+    /// Returns a queue in the terms of the engine. With `shown` it has the rest of each ttl, as far as this client
+    /// knows.
+    pub(super) fn queue(&self, name: &LockName, found: &Found, shown: bool) -> Queue {
+        let items = match found {
+            Found::Queue(document, _) => {
+                let (watches, now) = (locked(&self.watches), self.clock.now());
+                let watch = watches.get(name).filter(|_| shown);
+                let left = |place: &QueueEntry| watch?.left(place.id()?, now);
+                let places = document.claims.iter().enumerate();
+                places.map(|(at, place)| item(name, at, place, left(place))).collect()
+            }
+            Found::Foreign(stored) => {
+                let write = &stored.version.write;
+                let id = foreign::identity([name.as_str().as_bytes(), write.as_bytes()]);
+                // A name that cannot be a key is refused before an item can be found.
+                let key = self.items.key(name).unwrap_or_default();
+                let about = About::foreign(name, id, format!("key {}", String::from_utf8_lossy(&key)));
+                vec![Item::foreign(Key { order: 0, text: write.clone() }, None, about)]
+            }
+            Found::Nothing => Vec::new(),
+        };
+        Queue { name: name.clone(), items }
+    }
+
+    /// Returns the answer to `own`, which shows no own entry once that has expired by this client's clock.
+    pub(super) fn answer(&self, own: &Own, name: &LockName, found: &Found, sent: Moment) -> Answer {
+        let mut queue = self.queue(name, found, false);
+        if self.has_expired(own.id) {
+            queue.items.retain(|item| item.id != own.id);
+        }
+        let asked = found.document().and_then(|document| {
+            let at = document.position(own.id)?;
+            document.claims[at].asked.clone()
+        });
+        Answer { queues: vec![queue], note: asked.map(Note::Asked), sent, seen: seen(found, Some(own)) }
+    }
+}
+
+pub(super) fn contended() -> Fault {
+    Fault::unavailable("others changed the queue again and again until the deadline")
+}
+
+pub(super) fn is_at(place: &QueueEntry, key: &Key) -> bool {
+    place.token == key.order && place.about.claim == key.text
+}
+
+/// Returns the entry of a claim.
+fn item(name: &LockName, at: usize, place: &QueueEntry, left: Option<Duration>) -> Item {
+    let time = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
+    let about = About::of(&place.about, name, Some(time(place.since)));
+    let about = About { held_since: place.held_ms.map(time), ..about };
+    Item {
+        at,
+        key: Key { order: place.token, text: place.about.claim.clone() },
+        id: place.id().unwrap_or_else(|| foreign::identity([place.about.claim.as_bytes()])),
+        foreign: false,
+        mode: place.about.mode(),
+        slot: place.slot,
+        token: FencingToken::new(place.token),
+        left,
+        about: Some(Box::new(about)),
+    }
+}
+
+/// Returns the mark of what was read. Renewals and entries behind `own` do not change it.
+pub(super) fn seen(found: &Found, own: Option<&Own>) -> Seen {
+    let mut hasher = DefaultHasher::new();
+    if let Some(document) = found.document() {
+        let own = own.and_then(|own| document.position(own.id));
+        let mut claims = document.claims[..own.map_or(document.claims.len(), |at| at + 1)].to_vec();
+        for place in &mut claims {
+            (place.beat, place.seen) = (0, None);
+        }
+        (&document.born, serde_json::to_vec(&claims).ok()).hash(&mut hasher);
+    } else if let Found::Foreign(stored) = found {
+        stored.version.write.hash(&mut hasher);
+    }
+    hasher.finish()
 }

@@ -21,28 +21,18 @@ pub struct Version {
 
 /// The content of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Item {
+pub struct Stored {
     /// Its bytes, possibly in another program's format.
     pub bytes: Vec<u8>,
     /// The write that produced it.
     pub version: Version,
 }
 
-/// The result of an attempt to replace or remove an item.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Replaced {
-    /// Whether the item still had the version and was changed. Also false if that is unknown, because the store now
-    /// answers over another connection than that of the version. An earlier attempt may then have succeeded.
-    pub done: bool,
-    /// The item after the attempt; another client may have changed it already.
-    pub item: Option<Item>,
-}
-
 /// The data for an arriving claim.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// The lock's item, created if it was absent.
-    pub item: Item,
+    pub item: Stored,
     /// A number for this lock, drawn after the item was read: greater than any drawn before.
     pub number: u64,
 }
@@ -95,11 +85,8 @@ pub trait Items: Debug + Send + Sync {
     /// Errors: `Invalid` for a name that cannot be a key.
     fn key(&self, name: &LockName) -> FaultResult<Vec<u8>>;
 
-    /// Returns the term for the lock's item in sentences: `key x`.
-    fn called(&self, name: &LockName) -> String;
-
     /// Reads the lock's item.
-    async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Item>>;
+    async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Stored>>;
 
     /// Creates the lock's item from `empty`, to be kept for `life`, if it is absent; then reads it, and then draws a
     /// number.
@@ -117,7 +104,9 @@ pub trait Items: Debug + Send + Sync {
     /// Draws another number, greater than `above`.
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64>;
 
-    /// Replaces the lock's item if it has this `version`, and keeps it for at least `life`.
+    /// Replaces the lock's item if it has this `version`, and keeps it for at least `life`. Returns whether it did. Also
+    /// false if that is unknown, because the store now answers over another connection than that of the version: an
+    /// earlier attempt may then have succeeded.
     async fn replace(
         &self,
         name: &LockName,
@@ -125,13 +114,13 @@ pub trait Items: Debug + Send + Sync {
         bytes: &[u8],
         life: Duration,
         deadline: Moment,
-    ) -> FaultResult<Replaced>;
+    ) -> FaultResult<bool>;
 
-    /// Removes the lock's item if it has this `version`.
-    async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<Replaced>;
+    /// Removes the lock's item if it has this `version`; otherwise works like [`Items::replace`].
+    async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<bool>;
 
     /// Reads the note, a separate item, on why the claim `id` is gone from the lock.
-    async fn read_note(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<Option<Item>>;
+    async fn read_note(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<Option<Stored>>;
 
     /// Overwrites that note and keeps it for `life`, unless the store drops it before.
     async fn write_note(
@@ -150,5 +139,5 @@ pub trait Items: Debug + Send + Sync {
     async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>>;
 
     /// Returns the items that may be locks of this store, at least those with claims, with their keys.
-    async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>>;
+    async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Stored)>>;
 }

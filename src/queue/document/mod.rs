@@ -19,8 +19,7 @@ mod store;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod view;
 mod watch;
 
 pub use change::DocumentStore;
-pub use items::{Arrival, Item, Items, Replaced, Version};
+pub use items::{Arrival, Items, Stored, Version};

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::change::DocumentStore;
+use super::change::{DocumentStore, seen};
 use super::store::only;
-use super::view::seen;
 use crate::backend::claim_state::patience;
 use crate::backend::observe::LOOK;
 use crate::clock::{Alarm, jittered};
-use crate::lock::Moment;
+use crate::lock::{LockName, Moment};
 use crate::net::fault::FaultResult;
-use crate::queue::store::{Seen, Watched};
+use crate::queue::store::{Own, Seen, Watched};
+use crate::sync::locked;
 
 /// The shortest interval.
 const LEAST: Duration = Duration::from_millis(50);
@@ -29,6 +29,16 @@ fn interval(ahead: Option<usize>, unchanged: u32) -> Duration {
 }
 
 impl DocumentStore {
+    /// Returns the number of entries ahead of `own`, and when the next other claim is dead.
+    fn outlook(&self, name: &LockName, own: Option<&Own>) -> (usize, Moment) {
+        let watches = locked(&self.watches);
+        let both = watches
+            .get(name)
+            .zip(own)
+            .and_then(|(watch, own)| Some((watch.ahead(own.id)?, watch.next_death(own.id))));
+        both.unwrap_or((1, Moment::NEVER))
+    }
+
     /// Reads until the queue differs from what `seen` shows.
     pub(super) async fn poll(&self, watched: Watched<'_>, before: Seen) -> FaultResult<()> {
         let (name, own, holds) = match watched {

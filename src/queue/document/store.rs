@@ -1,20 +1,18 @@
 //! The document as a [`Store`] of the engine.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
-use super::change::{DocumentStore, Found, Known, Lease, contended};
+use super::change::{DocumentStore, Found, contended, is_at, seen};
 use super::queue::{Document, EMPTY_LIFE};
-use super::view::{Gone, is_at, seen};
 use super::watch::MARGIN;
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
-use crate::lock::{ClaimId, ErrorKind, LockName, LossReason, Moment, Request};
+use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
-use crate::net::request::Patience;
 use crate::queue::store::{Answer, Change, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::sync::locked;
 
@@ -38,6 +36,15 @@ pub(super) fn only(names: &[LockName]) -> FaultResult<&LockName> {
         return Err(Fault::new(ErrorKind::Invalid, why));
     };
     Ok(name)
+}
+
+/// Why a claim is gone, noted by the client that removed it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Gone {
+    /// `superseded` or `evicted`.
+    pub(super) why: String,
+    /// The client that removed it, if known.
+    pub(super) by: Option<Holder>,
 }
 
 /// Makes one step in `document`. Returns whether it can be made.
@@ -71,15 +78,6 @@ fn apply(document: &mut Document, own: Option<&Own>, step: &Step) -> bool {
     true
 }
 
-/// Returns whether `step` changes nothing any more.
-fn is_done(document: &Document, step: &Step) -> bool {
-    match step {
-        Step::Remove { id, .. } => document.position(*id).is_none(),
-        Step::Success { .. } => true,
-        Step::Hold { .. } | Step::RemoveForeign(..) | Step::Change(..) => false,
-    }
-}
-
 impl DocumentStore {
     /// Leaves a claim the reason for its removal, before that.
     async fn write_note(
@@ -97,17 +95,27 @@ impl DocumentStore {
 
     /// Removes another program's item, if it is still the one with this key.
     async fn remove_foreign(&self, name: &LockName, key: &Key, deadline: Moment) -> FaultResult<bool> {
-        let mut found = self.look(name, deadline).await?;
-        while let Found::Foreign(item) = &found
-            && item.version.write == key.text
+        while let Found::Foreign(stored) = self.look(name, deadline).await?
+            && stored.version.write == key.text
         {
-            let removed = self.items.remove(name, &item.version, deadline).await?;
-            found = self.take(name, removed.item);
-            if removed.done {
+            if self.items.remove(name, &stored.version, deadline).await? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Errors: `Full` if `document` takes the room that is reserved for later changes of its entries.
+    fn check_room(&self, document: &Document) -> FaultResult<()> {
+        let (size, room) = (document.to_bytes().len(), self.items.room());
+        if size <= room / 16 * 15 {
+            return Ok(());
+        }
+        let claims = document.claims.len().saturating_sub(1);
+        let why = format!(
+            "there is no room for another claim: {claims} claims take {size} of the {room} bytes that an item may have"
+        );
+        Err(Fault::new(ErrorKind::Full, why))
     }
 }
 
@@ -131,11 +139,10 @@ impl Store for DocumentStore {
             let sent = self.clock.now();
             let arrival = self.items.arrive(name, &empty, EMPTY_LIFE, deadline).await?;
             let found = self.take(name, Some(arrival.item));
-            let Found::Queue(known) = &found else {
+            let Found::Queue(mut document, version) = found else {
                 let answer = self.answer(&own, name, &found, sent);
                 return Ok((own, answer));
             };
-            let mut document = known.document.clone();
             let token = match document.highest_token() {
                 // The store has dropped the counter, but not the queue.
                 highest if arrival.number <= highest => self.items.number(name, highest, deadline).await?,
@@ -149,20 +156,12 @@ impl Store for DocumentStore {
                 }
             }
             let token = document.enter(id, Record::of(request, ttl), token, wall_clock());
-            let (size, room) = (document.to_bytes().len(), self.items.room());
-            if size > room / 16 * 15 {
-                let waiting = document.claims.len() - 1;
-                let why = format!(
-                    "there is no room for another claim: {waiting} claims take {size} of the {room} bytes that an item may have"
-                );
-                return Err(Fault::new(ErrorKind::Full, why));
-            }
+            self.check_room(&document)?;
             let sent = self.clock.now();
-            let (done, found) = self.put(name, &known.version, &document, deadline).await?;
-            if done {
+            if self.put(name, &version, &document, deadline).await? {
                 own.keys = vec![Key { order: token, text: id.to_string() }];
-                locked(&self.leases).insert(id, Lease { born: document.born, expires: sent + ttl });
-                let answer = self.answer(&own, name, &found, sent);
+                locked(&self.leases).insert(id, sent + ttl);
+                let answer = self.answer(&own, name, &Found::Queue(document, version), sent);
                 return Ok((own, answer));
             }
             if self.clock.now() >= deadline {
@@ -183,24 +182,25 @@ impl Store for DocumentStore {
             return Ok(Answer { queues, note: None, sent, seen: mark });
         };
         let name = only(names)?;
-        let expires = self.expires(own.id);
-        let mut found = match self.look(name, deadline.min(expires)).await {
+        let until = deadline.min(self.expires(own.id));
+        let mut tidy = |document: &mut Document, _: bool| {
+            let now = self.clock.now();
+            let dead =
+                locked(&self.watches).get(name).map(|watch| watch.dead(own.id, now)).unwrap_or_default();
+            let tidies = document.position(own.id).is_some() && !dead.is_empty();
+            for id in dead {
+                document.remove(id);
+            }
+            Ok(tidies)
+        };
+        let found = match self.attempt(name, &mut false, until, &mut tidy).await {
+            Ok(Some(found)) => found,
+            // Another client has changed it meanwhile.
+            Ok(None) => self.look(name, until).await?,
             // Its lease has ended before an answer.
             Err(_) if self.has_expired(own.id) => Found::Nothing,
-            looked => looked?,
+            Err(fault) => return Err(fault),
         };
-        if let Found::Queue(known) = &found
-            && known.document.position(own.id).is_some()
-        {
-            let dead = self.dead(name, own.id);
-            if !dead.is_empty() {
-                let mut tidied = known.document.clone();
-                for id in dead {
-                    tidied.remove(id);
-                }
-                found = self.put(name, &known.version, &tidied, deadline).await?.1;
-            }
-        }
         Ok(self.answer(own, name, &found, sent))
     }
 
@@ -211,60 +211,51 @@ impl Store for DocumentStore {
         steps: &[Step],
         deadline: Moment,
     ) -> FaultResult<(bool, Answer)> {
-        let (sent, mut done, mut full) = (self.clock.now(), false, false);
-        let mut answer = Answer { queues: Vec::new(), note: None, sent, seen: 0 };
-        let leaves =
-            |step: &Step| matches!(step, Step::Remove { id, .. } if own.is_some_and(|own| own.id == *id));
-        let leaves = steps.iter().any(leaves);
-        // No claim has several names.
-        let mut name = own.and_then(|own| own.names.first());
-        for step in steps {
-            match step {
-                Step::RemoveForeign(name, key) => {
-                    return Ok((self.remove_foreign(name, key, deadline).await?, answer));
-                }
-                Step::Remove { id, names, note, .. } => {
-                    name = names.first();
-                    if let (Some(name), Some(note)) = (name, note) {
-                        self.write_note(name, *id, note, deadline).await?;
-                    }
-                }
-                Step::Change(of, ..) => name = Some(of),
-                Step::Success { held_for } => {
-                    if let Some(name) = name {
-                        self.note_success(name, *held_for, deadline).await;
-                    }
-                }
-                Step::Hold { .. } => {}
+        let (sent, mut done) = (self.clock.now(), false);
+        let nothing = Answer { queues: Vec::new(), note: None, sent, seen: 0 };
+        // A claim has one name.
+        let (name, step) = match steps {
+            [Step::RemoveForeign(name, key)] => {
+                return Ok((self.remove_foreign(name, key, deadline).await?, nothing));
             }
-        }
-        let Some(name) = name else { return Ok((false, answer)) };
-        let room = self.items.room() / 16 * 15;
-        let has_label = steps.iter().any(|step| matches!(step, Step::Change(_, _, Change::Label(_))));
+            [step @ Step::Change(name, ..)] => (Some(name), step),
+            [step @ Step::Remove { id, names, note, .. }, further @ ..] => {
+                if let (Some(name), Some(note)) = (names.first(), note) {
+                    self.write_note(name, *id, note, deadline).await?;
+                }
+                if let (Some(name), [Step::Success { held_for }]) = (names.first(), further) {
+                    self.note_success(name, *held_for, deadline).await;
+                }
+                (names.first(), step)
+            }
+            [step, ..] => (own.and_then(|own| own.names.first()), step),
+            [] => return Ok((false, nothing)),
+        };
+        let Some(name) = name else { return Ok((false, nothing)) };
+        let leaver = match step {
+            Step::Remove { id, .. } => own.filter(|own| own.id == *id),
+            _ => None,
+        };
         let edit = |document: &mut Document, again: bool| {
             let has = |(_, key): &(LockName, Key)| document.claims.iter().any(|place| is_at(place, key));
             let lives = |own: &Own| document.position(own.id).is_some() && !self.has_expired(own.id);
-            if (leaves || own.is_none_or(lives)) && when.iter().all(has) {
-                done = steps.iter().all(|step| apply(document, own, step));
-                full = has_label && document.to_bytes().len() > room;
-                return done && !full;
+            if (leaver.is_some() || own.is_none_or(lives)) && when.iter().all(has) {
+                done = apply(document, own, step);
+                if matches!(step, Step::Change(_, _, Change::Label(_))) {
+                    self.check_room(document)?;
+                }
+                return Ok(done);
             }
             // An earlier attempt with a lost answer may have removed what was there.
-            done = again && steps.iter().all(|step| is_done(document, step));
-            false
+            done = again && matches!(step, Step::Remove { id, .. } if document.position(*id).is_none());
+            Ok(false)
         };
-        let (_, found) = self.change(name, Patience::Deadline, deadline, edit).await?;
-        if full {
-            return Err(Fault::new(ErrorKind::Full, "the item of the lock has no room for this value"));
+        let found = self.change(name, deadline, edit).await?;
+        if let Some(own) = leaver {
+            locked(&self.leases).remove(&own.id);
         }
-        if let Some(own) = own {
-            if leaves {
-                locked(&self.leases).remove(&own.id);
-            } else {
-                answer = self.answer(own, name, &found, sent);
-            }
-        }
-        Ok((done, answer))
+        let answer = own.filter(|_| leaver.is_none()).map(|own| self.answer(own, name, &found, sent));
+        Ok((done, answer.unwrap_or(nothing)))
     }
 
     async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
@@ -272,19 +263,14 @@ impl Store for DocumentStore {
         let mut renewed = false;
         let raise = |document: &mut Document, _: bool| {
             renewed = !self.has_expired(own.id) && document.renew(own.id);
-            if renewed {
-                for id in self.dead(name, own.id) {
-                    document.remove(id);
-                }
-            }
-            renewed
+            Ok(renewed)
         };
-        let (_, found) = self.change(name, Patience::Once, deadline, raise).await?;
+        let found = self.change(name, deadline, raise).await?;
         if !renewed {
             return Ok(None);
         }
-        if let Some(lease) = locked(&self.leases).get_mut(&own.id) {
-            lease.expires = lease.expires.max(sent + own.ttl);
+        if let Some(expires) = locked(&self.leases).get_mut(&own.id) {
+            *expires = (*expires).max(sent + own.ttl);
         }
         Ok(Some((sent, self.answer(own, name, &found, sent))))
     }
@@ -305,13 +291,11 @@ impl Store for DocumentStore {
         let removal = |Gone { why, by }: Gone| Note::removal(&why, by);
         let note = note.map(|note| serde_json::from_slice(&note.bytes).ok().and_then(removal));
         let note = note.map(|note| note.unwrap_or(Note::Evicted(None)));
-        if note.is_some() && !(held && matches!(note, Some(Note::Superseded(_)))) {
+        let note = note.filter(|note| !(held && matches!(note, Note::Superseded(_))));
+        if note.is_some() || self.look(name, deadline).await?.document().is_some() {
             return Ok(note);
         }
-        let born = locked(&self.leases).get(&own.id).map(|lease| lease.born.clone());
-        let found = self.look(name, deadline).await?;
-        let is_same = found.document().is_some_and(|document| Some(&document.born) == born.as_ref());
-        Ok((!is_same).then(|| Note::Forgotten(LossReason::Replaced(self.items.why_forgotten().to_owned()))))
+        Ok(Some(Note::Forgotten(LossReason::Replaced(self.items.why_forgotten().to_owned()))))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
@@ -322,8 +306,7 @@ impl Store for DocumentStore {
             // A lock of the same name under another prefix has another key.
             let is_own = self.items.key(&name).is_ok_and(|own| own == key);
             if is_own && name.as_str().starts_with(prefix) && !document.claims.is_empty() {
-                let known = Known { document, version: item.version };
-                all.push(self.queue(&name, &Found::Queue(Arc::new(known)), false));
+                all.push(self.queue(&name, &Found::Queue(document, item.version), false));
             }
         }
         all.sort_by(|one, other| one.name.cmp(&other.name));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Arrival, DocumentStore, Item, Items, Replaced, Version};
+use super::{Arrival, DocumentStore, Items, Stored, Version};
 use crate::backend::{Capabilities, Examination, TokenStrength};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Moment};
@@ -35,7 +35,7 @@ pub(super) enum Mishap {
 
 #[derive(Debug, Default)]
 struct State {
-    items: HashMap<String, Item>,
+    items: HashMap<String, Stored>,
     counters: HashMap<String, u64>,
     writes: u64,
     mishaps: VecDeque<Option<Mishap>>,
@@ -57,7 +57,7 @@ impl State {
     fn set(&mut self, key: &str, bytes: &[u8]) {
         self.writes += 1;
         let version = Version { write: self.writes.to_string(), connection: 0 };
-        self.items.insert(key.to_owned(), Item { bytes: bytes.to_vec(), version });
+        self.items.insert(key.to_owned(), Stored { bytes: bytes.to_vec(), version });
     }
 }
 
@@ -114,7 +114,7 @@ impl Fake {
         self.state().items.contains_key(key)
     }
 
-    async fn strike(&self, key: &str, version: &Version, bytes: Option<&[u8]>) -> FaultResult<Replaced> {
+    async fn strike(&self, key: &str, version: &Version, bytes: Option<&[u8]>) -> FaultResult<bool> {
         let mishap = self.state().mishaps.pop_front().flatten();
         if mishap == Some(Mishap::Held) {
             self.resumed.notified().await;
@@ -133,7 +133,7 @@ impl Fake {
         if mishap == Some(Mishap::AnswerLost) {
             return lost();
         }
-        Ok(Replaced { done, item: state.items.get(key).cloned() })
+        Ok(done)
     }
 }
 
@@ -183,11 +183,7 @@ impl Items for Fake {
         Ok(name.as_str().into())
     }
 
-    fn called(&self, name: &LockName) -> String {
-        format!("item {name}")
-    }
-
-    async fn read(&self, name: &LockName, _: Moment) -> FaultResult<Option<Item>> {
+    async fn read(&self, name: &LockName, _: Moment) -> FaultResult<Option<Stored>> {
         Ok(self.state().items.get(name.as_str()).cloned())
     }
 
@@ -224,15 +220,15 @@ impl Items for Fake {
         bytes: &[u8],
         _: Duration,
         _: Moment,
-    ) -> FaultResult<Replaced> {
+    ) -> FaultResult<bool> {
         self.strike(name.as_str(), version, Some(bytes)).await
     }
 
-    async fn remove(&self, name: &LockName, version: &Version, _: Moment) -> FaultResult<Replaced> {
+    async fn remove(&self, name: &LockName, version: &Version, _: Moment) -> FaultResult<bool> {
         self.strike(name.as_str(), version, None).await
     }
 
-    async fn read_note(&self, name: &LockName, id: ClaimId, _: Moment) -> FaultResult<Option<Item>> {
+    async fn read_note(&self, name: &LockName, id: ClaimId, _: Moment) -> FaultResult<Option<Stored>> {
         Ok(self.state().items.get(&note_key(name, id)).cloned())
     }
 
@@ -256,7 +252,7 @@ impl Items for Fake {
         Ok(None)
     }
 
-    async fn all(&self, _: Moment) -> FaultResult<Vec<(Vec<u8>, Item)>> {
+    async fn all(&self, _: Moment) -> FaultResult<Vec<(Vec<u8>, Stored)>> {
         let all = self.state().items.clone().into_iter();
         Ok(all.map(|(key, item)| (key.into_bytes(), item)).collect())
     }

@@ -19,6 +19,8 @@ pub(super) struct Watch {
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
+    /// The number of entries ahead of it.
+    ahead: usize,
     beat: u64,
     /// When it was first seen with this beat.
     at: Moment,
@@ -34,12 +36,17 @@ impl Seen {
 impl Watch {
     /// Applies `document`, which was read before `now`.
     pub(super) fn look(&mut self, document: &Document, now: Moment) {
-        let known = |place: &QueueEntry| {
-            let (id, new) = (place.id()?, Seen { beat: place.beat, at: now, ttl: place.ttl() });
-            let old = self.seen.get(&id).filter(|old| (old.beat, old.ttl) == (new.beat, new.ttl));
-            Some((id, *old.unwrap_or(&new)))
+        let known = |(ahead, place): (usize, &QueueEntry)| {
+            let (id, beat, ttl) = (place.id()?, place.beat, place.ttl());
+            let old = self.seen.get(&id).filter(|old| (old.beat, old.ttl) == (beat, ttl));
+            Some((id, Seen { ahead, beat, at: old.map_or(now, |old| old.at), ttl }))
         };
-        self.seen = document.claims.iter().filter_map(known).collect();
+        self.seen = document.claims.iter().enumerate().filter_map(known).collect();
+    }
+
+    /// Returns the number of entries ahead of the claim `id`, if it is there.
+    pub(super) fn ahead(&self, id: ClaimId) -> Option<usize> {
+        self.seen.get(&id).map(|seen| seen.ahead)
     }
 
     /// Returns the claims other than `own` that are dead at `now`.
