@@ -61,21 +61,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// The files of `backend/` that are part of the contract, not backends.
-const CONTRACT: &[&str] = &[
-    "capability",
-    "claim_state",
-    "context",
-    "deadlock",
-    "facts",
-    "foreign",
-    "mixing",
-    "observe",
-    "options",
-    "record",
-    "service",
-    "success",
-    "trial",
-];
+const CONTRACT: &[&str] =
+    &["claim_state", "context", "deadlock", "facts", "observe", "record", "service", "success", "trial"];
 
 /// The one file that names services. All others use the exports of a service. So a new one is a directory and a line
 /// there.

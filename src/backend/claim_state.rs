@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::lock::{ClaimState, Error, ErrorKind, Grant, Granted, LossReason, Moment, Result};
-use crate::net::fault::{Fault, FaultResult};
+use crate::net::fault::Fault;
 
 /// The time for which a hold is not watched for loss: most commands end before, and a loss within it is published
 /// afterwards.
@@ -137,21 +137,12 @@ impl Publisher {
         self.trouble.send_replace(Some(why));
     }
 
-    /// Completes when the task that follows the claim reports a failure.
-    async fn troubled(&self) {
+    /// Completes when the task that follows the claim reports a failure, and returns that; `None` if it was overcome.
+    async fn troubled(&self) -> Option<Fault> {
         let mut trouble = self.trouble.subscribe();
         // The sender lives as long as `self`.
         let _ = trouble.changed().await;
-    }
-
-    /// Errors: why the claim cannot be followed at the moment, if it cannot.
-    pub fn trouble(&self) -> FaultResult<()> {
-        self.trouble.borrow().clone().map_or(Ok(()), Err)
-    }
-
-    /// Returns whether the claim waits.
-    pub fn waits(&self) -> bool {
-        matches!(self.news.borrow().state, ClaimState::Waiting { .. })
+        trouble.borrow().clone()
     }
 
     /// Returns whether the claim holds and was not asked to leave.
@@ -229,7 +220,7 @@ impl Publisher {
             tokio::select! {
                 // The sender lives as long as `self`.
                 _ = news.changed() => {}
-                () = self.troubled(), if !state.is_final() => self.trouble()?,
+                trouble = self.troubled(), if !state.is_final() => trouble.map_or(Ok(()), Err)?,
             }
         }
     }

@@ -7,9 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Backend, Capabilities, Claim, Evict, Examination, Observer};
-use crate::lock::{
-    ClaimId, ClaimState, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result,
-};
+use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, LockStatus, Moment, Request, Result};
 use crate::net::rank::Rank;
 
 /// Returns the backend with errors that name the operation, the backend and the lock.
@@ -32,34 +30,26 @@ struct ObserverInContext {
     context: Context,
 }
 
-/// The backend and lock of a claim or observer.
+/// The backend and the lock of an operation.
 #[derive(Debug)]
 struct Context {
     backend: &'static str,
-    place: String,
     lock: Option<LockName>,
 }
 
 impl Context {
     fn during(&self, verb: &'static str) -> impl FnOnce(Error) -> Error {
-        move |error| placed(error, &self.place).during(self.backend, verb, self.lock.as_ref())
+        move |error| error.during(self.backend, verb, self.lock.as_ref())
     }
-}
-
-/// Returns `error`, with `place` if it is about a reply that was parsed apart from its connection.
-fn placed(error: Error, place: &str) -> Error {
-    let is_placed = error.kind != ErrorKind::Corrupt || error.reason.names_a_server();
-    if is_placed { error } else { error.at(&place) }
 }
 
 impl InContext {
-    fn during(&self, verb: &'static str, lock: Option<&LockName>) -> impl FnOnce(Error) -> Error {
-        let (backend, place) = (self.0.capabilities().backend, self.0.place());
-        move |error| placed(error, &place).during(backend, verb, lock)
+    fn context(&self, lock: Option<&LockName>) -> Context {
+        Context { backend: self.0.capabilities().backend, lock: lock.cloned() }
     }
 
-    fn context(&self, lock: Option<&LockName>) -> Context {
-        Context { backend: self.0.capabilities().backend, place: self.0.place(), lock: lock.cloned() }
+    fn during(&self, verb: &'static str, lock: Option<&LockName>) -> impl FnOnce(Error) -> Error {
+        move |error| self.context(lock).during(verb)(error)
     }
 }
 
@@ -80,10 +70,6 @@ impl Backend for InContext {
 
     fn remark(&self) -> String {
         self.0.remark()
-    }
-
-    fn preconnect(&self) {
-        self.0.preconnect();
     }
 
     fn has_connected(&self) -> bool {
@@ -197,18 +183,5 @@ impl Claim for ClaimInContext {
 impl Observer for ObserverInContext {
     async fn next(&mut self) -> Result<LockStatus> {
         self.observer.next().await.map_err(self.context.during("observe the queue"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn malformed_reply_error_names_the_place() {
-        let said = |error: Error| placed(error, "h:1").reason.to_string();
-        assert_eq!(said(Error::nonsense("x")), "h:1: the reply makes no sense (x)");
-        assert_eq!(said(Error::nonsense("x").at(&"other:2")), "other:2: the reply makes no sense (x)");
-        assert_eq!(said(Error::unavailable("busy")), "busy", "the request says where");
     }
 }

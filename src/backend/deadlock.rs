@@ -142,7 +142,7 @@ fn member(entry: &Entry) -> Option<Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Capabilities, Evict, Examination, Observer, TokenStrength};
+    use crate::backend::{Capabilities, Evict, Examination, Observer};
     use crate::lock::{Ancestor, ClaimId, Holder, Mode};
     use async_trait::async_trait;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -244,7 +244,6 @@ mod tests {
             Capabilities {
                 backend: "scripted",
                 queue: true,
-                token: TokenStrength::Durable,
                 leased: true,
                 renewals_per_ttl: 3,
                 look_while_running: false,

@@ -31,7 +31,6 @@
 //! - **C15** Kinds do not mix: a claim with slots on a queue of another kind, or the reverse, is a `Mismatch` error and
 //!   changes nothing.
 
-pub mod capability;
 pub mod claim_state;
 pub mod context;
 pub mod deadlock;
@@ -39,13 +38,10 @@ pub mod deadlock;
 pub mod etcd;
 pub mod facts;
 pub mod file;
-pub mod foreign;
 pub mod locator;
 #[cfg(feature = "memcached")]
 pub mod memcached;
-pub mod mixing;
 pub mod observe;
-pub mod options;
 pub mod record;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -68,9 +64,75 @@ pub use crate::lock::examination::{Examination, Risk, Weight};
 use crate::lock::{
     ClaimId, ClaimState, Error, ErrorKind, Holder, LockName, LockStatus, Moment, Request, Result,
 };
+use crate::net::credentials::{Secret, Tls};
 use crate::net::rank::Rank;
-pub use capability::{Capabilities, TokenStrength};
-pub use options::Options;
+
+/// The abilities and guarantees of a backend. Code and tests consult these, never the backend's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// The backend's name, as given to `--backend`.
+    pub backend: &'static str,
+    /// Whether claims wait in a queue: they hold in order of arrival (C02), are visible to other clients, and can be
+    /// superseded. If not, each claim retries by itself until it holds.
+    pub queue: bool,
+    /// Whether claims end by a ttl on the server; if not, the kernel ends them with their processes.
+    pub leased: bool,
+    /// The number of renewals in one ttl.
+    pub renewals_per_ttl: u32,
+    /// Whether [`Backend::examine`] may find a warning that concerns users of `run`.
+    pub look_while_running: bool,
+    /// The longest time after its ttl for which an abandoned claim may remain (C04).
+    pub abandoned_bound: Duration,
+}
+
+impl Capabilities {
+    /// The facts of the backend `backend`, if it is as most are.
+    pub const fn of(backend: &'static str) -> Self {
+        Self {
+            backend,
+            queue: true,
+            leased: true,
+            renewals_per_ttl: 3,
+            look_while_running: true,
+            abandoned_bound: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The naming scheme of ZooKeeper nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ZkLayout {
+    /// The scheme of Curator.
+    #[default]
+    Curator,
+    /// The scheme of kazoo.
+    Kazoo,
+}
+
+/// The connection options as given, not yet parsed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// `--backend`.
+    pub backend: Option<String>,
+    /// `--endpoint`, as given: the backend splits comma lists, because it knows where commas are allowed.
+    pub endpoints: Vec<String>,
+    /// Where they come from, in words, if not from the command line: they then apply in any working directory.
+    pub endpoints_in: Option<&'static str>,
+    /// `--prefix`; an empty one differs from an absent one.
+    pub prefix: Option<String>,
+    /// `--user`.
+    pub user: Option<String>,
+    /// The password, from any source.
+    pub password: Option<Secret>,
+    /// Encryption.
+    pub tls: Tls,
+    /// `--zk-layout`.
+    pub zk_layout: Option<ZkLayout>,
+    /// `--max-ttl`.
+    pub max_ttl: Option<Duration>,
+    /// `--allow-network-fs`.
+    pub allow_network_fs: bool,
+}
 
 /// How to remove another client's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,11 +165,6 @@ pub trait Backend: Debug + Send + Sync {
     fn remark(&self) -> String {
         String::new()
     }
-
-    /// Begins to connect without waiting and without a runtime, so that the service has accepted by the first request.
-    /// Called once, before that request, by callers with other work to do until then. The first request reports a
-    /// failure to connect.
-    fn preconnect(&self) {}
 
     /// Returns whether this client has been connected to the service, so that something may have been sent, without a
     /// request. True for a service without connections.
@@ -258,4 +315,20 @@ pub trait Claim: Debug + Send + Sync {
 pub trait Observer: Debug + Send {
     /// Returns first the present queue, then the queue after each change. Cancel-safe.
     async fn next(&mut self) -> Result<LockStatus>;
+}
+
+#[cfg(test)]
+impl Options {
+    /// Returns options that contain only endpoints.
+    pub(crate) fn at(endpoints: &[&str]) -> Self {
+        Self { endpoints: endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect(), ..Self::default() }
+    }
+}
+
+/// Checks that parsing failed with one line that contains `part` and not the password `secret`.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn assert_refused<T: std::fmt::Debug>(parsed: std::result::Result<T, String>, part: &str) {
+    let why = parsed.expect_err(part);
+    assert!(why.contains(part) && !why.contains('\n') && !why.contains("secret"), "{why}");
 }

@@ -1,9 +1,10 @@
-//! The description of a claim in its entry at a service.
+//! The description of a claim in its entry at a service, and what is said of entries without one and of other kinds.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::lock::{ClaimId, Entry, Holder, LockName, Mode, Request};
 
@@ -121,8 +122,46 @@ pub fn instant(micros: &str) -> Option<SystemTime> {
     micros.parse().ok().map(|micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros))
 }
 
+/// Returns the claim id under which an entry of another program is shown: stable for one entry, and different for any
+/// other. `parts` are the service's identification of the entry, which a removal compares.
+pub fn foreign_claim<const N: usize>(parts: [&[u8]; N]) -> ClaimId {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // With its length, so that two parts differ from one joined part.
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    ClaimId::from_bytes(std::array::from_fn(|at| digest[at]))
+}
+
+/// Returns why a claim on `name` in the mode `wanted` is refused, with the remedy: `owner` uses the lock as `used`. An
+/// unknown owner, or a mode that this version does not know, is `None`.
+pub fn mismatch(name: &LockName, owner: Option<&str>, used: Option<Mode>, wanted: Mode) -> String {
+    let owner = owner.unwrap_or("another claim");
+    let (how, remedy) = match used {
+        Some(mode @ Mode::Slots(n)) => {
+            (format!("as {}", kind(mode)), format!("use --slots {n} too, or another name"))
+        }
+        Some(mode) => (format!("as {}", kind(mode)), "leave out --slots, or use another name".to_owned()),
+        None => ("as another kind of lock".to_owned(), "use the same kind, or another name".to_owned()),
+    };
+    format!("{owner} uses {name} {how}, which does not mix with {}; {remedy}", kind(wanted))
+}
+
+fn kind(mode: Mode) -> String {
+    match mode {
+        Mode::Exclusive => "an exclusive lock".to_owned(),
+        Mode::Shared => "a shared lock".to_owned(),
+        Mode::Slots(n) if n.get() == 1 => "a lock with 1 slot".to_owned(),
+        Mode::Slots(n) => format!("a lock with {n} slots"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::lock::{Ancestor, Verb};
 
@@ -183,5 +222,41 @@ mod tests {
         for text in ["", "{}", "x", "{\"claim\":\"7\"}"] {
             assert_eq!(Record::parse(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn another_entry_is_another_claim() {
+        let all = [
+            foreign_claim([b"a", b"1"]),
+            foreign_claim([b"a", b"2"]),
+            foreign_claim([b"a1", b""]),
+            foreign_claim([b"a1"]),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{one}");
+        }
+        assert_eq!(foreign_claim([b"a", b"1"]), all[0]);
+    }
+
+    #[test]
+    fn mismatch_shows_holder_mode_and_remedy() {
+        let slots = |n| Mode::Slots(NonZeroU32::new(n).expect("positive"));
+        let name = LockName::new("x").expect("valid");
+        let of = |used, wanted| mismatch(&name, Some("ci@h pid 4 (./x)"), used, wanted);
+        assert_eq!(
+            of(Some(slots(3)), Mode::Exclusive),
+            "ci@h pid 4 (./x) uses x as a lock with 3 slots, which does not mix with an exclusive lock; \
+             use --slots 3 too, or another name"
+        );
+        assert_eq!(
+            of(Some(Mode::Shared), slots(1)),
+            "ci@h pid 4 (./x) uses x as a shared lock, which does not mix with a lock with 1 slot; \
+             leave out --slots, or use another name"
+        );
+        assert_eq!(
+            mismatch(&name, None, None, Mode::Shared),
+            "another claim uses x as another kind of lock, which does not mix with a shared lock; \
+             use the same kind, or another name"
+        );
     }
 }

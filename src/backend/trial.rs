@@ -42,15 +42,7 @@ pub async fn of(
         ancestors: Vec::new(),
         supersede: false,
     };
-    let claim = match backend.enter(&request, deadline).await {
-        Ok(claim) => claim,
-        Err(error) => {
-            if error.is_unanswered() && backend.has_connected() {
-                drop(backend.withdraw(&request, deadline).await);
-            }
-            return Err(error);
-        }
-    };
+    let claim = backend.enter(&request, deadline).await?;
     let held = async {
         let mut state = claim.changed(None).await?;
         while let ClaimState::Waiting { .. } = state {

@@ -139,10 +139,8 @@ impl<'a> Run<'a> {
 
     /// Runs the keeper. Does not return to the front's code.
     fn keep(&self, setup: KeeperSetup<'_>) {
-        let backend = self.backend();
-        backend.preconnect();
         match connect::runtime() {
-            Ok(runtime) => connect::run_on(runtime, self.keep_in_runtime(setup, backend)),
+            Ok(runtime) => connect::run_on(runtime, self.keep_in_runtime(setup, self.backend())),
             Err(error) => self.printer.print(&Failure::from(&refused(error)).message),
         }
         last_words();

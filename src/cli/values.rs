@@ -9,7 +9,7 @@ use anyhow::{Context as _, Error, Result, anyhow, ensure};
 
 use super::exit_code::Hinted as _;
 use super::source::{Source, SourcedText};
-use crate::backend::options::ZkLayout;
+use crate::backend::ZkLayout;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{LockName, duration};
 use crate::output::LogFormat;

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,8 +15,9 @@ use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
+use super::address::host_and_port;
 use super::fault::{Fault, Retry};
-use super::tcp::{self, STAGGER};
+use super::socket::{self, STAGGER};
 use crate::clock::Clock;
 use crate::lock::reason::{About, Reason};
 use crate::lock::{ErrorKind, Moment};
@@ -25,7 +25,7 @@ use crate::lock::{ErrorKind, Moment};
 /// The time after which the cause of an unanswered request is looked for.
 const LONG: Duration = Duration::from_secs(1);
 /// The latest start of that search, as the time before the deadline.
-pub const BEFORE: Duration = Duration::from_millis(1100);
+const BEFORE: Duration = Duration::from_millis(1100);
 /// The earliest start of that search, however near the deadline is.
 const QUIET: Duration = Duration::from_millis(250);
 /// The time that one probe waits for a connection, and again for an answer.
@@ -125,11 +125,10 @@ async fn try_with(at: &str, manner: &Manner, words: &[u8], length: Duration) -> 
 
 /// Connects to `at`; `Elapsed` if that takes too long. The name of a host may have several addresses.
 async fn connect(at: &str) -> Result<io::Result<TcpStream>, Elapsed> {
-    let parts = at.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let Some((host, port)) = parts else { return Ok(Err(io::ErrorKind::InvalidInput.into())) };
-    let host = host.trim_matches(['[', ']']);
-    let length = if host.parse::<IpAddr>().is_ok() { STEP } else { STEP + STAGGER };
-    timeout(length, tcp::connect(host, port)).await
+    let Ok((host, Some(port))) = host_and_port(at) else {
+        return Ok(Err(io::ErrorKind::InvalidInput.into()));
+    };
+    timeout(STEP + STAGGER, socket::connect(host, port)).await
 }
 
 fn judge(answer: Vec<u8>, manner: &Manner) -> ProbeResult {
@@ -252,41 +251,9 @@ pub fn silent(at: &impl fmt::Display) -> Reason {
     Reason::of(at, "does not answer in time").about(About::Service)
 }
 
-/// The reason of a server that has not answered a login sent `length` ago.
-pub fn no_login(at: &impl fmt::Display, length: Duration) -> Reason {
-    let what =
-        format!("accepts connections but does not answer in time: the login was sent {} ago", secs(length));
-    Reason::of(at, what).about(About::Service)
-}
-
-/// The reason of a server that has not answered a request sent `length` ago.
-pub fn no_answer(at: &impl fmt::Display, length: Duration) -> Reason {
-    Reason::of(at, format!("does not answer in time: the request was sent {} ago", secs(length)))
-        .about(About::Service)
-}
-
-/// Returns `reason`; if that is silence, with the time since the first attempt to connect.
-pub fn lasting(reason: Reason, length: Duration) -> Reason {
-    if is_silence(&reason) { reason.adding(&format!(": nothing came in {}", secs(length))) } else { reason }
-}
-
-fn secs(length: Duration) -> String {
-    format!("{:.1}s", length.as_secs_f64())
-}
-
-/// The reason of a server that has not answered a request in time and reports the cause, `why`.
-pub fn held_up(at: &impl fmt::Display, why: &str) -> Reason {
-    Reason::of(at, format!("does not answer in time: {why}")).about(About::Service)
-}
-
 /// Returns whether `reason` is about the port, and so is refuted by any answer of a server.
 pub fn is_guess(reason: &Reason) -> bool {
-    is_silence(reason) || reason.is_about_a_stranger()
-}
-
-/// Returns whether `reason` is that servers accept connections and have never answered.
-pub fn is_silence(reason: &Reason) -> bool {
-    reason.question() == Some(PORT) && !reason.is_about_a_stranger()
+    reason.question() == Some(PORT) || reason.is_about_a_stranger()
 }
 
 /// Returns the system's error text as a fragment of a sentence.
@@ -345,28 +312,20 @@ where
     let mut work = std::pin::pin!(work);
     let now = clock.now();
     let look_at = (now + LONG).min(deadline - BEFORE).max(now + QUIET).min(deadline);
-    tokio::select! {
+    if let Some(answer) = clock.by(look_at, &mut work).await {
+        return Ok(answer);
+    }
+    let found = tokio::select! {
         biased;
         answer = &mut work => return Ok(answer),
-        () = clock.sleep_until(look_at) => {}
+        // Boxed: few requests come this far, and each future would contain it.
+        found = Box::pin(look()) => found,
+        () = clock.sleep_until(deadline) => return Err(None),
+    };
+    if gives_up && found.as_ref().is_some_and(settles) {
+        return Err(found);
     }
-    // Boxed: few requests come this far, and each future would contain it.
-    let mut looking = Box::pin(look());
-    let mut found = None;
-    let mut looked = false;
-    loop {
-        tokio::select! {
-            biased;
-            answer = &mut work => return Ok(answer),
-            cause = &mut looking, if !looked => {
-                if gives_up && cause.as_ref().is_some_and(settles) {
-                    return Err(cause);
-                }
-                (found, looked) = (cause, true);
-            }
-            () = clock.sleep_until(deadline) => return Err(found),
-        }
-    }
+    clock.by(deadline, work).await.ok_or(found)
 }
 
 #[cfg(test)]

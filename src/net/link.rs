@@ -6,17 +6,15 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex as Gate, Notify, OwnedSemaphorePermit as Room, Semaphore};
 use tokio::task::JoinHandle;
 
 use super::fault::{Fault, FaultResult};
 use super::rank::{Rank, Rest};
-pub use super::stage::Stage;
 use crate::clock::Clock;
-use crate::lock::{ErrorKind, Moment};
+use crate::lock::ErrorKind;
 use crate::sync::locked;
 
 /// The most connections to one server at once: one in use, and one with an unanswered request. A server continues a
@@ -33,9 +31,6 @@ pub trait Dial: fmt::Debug + Send + Sync + 'static {
     /// Whether a server that is alive answers every request soon. If not, a request may wait for long, such as for
     /// another transaction's row lock, and only connecting is bounded.
     const ANSWERS_SOON: bool = false;
-
-    /// Whether [`Dial::held_up`] can return a fault.
-    const TELLS: bool = false;
 
     /// Returns how many servers may be tried for `node`.
     fn servers(&self, node: &Self::Node) -> usize;
@@ -64,14 +59,27 @@ pub trait Dial: fmt::Debug + Send + Sync + 'static {
     /// Returns the server of `connection` for display, without secrets.
     fn peer(&self, connection: &Self::Connection) -> String;
 
-    /// Asks over a new `connection` why the server does not answer a request over another one, if the server can tell.
-    fn held_up(&self, connection: &Self::Connection) -> impl Future<Output = Option<Fault>> + Send {
-        let _ = connection;
-        async { None }
-    }
-
     /// Probes the servers. Returns why all are unusable, or `None` if one seems to be the intended one.
     fn look(&self) -> impl Future<Output = Option<Fault>> + Send;
+}
+
+/// The progress of an attempt to connect.
+#[derive(Default, Debug)]
+pub struct Stage {
+    connected: AtomicBool,
+    answered: Arc<AtomicBool>,
+}
+
+impl Stage {
+    /// Records that the server has sent something in the service's protocol, or completed a TLS handshake.
+    pub fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that a connection exists: the server may continue the attempt after the client has gone.
+    pub fn connected(&self) {
+        self.connected.store(true, Ordering::Relaxed);
+    }
 }
 
 type Connections<D> = HashMap<<D as Dial>::Node, Open<<D as Dial>::Connection>>;
@@ -91,9 +99,7 @@ pub struct Link<D: Dial> {
     gate: Gate<()>,
     /// Permits for connections to each server.
     rooms: Mutex<Rooms<D>>,
-    /// The stage of the last attempt to connect.
-    stage: Mutex<Arc<Stage>>,
-    /// The cause found for the last unanswered request.
+    /// The result of the last probe.
     found: Mutex<Option<Fault>>,
     /// The number of servers passed over. The next connection goes to the server of this number, modulo the count of
     /// servers.
@@ -102,8 +108,6 @@ pub struct Link<D: Dial> {
     opened: AtomicUsize,
     /// Whether a server has ever sent something in the service's protocol.
     pub(super) answered: Arc<AtomicBool>,
-    /// When this link was created.
-    pub(super) begun: Moment,
     /// The number of servers that have not answered in time since one last did.
     pub(super) slow: AtomicU32,
     /// Notified when a connection is given up.
@@ -130,7 +134,7 @@ struct Attempt<T> {
 
 impl<T> Drop for Attempt<T> {
     fn drop(&mut self) {
-        if !self.stage.is_connected() {
+        if !self.stage.connected.load(Ordering::Relaxed) {
             self.task.abort();
         }
     }
@@ -156,12 +160,10 @@ impl<D: Dial> Link<D> {
             returned: Arc::default(),
             gate: Gate::default(),
             rooms: Mutex::default(),
-            stage: Mutex::default(),
             found: Mutex::default(),
             turn: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
             answered: Arc::default(),
-            begun: clock.now(),
             slow: AtomicU32::new(0),
             changed: Notify::new(),
             rank: Mutex::default(),
@@ -174,7 +176,7 @@ impl<D: Dial> Link<D> {
         *locked(&self.rank) = rank;
     }
 
-    pub(super) fn rank(&self) -> Rank {
+    fn rank(&self) -> Rank {
         *locked(&self.rank)
     }
 
@@ -239,11 +241,6 @@ impl<D: Dial> Link<D> {
         dialled
     }
 
-    /// Returns the refusal of the server for `node`, if this waiter got no other answer since.
-    pub(super) fn refusal(&self, node: &D::Node) -> Option<Fault> {
-        locked(&self.rests).get(&(node.clone(), self.server(node))).map(|rest| rest.fault.clone())
-    }
-
     /// Returns the connection for `node`, opened if necessary. It takes as long as the server takes.
     pub async fn connection(&self, node: &D::Node) -> FaultResult<Arc<D::Connection>> {
         if let Some(connection) = self.usable(node).await {
@@ -278,8 +275,7 @@ impl<D: Dial> Link<D> {
         server: usize,
     ) -> FaultResult<(Arc<D::Connection>, Room)> {
         let Ok(room) = self.rooms(node, server).acquire_owned().await else { return Err(stopped()) };
-        let stage = Arc::new(Stage::new(&self.answered));
-        *locked(&self.stage) = Arc::clone(&stage);
+        let stage = Arc::new(Stage { answered: Arc::clone(&self.answered), ..Stage::default() });
         let (dial, node, reached) = (Arc::clone(&self.dial), node.clone(), Arc::clone(&stage));
         let task = tokio::spawn(async move {
             let connection = dial.dial(&node, server, &reached).await?;
@@ -287,7 +283,6 @@ impl<D: Dial> Link<D> {
         });
         let mut attempt = Attempt { stage, task };
         let connected = (&mut attempt.task).await.unwrap_or_else(|_| Err(stopped()));
-        *locked(&self.stage) = Arc::default();
         connected.map_err(|fault: Fault| match fault.kind {
             // The files were valid for an earlier connection, so they are being replaced.
             ErrorKind::Invalid if self.opened() > 0 => Fault::spent(fault.reason),
@@ -301,38 +296,15 @@ impl<D: Dial> Link<D> {
         Arc::clone(rooms.or_insert_with(|| Arc::new(Semaphore::new(MOST))))
     }
 
-    /// Returns how long the login of the last attempt to connect has taken so far.
-    pub(super) fn login(&self) -> Option<Duration> {
-        locked(&self.stage).login()
-    }
-
     /// Returns why no server has ever answered: probes if there is a permit for that, else returns the last finding.
     pub(super) async fn look(&self, node: &D::Node) -> Option<Fault> {
-        if self.has_room(node) {
+        if self.rooms(node, self.server(node)).available_permits() > 0 {
             let found = self.dial.look().await;
             // The probes had answers.
             self.answered.fetch_or(found.is_none(), Ordering::Relaxed);
-            *self.found() = found;
+            *locked(&self.found) = found;
         }
-        self.found().clone()
-    }
-
-    /// Returns why the open connection does not answer, asked over another connection if there is a permit for that.
-    pub(super) async fn held_up(&self, node: &D::Node) -> Option<Fault> {
-        if D::TELLS && locked(&self.open).contains_key(node) && self.has_room(node) {
-            let (connection, _room) = self.attempt_to_connect(node, self.server(node)).await.ok()?;
-            let found = self.dial.held_up(&connection).await;
-            *self.found() = found;
-        }
-        self.found().clone().filter(|_| D::TELLS)
-    }
-
-    fn has_room(&self, node: &D::Node) -> bool {
-        self.rooms(node, self.server(node)).available_permits() > 0
-    }
-
-    pub(super) fn found(&self) -> MutexGuard<'_, Option<Fault>> {
-        locked(&self.found)
+        locked(&self.found).clone()
     }
 
     /// Makes the next request open another connection, to the next server if there are several. Returns whether the

@@ -2,10 +2,7 @@
 
 pub mod address;
 pub mod cause;
-#[cfg(feature = "_tls")]
-pub mod connector;
 pub mod credentials;
-pub mod fault;
 pub mod link;
 pub mod passwords;
 #[cfg(feature = "_pipeline")]
@@ -13,7 +10,14 @@ pub mod pipeline;
 pub mod rank;
 pub mod request;
 pub mod socket;
-pub mod stage;
-pub mod tcp;
 #[cfg(feature = "_tls")]
 pub mod tls;
+
+/// The failure of a request.
+pub mod fault {
+    pub use crate::lock::Error as Fault;
+    pub use crate::lock::error::Retry;
+
+    /// The result of a request.
+    pub type FaultResult<T> = crate::lock::Result<T>;
+}

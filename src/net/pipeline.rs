@@ -7,10 +7,9 @@ use std::{fmt, io};
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
-use super::connector::Stream;
 use super::fault::{Fault, FaultResult};
+use super::tls::Stream;
 
 /// The format of a service's replies.
 pub trait Protocol: Send + 'static {
@@ -37,13 +36,9 @@ pub trait Protocol: Send + 'static {
     fn broken(error: &io::Error) -> Fault;
 }
 
-struct Order<R> {
-    bytes: Vec<u8>,
-    replies: usize,
-    answer: oneshot::Sender<Vec<R>>,
-}
-
+/// A request, and its replies so far.
 struct Due<R> {
+    bytes: Vec<u8>,
     missing: usize,
     replies: Vec<R>,
     answer: oneshot::Sender<Vec<R>>,
@@ -54,24 +49,17 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// A connection. Dropping it closes the connection; the server may still execute requests in flight.
 pub struct Pipeline<P: Protocol> {
-    orders: mpsc::UnboundedSender<Order<P::Reply>>,
+    orders: mpsc::UnboundedSender<Due<P::Reply>>,
     end: watch::Receiver<Option<Fault>>,
     /// The server, without secrets.
     pub peer: String,
     /// Its number within this process.
     pub number: u64,
-    task: JoinHandle<()>,
 }
 
 impl<P: Protocol> fmt::Debug for Pipeline<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connection({})", self.peer)
-    }
-}
-
-impl<P: Protocol> Drop for Pipeline<P> {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -83,13 +71,13 @@ impl<P: Protocol> Pipeline<P> {
         let protocol = protocol(number);
         let (orders, received) = mpsc::unbounded_channel();
         let (ended, end) = watch::channel(None);
-        let task = tokio::spawn(async move {
+        tokio::spawn(async move {
             let mut traffic = Traffic { protocol, due: VecDeque::new(), out: BytesMut::new(), received };
             let fault = traffic.run(stream).await;
             // Before the pending answers are dropped with the traffic: their callers then ask for the fault.
             ended.send_replace(Some(fault));
         });
-        Self { orders, end, peer, number, task }
+        Self { orders, end, peer, number }
     }
 
     /// Sends `bytes` now and waits for `replies` replies. Dropping the future does not unsend them.
@@ -102,7 +90,7 @@ impl<P: Protocol> Pipeline<P> {
     ) -> impl Future<Output = FaultResult<Vec<P::Reply>>> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, the sender of the answer is dropped here.
-        let _ = self.orders.send(Order { bytes, replies, answer });
+        let _ = self.orders.send(Due { bytes, missing: replies, replies: Vec::new(), answer });
         async { answered.await.map_err(|_| self.why()) }
     }
 
@@ -126,7 +114,7 @@ struct Traffic<P: Protocol> {
     protocol: P,
     due: VecDeque<Due<P::Reply>>,
     out: BytesMut,
-    received: mpsc::UnboundedReceiver<Order<P::Reply>>,
+    received: mpsc::UnboundedReceiver<Due<P::Reply>>,
 }
 
 impl<P: Protocol> Traffic<P> {
@@ -140,7 +128,12 @@ impl<P: Protocol> Traffic<P> {
             tokio::select! {
                 biased;
                 order = self.received.recv() => match order {
-                    Some(order) => self.take(order),
+                    // If the caller has gone, the request need not be sent.
+                    Some(order) if order.answer.is_closed() => {}
+                    Some(order) => {
+                        self.out.extend_from_slice(&order.bytes);
+                        self.due.push_back(order);
+                    }
                     None => return P::closed("the connection was closed"),
                 },
                 sent = to.write_buf(&mut self.out), if !self.out.is_empty() && unsent.is_none() => {
@@ -165,14 +158,6 @@ impl<P: Protocol> Traffic<P> {
                     Err(error) => return unsent.unwrap_or_else(|| P::broken(&error)),
                 },
             }
-        }
-    }
-
-    fn take(&mut self, order: Order<P::Reply>) {
-        // If the caller has gone, the request need not be sent.
-        if !order.answer.is_closed() {
-            self.out.extend_from_slice(&order.bytes);
-            self.due.push_back(Due { missing: order.replies, replies: Vec::new(), answer: order.answer });
         }
     }
 

@@ -7,25 +7,21 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cause;
 use super::fault::{Fault, FaultResult, Retry};
 use super::link::{Dial, Link};
-use super::rank::Rank;
 use crate::lock::{ErrorKind, Moment};
+use crate::sync::locked;
 
 /// The time for one server of several before the next one is tried.
 const ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
 /// How often that time may double while no server answers in time: a whole cluster may be slow.
 const MOST_DOUBLINGS: u32 = 4;
-/// A server that had less time than this does not show how long answers take.
-const TELLING: Duration = Duration::from_millis(250);
 /// The first and the longest pause between two rounds over all servers.
 const BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// The longest pause of a holder after a server did not serve it.
-const FOR_ROOM: Duration = Duration::from_millis(100);
 /// The first and the longest pause before a request is sent again that the server undid in favour of another one.
 const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
 
@@ -53,53 +49,28 @@ struct Progress<D: Dial> {
     current: Option<Arc<D::Connection>>,
     /// The last fault.
     last: Option<Fault>,
-    /// The server in use.
-    place: String,
-    /// When the last attempt sent the request.
-    sent: Moment,
-}
-
-impl<D: Dial> Progress<D> {
-    /// Records the fault of a server. A refusal takes precedence over an unreachable server, but only within one round.
-    fn note(&mut self, fault: &Fault, is_new_round: bool) {
-        let told = self.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
-        if is_new_round || !told {
-            self.last = Some(fault.clone());
-        }
-    }
-}
-
-/// Why one attempt failed.
-struct Failure {
-    fault: Fault,
-    /// Whether a connection existed.
-    connected: bool,
-    /// Whether the server sent neither an answer nor an error in its time.
-    silent: bool,
-}
-
-/// The failures of one request.
-#[derive(Default)]
-struct Failures {
     /// The number of attempts without a connection.
     unreached: usize,
     /// The number of connections that broke.
     broken: usize,
     /// The number of servers in a row that refused this client. Time does not change a refusal.
     refusals: usize,
-    /// Whether a server was silent.
-    silent: bool,
 }
 
-impl Failures {
-    fn count(&self) -> usize {
+impl<D: Dial> Progress<D> {
+    fn failures(&self) -> usize {
         self.unreached + self.broken
     }
 
-    fn add(&mut self, failure: &Failure) {
-        *(if failure.connected { &mut self.broken } else { &mut self.unreached }) += 1;
-        self.refusals = if failure.fault.kind.is_transient() { 0 } else { self.refusals + 1 };
-        self.silent |= failure.silent;
+    /// Records the fault of one of `count` servers. A refusal takes precedence over an unreachable server, but only
+    /// within one round.
+    fn note(&mut self, fault: &Fault, count: usize) {
+        let told = self.last.as_ref().is_some_and(|last| last.kind != ErrorKind::Unavailable);
+        if !told || self.failures().is_multiple_of(count) {
+            self.last = Some(fault.clone());
+        }
+        *(if self.current.is_some() { &mut self.broken } else { &mut self.unreached }) += 1;
+        self.refusals = if fault.kind.is_transient() { 0 } else { self.refusals + 1 };
     }
 }
 
@@ -125,13 +96,13 @@ impl<D: Dial> Link<D> {
             let asked = request(connection);
             Box::pin(async {
                 let found = asked.await?;
-                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+                *locked(&answer) = Some(found);
                 Ok(())
             })
         };
         let answered: Sent<'_> = Box::pin(self.execute(deadline, patience, &node, &mut request));
         answered.await?;
-        let answer = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let answer = locked(&answer).take();
         answer.ok_or_else(|| Fault::spent("the answer was not stored"))
     }
 
@@ -143,58 +114,33 @@ impl<D: Dial> Link<D> {
         node: &Node<'_, D>,
         request: &mut Request<'_, D>,
     ) -> FaultResult<()> {
-        let begun = self.clock.now();
-        let mut progress = Progress { current: None, last: None, place: String::new(), sent: self.begun };
+        let mut progress = Progress { current: None, last: None, unreached: 0, broken: 0, refusals: 0 };
         let work = self.attempts(deadline, patience, node, request, &mut progress);
         let gives_up = patience != Patience::Deadline;
-        let found =
-            match cause::by(self.clock, deadline, gives_up, work, || self.why_late(node(), deadline)).await {
-                Ok(answer) => return answer.map_err(|fault| self.lasting(fault)),
-                Err(found) => found.or(progress.last),
-            };
+        let found = match cause::by(self.clock, deadline, gives_up, work, || self.why_silent(node())).await {
+            Ok(answer) => return answer,
+            Err(found) => found.or(progress.last),
+        };
         // An answer after a look refutes what that guessed.
         let found = found.filter(|found| !self.answered() || !cause::is_guess(&found.reason));
-        let is_brief = progress.current.is_none() && self.clock.now().since(begun) < TELLING;
-        let found = found.or_else(|| is_brief.then(|| self.refusal(&node())).flatten());
-        let silent = match progress.current {
+        let place = match progress.current {
             Some(connection) => {
                 // The cause of the delay may not affect another connection.
                 self.leave_unanswered(&connection);
-                cause::no_answer(&self.dial.peer(&connection), self.clock.now().since(progress.sent))
+                self.dial.peer(&connection)
             }
-            None => match self.login() {
-                // A login in progress is more precise than a probe that found only silence.
-                Some(length) if found.as_ref().is_none_or(|found| cause::is_silence(&found.reason)) => {
-                    return Err(Fault::spent(cause::no_login(&progress.place, length)));
-                }
-                _ => cause::silent(&progress.place),
-            },
+            None => self.place(&node()),
         };
-        Err(self.lasting(found.unwrap_or_else(|| Fault::spent(silent))))
+        Err(found.unwrap_or_else(|| Fault::spent(cause::silent(&place))))
     }
 
     fn answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Adds since when no server has answered, if none ever did.
-    fn lasting(&self, fault: Fault) -> Fault {
-        Fault { reason: cause::lasting(fault.reason, self.clock.now().since(self.begun)), ..fault }
-    }
-
     /// Returns why a service does not answer, if no server of it ever did.
-    async fn why_silent(&self, node: &D::Node) -> Option<Fault> {
-        if self.answered() { None } else { self.look(node).await }
-    }
-
-    /// Returns why a request is not answered for long.
-    async fn why_late(&self, node: D::Node, deadline: Moment) -> Option<Fault> {
-        if let Some(found) = self.why_silent(&node).await {
-            return Some(found);
-        }
-        // Late, because one more connection for every slow request would be too many.
-        self.clock.sleep_until(deadline - cause::BEFORE).await;
-        self.held_up(&node).await
+    async fn why_silent(&self, node: D::Node) -> Option<Fault> {
+        if self.answered() { None } else { self.look(&node).await }
     }
 
     /// Attempts a request until it succeeds or `patience` ends; [`Link::call`] adds the deadline.
@@ -207,17 +153,16 @@ impl<D: Dial> Link<D> {
         progress: &mut Progress<D>,
     ) -> FaultResult<()> {
         let (mut between_rounds, mut before_again) = (BETWEEN_ROUNDS, BEFORE_AGAIN);
-        let mut failures = Failures::default();
         loop {
             let node = node();
             let count = self.dial.servers(&node).max(1);
-            let given = self.time_for_one(count, count - failures.count() % count, deadline);
-            let half = self.half_way(deadline, patience);
-            let failure = match self.attempt(&node, given, half, request, progress).await {
-                Ok(()) => return Ok(()),
-                Err(failure) => failure,
+            let given = self.time_for_one(count, count - progress.failures() % count, deadline);
+            // Only requests with this patience, such as removals, do not rely on the open connection alone.
+            let remaining = deadline.since(self.clock.now());
+            let half = if patience == Patience::Deadline { deadline - remaining / 2 } else { Moment::NEVER };
+            let Err(fault) = self.attempt(&node, given, half, request, progress).await else {
+                return Ok(());
             };
-            let fault = failure.fault.clone();
             match fault.retry {
                 Retry::OtherNode => continue,
                 Retry::Again => {
@@ -226,7 +171,7 @@ impl<D: Dial> Link<D> {
                     continue;
                 }
                 // The fault comes from a server that is usable, or would be with more time.
-                _ if failure.connected && !fault.is_spent() => {
+                _ if progress.current.is_some() && !fault.is_spent() => {
                     if patience == Patience::Once || !fault.kind.is_transient() {
                         return Err(fault);
                     }
@@ -236,15 +181,12 @@ impl<D: Dial> Link<D> {
                 }
                 _ => {}
             }
-            let patience = self.patience_after(&fault, patience, &mut between_rounds);
-            progress.note(&fault, failures.count().is_multiple_of(count));
-            failures.add(&failure);
-            let ends = failures.refusals >= count
-                || patience == Patience::Once && (failures.unreached >= count || failures.broken > 1);
-            let is_first_round = failures.count() == count && !failures.silent;
-            if (ends || is_first_round)
+            progress.note(&fault, count);
+            let ends = progress.refusals >= count
+                || patience == Patience::Once && (progress.unreached >= count || progress.broken > 1);
+            if (ends || progress.failures() == count)
                 && matches!(fault.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
-                && let Some(found) = self.why_silent(&node).await
+                && let Some(found) = self.why_silent(node).await
             {
                 let is_nowhere = found.is_spent() && patience == Patience::Present;
                 if ends || is_nowhere || !found.is_transient() {
@@ -255,86 +197,58 @@ impl<D: Dial> Link<D> {
             if ends {
                 return Err(progress.last.take().unwrap_or(fault));
             }
-            if patience != Patience::Once && failures.count().is_multiple_of(count) {
+            if patience != Patience::Once && progress.failures().is_multiple_of(count) {
                 self.pause(&mut between_rounds).await;
             }
         }
     }
 
-    /// Returns the patience after `fault`, and shortens the pauses of a holder: it must not queue for room behind
-    /// waiters for its lock.
-    fn patience_after(
-        &self,
-        fault: &Fault,
-        patience: Patience,
-        pauses: &mut (Duration, Duration),
-    ) -> Patience {
-        if !fault.is_transient() || self.rank() != Rank::Holds {
-            return patience;
-        }
-        *pauses = (pauses.0.min(FOR_ROOM), FOR_ROOM);
-        if fault.kind == ErrorKind::Full { Patience::Deadline } else { patience }
-    }
-
     /// Sends `request` once over the connection for `node`. Without an answer by `half`, it is also sent over a new
-    /// connection.
+    /// connection. A server that does not answer in the `given` time counts as slow.
     async fn attempt(
         &self,
         node: &D::Node,
         given: Option<Duration>,
-        half: Option<Moment>,
+        half: Moment,
         request: &mut Request<'_, D>,
         progress: &mut Progress<D>,
-    ) -> Result<(), Failure> {
+    ) -> FaultResult<()> {
         self.turn_comes(node).await;
         let begun = self.clock.now();
         let turn = self.turn.load(Ordering::Relaxed);
         progress.current = None;
-        progress.place = self.place(node);
+        let place = self.place(node);
         let until = given.map_or(Moment::NEVER, |given| begun + given);
+        let late = |is_news, place: &str| {
+            self.slow.fetch_add(u32::from(is_news), Ordering::Relaxed);
+            Fault::spent(cause::silent(&place))
+        };
         let opened = self.opened();
         let connection = match self.clock.by(until, self.connection(node)).await {
             Some(Ok(connection)) => connection,
             Some(Err(fault)) => {
                 self.pass_over(turn);
-                return Err(Failure { fault, connected: false, silent: false });
+                return Err(fault);
             }
-            None => return Err(self.late(given, self.pass_over(turn), &progress.place, false)),
+            None => return Err(late(self.pass_over(turn), &place)),
         };
         progress.current = Some(Arc::clone(&connection));
-        progress.sent = self.clock.now();
         let until = if D::ANSWERS_SOON { until } else { Moment::NEVER };
-        let is_new = self.opened() > opened;
-        let half = half.filter(|_| !is_new).unwrap_or(Moment::NEVER);
-        match self.clock.by(until, self.asked(node, &connection, half, request)).await {
-            Some(Ok(())) => {
-                self.answered.store(true, Ordering::Relaxed);
-                *self.found() = None;
-                if self.clock.now().since(begun) <= ONE_OF_SEVERAL {
-                    self.slow.store(0, Ordering::Relaxed);
-                }
-                Ok(())
+        let half = if self.opened() > opened { Moment::NEVER } else { half };
+        let peer = || self.dial.peer(&connection);
+        let Some(answer) = self.clock.by(until, self.asked(node, &connection, half, request)).await else {
+            return Err(late(self.leave_unanswered(&connection), &peer()));
+        };
+        match &answer {
+            Err(fault) if fault.is_spent() => {
+                self.give_up(&connection);
             }
-            Some(Err(fault)) => {
-                if fault.is_spent() {
-                    self.give_up(&connection);
-                } else {
-                    self.answered.store(true, Ordering::Relaxed);
-                }
-                let fault = fault.at(&self.dial.peer(&connection));
-                Err(Failure { fault, connected: true, silent: false })
-            }
-            None => {
-                let is_news = self.leave_unanswered(&connection);
-                Err(self.late(given, is_news, &self.dial.peer(&connection), true))
-            }
+            _ => self.answered.store(true, Ordering::Relaxed),
         }
-    }
-
-    /// Returns until when to rely on the open connection alone. Only requests with [`Patience::Deadline`], such as
-    /// removals, have this limit.
-    fn half_way(&self, deadline: Moment, patience: Patience) -> Option<Moment> {
-        (patience == Patience::Deadline).then(|| deadline - deadline.since(self.clock.now()) / 2)
+        if answer.is_ok() && self.clock.now().since(begun) <= ONE_OF_SEVERAL {
+            self.slow.store(0, Ordering::Relaxed);
+        }
+        answer.map_err(|fault| fault.at(&peer()))
     }
 
     /// Sends `request` over `connection` and returns the answer. A firewall may have forgotten the connection: if there
@@ -368,14 +282,6 @@ impl<D: Dial> Link<D> {
         let rounds = self.slow.load(Ordering::Relaxed) / as_factor(count);
         let usual = ONE_OF_SEVERAL.min(remaining / as_factor(left));
         (count > 1).then(|| (usual * 2_u32.pow(rounds.min(MOST_DOUBLINGS))).min(remaining))
-    }
-
-    /// Returns the failure of a server that has not answered in its `given` time. It counts as slow if `is_news`.
-    fn late(&self, given: Option<Duration>, is_news: bool, place: &str, connected: bool) -> Failure {
-        if is_news && given.is_some_and(|given| given >= TELLING) {
-            self.slow.fetch_add(1, Ordering::Relaxed);
-        }
-        Failure { fault: Fault::spent(cause::silent(&place)), connected, silent: true }
     }
 
     /// Waits for the first of the two lengths, and doubles it, up to the second.

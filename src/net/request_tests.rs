@@ -1,7 +1,4 @@
-//! The retry loop with a scripted service, on paused time.
-
-#[path = "room_tests.rs"]
-mod rooms;
+//! The retry loop and its connections, with a scripted service and on paused time.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -14,6 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::clock::Clock;
 use crate::net::link::Stage;
+use crate::net::rank::Rank;
 
 /// The result of the next attempt to connect or of the next request.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +21,6 @@ enum Next {
     Greets,
     Refuses,
     Denies,
-    Fills,
     Breaks,
     Loads,
     Undoes,
@@ -39,7 +36,6 @@ impl Next {
             Self::Works | Self::Greets => Ok(()),
             Self::Refuses => Err(Fault::spent("refused")),
             Self::Denies => Err(Fault::new(ErrorKind::Denied, "denied").helped_by(Retry::OtherConnection)),
-            Self::Fills => Err(Fault::new(ErrorKind::Full, "full")),
             Self::Breaks => Err(Fault::spent("broken")),
             Self::Loads => Err(Fault::unavailable("loading")),
             Self::Undoes => Err(Fault::unavailable("undone").helped_by(Retry::Again)),
@@ -180,9 +176,6 @@ async fn pauses_grow_until_there_is_a_server() {
     let one = link::<false>(1, &refused, None);
     let (answer, length) = call(&one, 60, Patience::Deadline, &[Next::Works]).await;
     assert_eq!((answer, ms(length)), (Ok(0), 20 + 40 + 80 + 160 + 320 + 500 + 500 + 500));
-    let one = link::<false>(1, &[Next::Refuses, Next::Works], None);
-    let (answer, length) = call(&one, 60, Patience::Once, &[Next::Works]).await;
-    assert_eq!((answer, ms(length)), (Err("h:0: refused".to_owned()), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +189,6 @@ async fn unreachable_service_is_an_answer_unless_waited_for() {
         let three = link::<false>(3, &[Next::Refuses], Some(found.clone()));
         let (answer, took) = call(&three, 5, patience, &[Next::Works]).await;
         assert_eq!((answer, ms(took)), (Err(wanted.to_owned()), length), "{patience:?}");
-        assert_eq!(dials(&three)[..3], [0, 1, 2]);
     }
     let starting = link::<false>(1, &[Next::Refuses], Some(Fault::unavailable("starting")));
     let (answer, took) = call(&starting, 5, Patience::Present, &[Next::Works]).await;
@@ -208,11 +200,7 @@ async fn unreachable_service_is_an_answer_unless_waited_for() {
     let one = link::<false>(1, &[Next::Works, Next::Refuses], Some(found));
     assert_eq!(call(&one, 5, Patience::Present, &[Next::Works]).await.0, Ok(0));
     let (answer, took) = call(&one, 5, Patience::Present, &[Next::Breaks]).await;
-    assert_eq!(
-        (answer, ms(took)),
-        (Err("h:0: refused".to_owned()), 5000),
-        "it was there, so it is waited for"
-    );
+    assert_eq!((answer, ms(took)), (Err("h:0: refused".to_owned()), 5000), "it was there before");
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,29 +240,23 @@ async fn at_the_deadline_the_silent_connection_is_given_up() {
     for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
         let one = link::<false>(1, &[Next::Works], None);
         let (answer, length) = call(&one, 3, patience, &[Next::Freezes]).await;
-        let silent = "h:0 does not answer in time: the request was sent 3.0s ago";
-        assert_eq!((answer, ms(length)), (Err(silent.to_owned()), 3000));
+        assert_eq!((answer, ms(length)), (Err("h:0 does not answer in time".to_owned()), 3000));
         let (answer, length) = call(&one, 3, patience, &[Next::Works]).await;
         assert_eq!((answer, ms(length), one.opened()), (Ok(0), 0, 2), "a new connection is not held up");
     }
     let one = link::<false>(1, &[Next::Freezes], None);
     let answer = call(&one, 3, Patience::Once, &[Next::Works]).await.0;
-    assert_eq!(answer, Err("h:0 does not answer in time".to_owned()));
-    assert_eq!(one.opened(), 0);
+    assert_eq!((answer, one.opened()), (Err("h:0 does not answer in time".to_owned()), 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_port_is_doubted_only_if_nothing_ever_came_from_it() {
-    let silent = || Fault::spent(cause::silence(&"h:0"));
     for (dial, wanted) in [
-        (
-            Next::Works,
-            "accepts connections but does not answer: nothing came in 3.0s; is this the right port?",
-        ),
-        (Next::Greets, "does not answer in time: the request was sent 3.0s ago"),
+        (Next::Works, "accepts connections but does not answer; is this the right port?"),
+        (Next::Greets, "does not answer in time"),
     ] {
         for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
-            let one = link::<false>(1, &[dial], Some(silent()));
+            let one = link::<false>(1, &[dial], Some(Fault::spent(cause::silence(&"h:0"))));
             let answer = call(&one, 3, patience, &[Next::Freezes]).await.0;
             assert_eq!(answer, Err(format!("h:0 {wanted}")), "{dial:?} {patience:?}");
         }
@@ -325,28 +307,94 @@ async fn request_follows_a_redirect_to_the_named_node() {
     let deadline = one.clock.now() + Duration::from_secs(9);
     assert_eq!(one.call(deadline, Patience::Once, named, request).await, Ok(()));
     assert_eq!(one.opened(), 2, "each node has a connection of its own");
-    assert!(one.connection(&7).await.is_ok() && one.opened() == 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn abandoned_connection_is_reported() {
     let one = link::<false>(1, &[Next::Works], None);
     let connection = one.connection(&0).await.expect("it works");
-    let mut given_up = std::pin::pin!(one.given_up(&connection));
-    let soon = || tokio::time::sleep(Duration::from_millis(1));
-    tokio::select! {
-        () = &mut given_up => panic!("it is in use"),
-        () = soon() => {}
-    }
-    assert!(one.give_up(&connection) && !one.give_up(&connection), "news only once");
-    given_up.await;
+    let ((), news) = tokio::join!(one.given_up(&connection), async {
+        tokio::task::yield_now().await;
+        (one.give_up(&connection), one.give_up(&connection))
+    });
+    assert_eq!(news, (true, false), "news only once");
     one.given_up(&connection).await;
 }
 
+/// Counts the connections of a client of that rank that sends requests for thirty seconds without a pause.
+async fn dials_in_a_lease(rank: Rank, next: Next) -> usize {
+    let one = link::<false>(1, &[Next::Works, next], None);
+    let connection = one.connection(&0).await.expect("it works");
+    one.connects_as(rank);
+    one.give_up(&connection);
+    let end = one.clock.now() + Duration::from_secs(30);
+    while one.clock.now() < end {
+        assert!(call(&one, 5, Patience::Once, &[Next::Works]).await.0.is_err());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    one.dial.log.lock().expect("no test panics here").len() - 1
+}
+
 #[tokio::test(start_paused = true)]
-async fn delay_reason_is_forgotten_with_the_next_answer() {
+async fn unanswered_connections_take_room_until_answered() {
     let one = link::<false>(1, &[Next::Works], None);
-    *one.found() = Some(Fault::unavailable("the tables are locked"));
-    assert_eq!(call(&one, 4, Patience::Once, &[Next::Works]).await.0, Ok(0));
-    assert_eq!(*one.found(), None);
+    for _ in 0..2 {
+        assert!(call(&one, 3, Patience::Deadline, &[Next::Freezes]).await.0.is_err());
+    }
+    let (answer, length) = call(&one, 3, Patience::Deadline, &[Next::Works]).await;
+    assert_eq!((answer.is_err(), ms(length), dials(&one).len()), (true, 3000, 2), "there is no third");
+    let (waiting, ()) = tokio::join!(call(&one, 9, Patience::Deadline, &[Next::Works]), async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        one.dial.answers.add_permits(1);
+    });
+    assert_eq!((waiting.0, ms(waiting.1), dials(&one).len()), (Ok(0), 2000, 2), "the one that is answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_logins_take_room_and_unreachable_servers_do_not() {
+    for (dial, wanted) in [(Next::Hangs, 2), (Next::Freezes, 5)] {
+        let one = link::<false>(1, &[dial], None);
+        for _ in 0..5 {
+            assert!(call(&one, 1, Patience::Deadline, &[Next::Works]).await.0.is_err());
+        }
+        assert_eq!(dials(&one).len(), wanted, "{dial:?}");
+    }
+    let two = link::<true>(2, &[Next::Hangs, Next::Hangs, Next::Hangs, Next::Works], None);
+    let (answer, length) = call(&two, 30, Patience::Deadline, &[Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(1), 1500 + 1500 + 20 + 3000), "each has room of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn removal_does_not_rely_on_one_old_connection() {
+    let one = link::<false>(1, &[Next::Works], None);
+    let steps = [Next::Freezes, Next::Works];
+    let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
+    assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 1), "a new one is not doubted");
+    one.dial.answers.add_permits(1);
+    assert_eq!(call(&one, 4, Patience::Deadline, &[Next::Works]).await.0, Ok(0));
+    let (answer, length) = call(&one, 4, Patience::Deadline, &steps).await;
+    assert_eq!((answer, ms(length), one.opened()), (Ok(0), 2000, 3));
+    let (answer, length) = call(&one, 4, Patience::Once, &steps).await;
+    assert_eq!((answer.is_err(), ms(length), one.opened()), (true, 4000, 3), "others wait for the answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_waiter_retries_after_growing_pauses() {
+    let waits = Rank::Waits { ahead: 1, ttl: Duration::from_secs(30) };
+    let count = dials_in_a_lease(waits, Next::Denies).await;
+    assert!((10..=25).contains(&count), "{count}");
+    assert!(dials_in_a_lease(Rank::Holds, Next::Denies).await > 250);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_far_behind_replaces_its_connection_later() {
+    for (ahead, longest) in [(1, 0), (2, 0), (3, 100), (22, 2000), (u32::MAX, 3000)] {
+        let one = link::<false>(1, &[Next::Works], None);
+        one.connects_as(Rank::Waits { ahead, ttl: Duration::from_secs(30) });
+        assert_eq!(call(&one, 9, Patience::Once, &[Next::Works]).await.1, Duration::ZERO, "the first one");
+        let connection = one.connection(&0).await.expect("it works");
+        one.give_up(&connection);
+        let (answer, length) = call(&one, 9, Patience::Once, &[Next::Works]).await;
+        assert!(answer.is_ok() && (longest / 2..=longest).contains(&ms(length)), "{ahead}: {length:?}");
+    }
 }

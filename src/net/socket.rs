@@ -1,12 +1,21 @@
-//! Socket options for silent connections. A NAT or a firewall that drops a flow notifies neither side.
+//! TCP connections to the first address of a host that answers, and their options. A NAT or a firewall that drops a
+//! flow notifies neither side.
 #![expect(unsafe_code, reason = "client libraries hide the descriptors of their sockets")]
 
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use std::{fs, io};
 
+use futures_util::future::select_all;
 use rustix::io::{Errno, FdFlags, fcntl_getfd};
 use rustix::net::{ipproto, sockopt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::sleep;
+
+use super::fault::Fault;
+use crate::lock::{ErrorKind, Reason};
 
 /// The idle time before the first keepalive probe.
 pub const PROBED_AFTER: Duration = Duration::from_secs(6);
@@ -26,10 +35,14 @@ pub fn tend(socket: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether this host lacks descriptors or memory for a connection.
-pub fn is_scarce(error: &io::Error) -> bool {
+/// Returns the fault of a failed attempt to connect with this `reason`. If this host lacks descriptors or memory,
+/// another server does not help.
+pub fn unmade(reason: Reason, error: &io::Error) -> Fault {
     let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
-    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
+    match Errno::from_io_error(error) {
+        Some(errno) if scarce.contains(&errno) => Fault::new(ErrorKind::System, reason),
+        _ => Fault::spent(reason),
+    }
 }
 
 /// Applies [`tend`] to the sockets that a client library hides: all TCP sockets of this process that a command does not
@@ -45,5 +58,89 @@ pub fn tend_all() {
             // A connection without probes still works.
             let _ = tend(descriptor);
         }
+    }
+}
+
+/// The time that an address has to answer before the next one is tried in parallel.
+pub const STAGGER: Duration = Duration::from_millis(250);
+
+/// How long data sent over a closed socket may still be delivered, and executed. Linux retransmits unacknowledged data
+/// until 102.2 s after the first transmission (`tcp_orphan_retries`; measured: given up after 106 s). The rest is for
+/// the network and the service.
+pub const LATE: Duration = Duration::from_secs(120);
+
+/// Connects to one address, with the options of [`tend`].
+pub async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    tend(&stream)?;
+    Ok(stream)
+}
+
+/// Connects to `port` of `host`, at the first of its addresses that answers. Literal addresses and `localhost` are not
+/// looked up, because a lookup takes a thread.
+///
+/// Errors: the first one of any address, or that there is no address. If no address answers, it takes as long as the
+/// system's timeout. Dropping the future closes all attempts.
+pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses = match host.parse::<IpAddr>() {
+        Ok(address) => vec![SocketAddr::new(address, port)],
+        Err(_) if host.eq_ignore_ascii_case("localhost") => {
+            let own = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            own.map(|address| SocketAddr::new(address, port)).to_vec()
+        }
+        Err(_) => lookup_host((host, port)).await?.collect(),
+    };
+    let connected = first_of(addresses.into_iter().map(connect_to)).await;
+    connected.unwrap_or_else(|| Err(io::Error::other("the host has no address")))
+}
+
+/// Returns the first success of `attempts`, one for each address of a host. While one is silent, the next starts in
+/// parallel, as in "Happy Eyeballs" (RFC 8305, section 5).
+///
+/// Errors: the first, once all have failed; `None` if there is no attempt. Dropping the future drops all started
+/// attempts.
+pub async fn first_of<T, E>(
+    attempts: impl IntoIterator<Item = impl Future<Output = Result<T, E>>>,
+) -> Option<Result<T, E>> {
+    let mut left = attempts.into_iter();
+    let mut begun = Vec::new();
+    let mut failure = None;
+    loop {
+        let next = left.next();
+        let more = next.is_some();
+        begun.extend(next.map(Box::pin));
+        if begun.is_empty() {
+            return failure.map(Err);
+        }
+        tokio::select! {
+            biased;
+            (answer, at, _) = select_all(&mut begun) => match answer {
+                Ok(done) => return Some(Ok(done)),
+                Err(error) => {
+                    drop(begun.swap_remove(at));
+                    failure.get_or_insert(error);
+                }
+            },
+            () = sleep(STAGGER), if more => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::cause;
+
+    #[test]
+    fn local_resource_shortage_is_no_service_fault() {
+        let kind = |number| {
+            let error = io::Error::from_raw_os_error(number);
+            unmade(cause::unreached(&"h:1", &error), &error).kind
+        };
+        // EMFILE, ENFILE, ENOMEM; ECONNREFUSED.
+        assert_eq!(
+            [24, 23, 12, 111].map(kind),
+            [ErrorKind::System, ErrorKind::System, ErrorKind::System, ErrorKind::Unavailable]
+        );
     }
 }

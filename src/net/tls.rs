@@ -1,21 +1,59 @@
-//! Translates settings of encryption for rustls, and errors of rustls into sentences for users.
+//! Connections to servers over TCP, with or without encryption, and the errors of rustls in sentences for users.
 
 use std::error::Error;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
+use std::{io, iter};
 
 use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use super::cause;
+use super::address::HostPort;
 use super::credentials::{Pem, Tls};
-use super::fault::{Fault, FaultResult};
+use super::fault::{Fault, FaultResult, Retry};
+use super::{cause, socket};
 use crate::lock::{ErrorKind, Reason};
+
+/// A byte stream to a server.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// Connects to `at`, and encrypts the connection if `tls` is given.
+///
+/// Errors: `Unavailable` if no server is reached, `Denied` if one side does not accept the other's certificate,
+/// `Invalid` for unusable certificates, `System` if this host lacks descriptors or memory. Dropping the future closes
+/// the connection.
+pub async fn connect(at: &HostPort, tls: Option<&Tls>) -> FaultResult<Box<dyn Stream>> {
+    let stream = socket::connect(&at.host, at.port).await;
+    let stream = stream.map_err(|error| socket::unmade(cause::unreached(at, &error), &error))?;
+    let Some(tls) = tls else { return Ok(Box::new(stream)) };
+    match encrypt(tls, &at.host, stream).await {
+        Ok(encrypted) => Ok(Box::new(encrypted)),
+        Err(fault) => Err(fault.at(at)),
+    }
+}
+
+/// Encrypts `stream`, which leads to `host`, and verifies the server's certificate.
+async fn encrypt(wanted: &Tls, host: &str, stream: TcpStream) -> FaultResult<TlsStream<TcpStream>> {
+    let name = server_name(wanted, host)?;
+    let connector = TlsConnector::from(Arc::new(client(wanted)?));
+    connector.connect(name, stream).await.map_err(|error| failure(&error))
+}
+
+/// Returns why a connection broke. A server refuses a client's certificate only after the client considers itself
+/// connected.
+pub fn breach(error: &io::Error) -> Fault {
+    let fault = refusal(error).unwrap_or_else(|| Fault::unavailable(cause::said(error)));
+    fault.helped_by(Retry::OtherConnection)
+}
 
 /// Returns whether `host`, a name or an address without brackets, is this host.
 pub fn stays_here(host: &str) -> bool {
@@ -110,11 +148,18 @@ pub fn certificates(pem: &[u8]) -> FaultResult<Vec<CertificateDer<'static>>> {
 /// The fault is `Denied` if one side does not accept the other's certificate, or if the server does not speak TLS.
 /// Otherwise it is `Unavailable`.
 pub fn refusal(error: &(dyn Error + 'static)) -> Option<Fault> {
-    let Some(found) = found(error) else { return told(error) };
+    let denied = |reason: &str| Fault::new(ErrorKind::Denied, reason);
+    let Some(found) = sources(error).find_map(|error| error.downcast_ref::<rustls::Error>()) else {
+        // An HTTP/2 connection keeps only the text of an error.
+        let said: Vec<String> = sources(error).map(ToString::to_string).collect();
+        let is_told =
+            |alert: AlertDescription| said.contains(&rustls::Error::AlertReceived(alert).to_string());
+        return ALERTS.iter().find(|(alert, _)| is_told(*alert)).map(|(_, reason)| denied(reason));
+    };
     Some(match found {
-        rustls::Error::InvalidCertificate(why) => Fault::new(ErrorKind::Denied, not_trusted(why)),
-        rustls::Error::AlertReceived(alert) => match not_accepted(*alert) {
-            Some(reason) => Fault::new(ErrorKind::Denied, reason),
+        rustls::Error::InvalidCertificate(why) => denied(&not_trusted(why)),
+        rustls::Error::AlertReceived(alert) => match ALERTS.iter().find(|(known, _)| known == alert) {
+            Some((_, reason)) => denied(reason),
             None => Fault::spent(format!("it ended the encrypted connection ({alert:?})")),
         },
         // The server answers without TLS, and will do so again.
@@ -123,67 +168,25 @@ pub fn refusal(error: &(dyn Error + 'static)) -> Option<Fault> {
     })
 }
 
-/// Recognises an alert by its text, which is all that an HTTP/2 connection keeps of an error.
-fn told(error: &(dyn Error + 'static)) -> Option<Fault> {
-    let alerts = [
-        AlertDescription::CertificateRequired,
-        AlertDescription::NoCertificate,
-        AlertDescription::BadCertificate,
-        AlertDescription::HandshakeFailure,
-        AlertDescription::UnknownCA,
-        AlertDescription::UnsupportedCertificate,
-        AlertDescription::CertificateRevoked,
-        AlertDescription::CertificateExpired,
-        AlertDescription::CertificateUnknown,
-        AlertDescription::AccessDenied,
-    ];
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        let said = alerts.iter().find(|alert| text == rustls::Error::AlertReceived(**alert).to_string());
-        if let Some(reason) = said.and_then(|alert| not_accepted(*alert)) {
-            return Some(Fault::new(ErrorKind::Denied, reason));
-        }
-        next = error.source();
-    }
-    None
-}
-
 /// Returns the fault for an `error` during the handshake: that of [`refusal`], or one that quotes the error.
 pub fn failure(error: &(dyn Error + 'static)) -> Fault {
     let broken = || {
-        let why = said(error).unwrap_or_else(|| error.to_string());
+        let by_system = sources(error).find_map(|error| error.downcast_ref::<io::Error>());
+        let why = by_system.map_or_else(|| error.to_string(), |error| cause::said(error).to_string());
         Reason::from(format!("no encrypted connection: {why}")).asking("does it speak TLS on this port?")
     };
     refusal(error).unwrap_or_else(|| Fault::spent(broken()))
 }
 
-/// Returns the system's words, if `error` or one of its sources is an [`io::Error`].
-fn said(error: &(dyn Error + 'static)) -> Option<String> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(cause::said(error).to_string());
-        }
-        next = error.source();
-    }
-    None
-}
-
-/// Returns the error of rustls that `error` is, contains, or has as a source.
-fn found<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<rustls::Error>() {
-            return Some(found);
-        }
+/// Returns `error`, the errors that it contains, and its sources.
+fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error| {
         // The source of an `io::Error` is the source of the error it contains, which is itself skipped.
-        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => error.source(),
-        };
-    }
-    None
+        }
+    })
 }
 
 fn not_trusted(why: &CertificateError) -> String {
@@ -232,38 +235,15 @@ const KEYS: &str =
 
 /// Returns why a certificate is not trusted, for errors that the library describes only by a name, in `said`.
 fn unusable(said: &str) -> String {
-    let known = [
-        (
-            "CaUsedAsEndEntity",
-            "its certificate is that of an authority (CA:TRUE), which a server cannot show; make it one with \
-             basicConstraints=CA:FALSE, signed by that authority",
-        ),
-        (
-            "UnsupportedCertVersion",
-            "its certificate is of X.509 version 1; sign it again as version 3, with subjectAltName (openssl x509 -extfile FILE)",
-        ),
-        (
-            "EndEntityUsedAsCa",
-            "its certificate is signed by one that is not an authority's; make that one with basicConstraints=CA:TRUE",
-        ),
-        (
-            "PathLenConstraintViolated",
-            "its certificate is signed by an authority that may not sign for another (pathlen)",
-        ),
-        (
-            "NameConstraintViolation",
-            "its certificate is for a name that its authority may not sign for (nameConstraints)",
-        ),
-        (
-            "UnsupportedCriticalExtension",
-            "its certificate has a critical extension that dlock does not know; leave that out",
-        ),
-    ];
-    let found = known.iter().find(|(word, _)| said.contains(word));
-    found.map_or_else(
-        || format!("its certificate is not trusted ({said})"),
-        |(_, sentence)| (*sentence).to_owned(),
-    )
+    if said.contains("CaUsedAsEndEntity") {
+        "its certificate is that of an authority (CA:TRUE), which a server cannot show; make it one with \
+         basicConstraints=CA:FALSE, signed by that authority"
+            .to_owned()
+    } else if said.contains("UnsupportedCertVersion") {
+        "its certificate is of X.509 version 1; sign it again as version 3, with subjectAltName (openssl x509 -extfile FILE)".to_owned()
+    } else {
+        format!("its certificate is not trusted ({said})")
+    }
 }
 
 /// Turns `DnsName("a")` into `a`.
@@ -277,31 +257,27 @@ fn day(time: UnixTime) -> String {
     text.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the meaning of a server's alert about this client's certificate, or about its absence.
-fn not_accepted(alert: AlertDescription) -> Option<&'static str> {
-    match alert {
-        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
-            Some("it wants a client certificate; give --cert and --key")
-        }
-        // Older servers send this alert also if there is no certificate.
-        AlertDescription::BadCertificate => {
-            Some("it wants a client certificate, or another one; see --cert and --key")
-        }
-        AlertDescription::HandshakeFailure => Some(
-            "it and dlock have no cipher, curve or key type in common (dlock knows no key on P-521); if it asks for client certificates, see --cert \
-             and --key",
-        ),
-        AlertDescription::UnknownCA
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
-        | AlertDescription::CertificateExpired
-        | AlertDescription::CertificateUnknown
-        | AlertDescription::AccessDenied => {
-            Some("it does not accept this client's certificate; see --cert and --key")
-        }
-        _ => None,
-    }
-}
+const NO_CERTIFICATE: &str = "it wants a client certificate; give --cert and --key";
+const OTHER_CERTIFICATE: &str = "it does not accept this client's certificate; see --cert and --key";
+
+/// The meaning of a server's alerts about this client's certificate, or about its absence.
+const ALERTS: [(AlertDescription, &str); 10] = [
+    (AlertDescription::CertificateRequired, NO_CERTIFICATE),
+    (AlertDescription::NoCertificate, NO_CERTIFICATE),
+    // Older servers send this alert also if there is no certificate.
+    (AlertDescription::BadCertificate, "it wants a client certificate, or another one; see --cert and --key"),
+    (
+        AlertDescription::HandshakeFailure,
+        "it and dlock have no cipher, curve or key type in common (dlock knows no key on P-521); if it asks for client certificates, see --cert \
+         and --key",
+    ),
+    (AlertDescription::UnknownCA, OTHER_CERTIFICATE),
+    (AlertDescription::UnsupportedCertificate, OTHER_CERTIFICATE),
+    (AlertDescription::CertificateRevoked, OTHER_CERTIFICATE),
+    (AlertDescription::CertificateExpired, OTHER_CERTIFICATE),
+    (AlertDescription::CertificateUnknown, OTHER_CERTIFICATE),
+    (AlertDescription::AccessDenied, OTHER_CERTIFICATE),
+];
 
 #[cfg(test)]
 mod tests {

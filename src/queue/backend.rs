@@ -122,10 +122,6 @@ impl Backend for Queues {
         self.store.remark()
     }
 
-    fn preconnect(&self) {
-        self.store.preconnect();
-    }
-
     fn connects_as(&self, rank: Rank) {
         self.store.connects_as(rank);
     }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::store::{About, Item, Key, Own, Queue, Target};
-use crate::backend::mixing::mismatch as sentence;
+use crate::backend::record::mismatch as sentence;
 use crate::lock::{ClaimId, Entry, LockName, LockStatus, Mode, queue};
 
 /// The position of a claim.

@@ -32,7 +32,7 @@ pub struct Item {
     pub at: usize,
     /// Its place.
     pub key: Key,
-    /// The claim; for another program's entry that of [`crate::backend::foreign::identity`].
+    /// The claim; for another program's entry that of [`crate::backend::record::foreign_claim`].
     pub id: ClaimId,
     /// Whether another program's client made it.
     pub foreign: bool,
@@ -365,9 +365,6 @@ pub trait Store: Debug + Send + Sync {
     fn remark(&self) -> String {
         String::new()
     }
-
-    /// Implements [`crate::backend::Backend::preconnect`].
-    fn preconnect(&self) {}
 
     /// Implements [`crate::backend::Backend::connects_as`].
     fn connects_as(&self, rank: Rank) {

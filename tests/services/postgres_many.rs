@@ -188,8 +188,6 @@ fn commits_without_standby_take_two_connections_each() {
     env.await_waiters("x", waiters.len());
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'ghost'");
     assert_eq!(server.sql("SELECT pg_reload_conf()"), "t");
-    let why = "commits wait for a synchronous standby (synchronous_standby_names)";
-    until_true("the reason", || holder.err_so_far().contains(why));
     assert_eq!(holder.finish().code(), Some(76));
     let_pass(Duration::from_secs(6));
     let count = |of: &str| -> usize {

@@ -26,7 +26,7 @@ use crate::lock::{ErrorKind, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Link, Stage};
 use crate::net::request::Patience;
-use crate::net::{cause, connector, socket};
+use crate::net::{cause, socket};
 
 /// The time limit for connecting. It is less than a server's time to answer, to distinguish an absent server from a
 /// slow one.
@@ -183,7 +183,6 @@ impl Dialer {
         let mut options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
         if let Some((user, password)) = &self.config.login {
             options = options.with_user(user, password.reveal()?.as_str());
-            stage.logs_in();
         }
         let client = Client::from_channel(Channel::Tonic(channel.clone()), Some(options));
         let client = Box::pin(client).await?;
@@ -269,7 +268,7 @@ fn unreached(error: &transport::Error) -> Fault {
     }
     let reason = fault::root(error);
     match reason.downcast_ref() {
-        Some(error) => connector::unmade(cause::said(error), error),
+        Some(error) => socket::unmade(cause::said(error), error),
         None => Fault::spent(reason.to_string()),
     }
 }

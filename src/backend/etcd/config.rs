@@ -117,7 +117,7 @@ fn endpoint(text: &str, encrypt: bool) -> Result<(String, Login), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::assert_refused;
+    use crate::backend::assert_refused;
     use crate::net::credentials::Pem;
 
     fn parse(endpoints: &[&str]) -> Result<EtcdConfig, String> {

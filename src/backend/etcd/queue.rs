@@ -10,7 +10,7 @@ use etcd_client::{
 
 use super::cluster::Cluster;
 use super::keys::{Arrived, Hold, Layout, QueueKeys, Span, instant, note};
-use crate::backend::foreign;
+use crate::backend::record::foreign_claim;
 use crate::clock;
 use crate::lock::{ClaimId, FencingToken, LockName, Mode, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -211,7 +211,7 @@ fn described(
         let held_since = hold.and_then(|hold| instant(held(hold)?.since_ms));
         About { held_since, ..About::of(&arrived.record, &keys.name, instant(arrived.since_ms)) }
     } else {
-        let id = foreign::identity([entry.key(), &entry.create_revision().to_be_bytes()]);
+        let id = foreign_claim([entry.key(), &entry.create_revision().to_be_bytes()]);
         let called = format!("key {}", String::from_utf8_lossy(entry.key()));
         let mut about = About::foreign(&keys.name, id, called);
         about.entry.mode = item.mode.or(Some(Mode::Exclusive));

@@ -234,7 +234,7 @@ fn network_file_system(kind: u32) -> Option<&'static str> {
 mod tests {
     use super::super::testing::TempDir;
     use super::*;
-    use crate::backend::options::assert_refused;
+    use crate::backend::assert_refused;
     use std::os::unix::fs::PermissionsExt;
 
     fn parsed(endpoints: &[&str]) -> Result<Option<PathBuf>, String> {

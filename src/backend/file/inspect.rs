@@ -13,7 +13,8 @@ use super::guard;
 use super::locker::{self, Locker, Locks, lockers};
 use super::names::base_of_queue;
 use super::storage::QueueFile;
-use crate::backend::{foreign, success};
+use crate::backend::record::foreign_claim;
+use crate::backend::success;
 use crate::lock::{Entry, LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
 
@@ -25,7 +26,7 @@ fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     let command = pid.and_then(name).map(|n| n.trim_end().to_owned());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let by = locker.map_or(0, |locker| locker.pid);
-    let claim = foreign::identity([&file.0.to_be_bytes(), &file.1.to_be_bytes(), &by.to_be_bytes()]);
+    let claim = foreign_claim([&file.0.to_be_bytes(), &file.1.to_be_bytes(), &by.to_be_bytes()]);
     Entry {
         claim: Some(claim),
         mode: Some(mode),

@@ -210,11 +210,6 @@ impl Store for FileStore {
         private.unwrap_or_default() + last
     }
 
-    fn preconnect(&self) {
-        // An error is reported by the entering that follows.
-        let _made = self.made();
-    }
-
     fn has_connected(&self) -> bool {
         true
     }

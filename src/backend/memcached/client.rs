@@ -8,10 +8,10 @@ use super::wire::{Connection, Reply, Text};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::cause::{self, Manner};
-use crate::net::connector;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Link, Stage};
 use crate::net::request::Patience;
+use crate::net::tls;
 
 /// How to recognise memcached.
 const MANNER: Manner = Manner {
@@ -126,14 +126,11 @@ impl Dial for Dialer {
 
     async fn dial(&self, (): &(), _: usize, stage: &Stage) -> FaultResult<Arc<Connection>> {
         let at = &self.config.at;
-        let stream = connector::connect(at, self.config.tls.as_ref()).await?;
+        let stream = tls::connect(at, self.config.tls.as_ref()).await?;
         if self.config.tls.is_some() {
             stage.answered();
         }
         let connection = Connection::over(Text::of, stream, at.to_string());
-        if self.config.user.is_some() {
-            stage.logs_in();
-        }
         log_in(&self.config, &connection, stage).await.map_err(|fault| fault.at(at))?;
         Ok(Arc::new(connection))
     }

@@ -98,7 +98,7 @@ fn host_of(text: &str) -> Result<HostPort, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::assert_refused;
+    use crate::backend::assert_refused;
 
     fn parse(endpoints: &[&str]) -> Result<MemcachedConfig, String> {
         MemcachedConfig::parse(&Options::at(endpoints))

@@ -9,7 +9,7 @@ use super::examine;
 use super::fault::{NAME, nonsense};
 use super::keys::Naming;
 use super::wire::Reply;
-use crate::backend::{Capabilities, Examination, TokenStrength, success};
+use crate::backend::{Capabilities, Examination, success};
 use crate::lock::name::percent_decoded;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -161,8 +161,7 @@ impl MemcachedStore {
 #[async_trait]
 impl Items for MemcachedStore {
     fn capabilities(&self) -> Capabilities {
-        let (token, abandoned_bound) = (TokenStrength::Volatile, Duration::from_secs(5));
-        Capabilities { token, abandoned_bound, ..Capabilities::of(NAME) }
+        Capabilities { abandoned_bound: Duration::from_secs(5), ..Capabilities::of(NAME) }
     }
 
     fn identity(&self) -> String {

@@ -9,9 +9,9 @@ use bytes::{Buf, BytesMut};
 use super::fault::{self, nonsense};
 use crate::backend::facts::Properties;
 use crate::lock::ErrorKind;
-use crate::net::connector::breach;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::pipeline::{Pipeline, Protocol};
+use crate::net::tls::breach;
 use crate::queue::document::{Stored, Version};
 
 /// The longest line of a reply.

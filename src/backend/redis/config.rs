@@ -225,7 +225,7 @@ fn host_of(text: &str, port: u16) -> Result<HostPort, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::assert_refused;
+    use crate::backend::assert_refused;
 
     fn parse(endpoint: &str) -> Result<RedisConfig, String> {
         RedisConfig::parse(&Options::at(&[endpoint]))

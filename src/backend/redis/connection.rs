@@ -12,9 +12,9 @@ use tokio_util::codec::Decoder;
 
 use super::fault::{self, HUNG_UP};
 use crate::lock::ErrorKind;
-use crate::net::connector::{Stream, breach};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::pipeline::{Pipeline, Protocol};
+use crate::net::tls::{Stream, breach};
 
 /// A connection. Dropping it closes it; the server may still execute requests in flight.
 #[derive(Debug)]

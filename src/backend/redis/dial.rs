@@ -13,9 +13,10 @@ use super::script::Call;
 use crate::lock::{ErrorKind, Reason};
 use crate::net::address::HostPort;
 use crate::net::cause::{self, Manner};
-use crate::net::connector::{self, unmade};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
+use crate::net::socket::unmade;
+use crate::net::tls;
 use crate::sync::locked;
 
 /// How to recognise Redis.
@@ -74,9 +75,6 @@ impl Dialer {
             }
             (node, _) => to_host(config, node.unwrap_or(&self.config.hosts()[server]), stage).await?,
         };
-        if config.password.is_some() {
-            stage.logs_in();
-        }
         greet(config, connection, stage).await
     }
 }
@@ -150,7 +148,7 @@ fn refused_login() -> Fault {
 }
 
 async fn to_host(config: &RedisConfig, at: &HostPort, stage: &Stage) -> FaultResult<Connection> {
-    let stream = connector::connect(at, config.tls.as_ref()).await?;
+    let stream = tls::connect(at, config.tls.as_ref()).await?;
     if config.tls.is_some() {
         stage.answered();
     }

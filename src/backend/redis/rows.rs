@@ -7,8 +7,7 @@ use redis::Value;
 use super::dial::text;
 use super::fault;
 use super::keys::LockKeys;
-use crate::backend::foreign;
-use crate::backend::record::{Record, instant};
+use crate::backend::record::{Record, foreign_claim, instant};
 use crate::backend::success;
 use crate::lock::{ClaimId, Entry, FencingToken, Holder, LossReason, Mode};
 use crate::net::fault::FaultResult;
@@ -96,7 +95,7 @@ fn item(reply: &Value, keys: &LockKeys, ahead: usize) -> Option<Item> {
     let [at, who, token, left, Value::Array(fields)] = parts.as_slice() else { return None };
     let field = |n: usize| fields.get(n).and_then(text);
     let (key, order) = (text(who)?, number(token)?);
-    let id = key.parse().unwrap_or_else(|_| foreign::identity([keys.lock.as_bytes(), key.as_bytes()]));
+    let id = key.parse().unwrap_or_else(|_| foreign_claim([keys.lock.as_bytes(), key.as_bytes()]));
     let record = field(2).and_then(|about| Record::parse(about.as_bytes()));
     let about = record.map(|record| {
         let about = About::of(&record, &keys.name, field(3).as_deref().and_then(instant));
@@ -119,7 +118,7 @@ fn item(reply: &Value, keys: &LockKeys, ahead: usize) -> Option<Item> {
 
 /// Returns the hold of another program's client, which the server shows under `id`.
 fn foreign_item(keys: &LockKeys, id: String, left: Option<Duration>) -> Item {
-    let claim = id.parse().unwrap_or_else(|_| foreign::identity([id.as_bytes()]));
+    let claim = id.parse().unwrap_or_else(|_| foreign_claim([id.as_bytes()]));
     let mut about = About::foreign(&keys.name, claim, called(&keys.lock));
     about.entry.mode = Some(Mode::Exclusive);
     Item::foreign(Key { order: 0, text: id }, left, about)

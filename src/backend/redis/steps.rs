@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::lock::LockName;
-use crate::net::tcp;
+use crate::net::socket;
 use crate::queue::store::{Change, Note, Step};
 
 fn micros(length: Duration) -> u64 {
@@ -26,7 +26,7 @@ pub(super) fn written(step: &Step, is_own: bool, at: &dyn Fn(&LockName) -> usize
                 None => (Some("withdrawn").filter(|_| !is_own), None),
             };
             let by = by.and_then(|by| serde_json::to_string(by).ok()).unwrap_or_default();
-            let (names, late) = (names.iter().map(at).collect::<Vec<_>>(), tcp::LATE.as_millis());
+            let (names, late) = (names.iter().map(at).collect::<Vec<_>>(), socket::LATE.as_millis());
             let (id, late) = (id.to_string(), u64::try_from(late).unwrap_or(u64::MAX));
             match why {
                 Some(why) => {

@@ -19,7 +19,7 @@ use super::script::{Call, millis, on_hold, on_queues};
 use super::steps::written;
 use super::watch::{Local, Watcher};
 use crate::backend::record::Record;
-use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::rank::Rank;
@@ -139,7 +139,7 @@ fn parts(said: &client::Answer) -> FaultResult<(&Value, &[Value])> {
 #[async_trait]
 impl Store for RedisStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { token: TokenStrength::Volatile, ..Capabilities::of(NAME) }
+        Capabilities::of(NAME)
     }
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {

@@ -116,10 +116,6 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// that another server may be tried.
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>>;
 
-    /// Returns a query for the cause that delays statements of dlock's sessions, as a fragment of a sentence; no row if
-    /// nothing delays them.
-    fn held_up(&self) -> String;
-
     /// Returns the facts about the server of `session`, and the risks of this kind of database alone.
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)>;
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::dialect::{Row, Sets};
-use crate::backend::foreign;
-use crate::backend::record::{Record, instant};
+use crate::backend::record::{Record, foreign_claim, instant};
 use crate::lock::{Entry, FencingToken, Holder, LockName};
 use crate::queue::store::{About, Item, Key, Note, Queue};
 
@@ -69,7 +68,7 @@ fn found(row: &Row) -> Option<Found> {
         row.as_slice().try_into().ok()?;
     let (order, lock) = (seq.as_ref()?.parse().ok()?, lock.clone()?);
     let text = claim.as_deref().unwrap_or_default().trim().to_owned();
-    let id = text.parse().unwrap_or_else(|_| foreign::identity([lock.as_bytes(), text.as_bytes()]));
+    let id = text.parse().unwrap_or_else(|_| foreign_claim([lock.as_bytes(), text.as_bytes()]));
     let mode = mode.as_deref().and_then(|mode| mode.parse().ok());
     let record = about.as_deref().and_then(|about| Record::parse(about.as_bytes()));
     let unread = || Entry { claim: Some(id), mode, ..Entry::default() };

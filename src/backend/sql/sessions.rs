@@ -35,7 +35,6 @@ pub(super) struct Servers(Arc<dyn Dialect>);
 impl Dial for Servers {
     type Connection = dyn Session;
     type Node = ();
-    const TELLS: bool = true;
 
     fn servers(&self, (): &()) -> usize {
         self.0.servers()
@@ -59,12 +58,6 @@ impl Dial for Servers {
 
     fn peer(&self, session: &(dyn Session + 'static)) -> String {
         session.peer().to_owned()
-    }
-
-    async fn held_up(&self, session: &(dyn Session + 'static)) -> Option<Fault> {
-        let sets = session.run(&self.0.held_up()).await.ok()?;
-        let why = sets.first()?.first()?.first()?.as_deref()?;
-        Some(Fault::spent(cause::held_up(&session.peer(), why)))
     }
 
     async fn look(&self) -> Option<Fault> {

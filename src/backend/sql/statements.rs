@@ -14,12 +14,12 @@ use super::tables::Tables;
 use crate::backend::record::Record;
 use crate::backend::success;
 use crate::lock::{ClaimId, LockName, Mode, Request};
-use crate::net::tcp;
+use crate::net::socket;
 use crate::queue::store::{Change, Key, Note, Target};
 
 /// How long a claim that is absent, but may be in flight, is barred from entering: a session that is given up is
 /// closed. A client that does not learn why its claim is gone reads at its next renewal.
-const KEEP_OUT: Duration = tcp::LATE;
+const KEEP_OUT: Duration = socket::LATE;
 
 /// The number of expired notes that one step removes: more than it adds, and few.
 const FORGET: u32 = 20;

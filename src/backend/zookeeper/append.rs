@@ -12,7 +12,7 @@ use super::note::Note;
 use super::queue::{ClaimNodes, QueueNodes};
 use super::view;
 use super::wire::{children, connected, make_folders};
-use crate::backend::options::ZkLayout;
+use crate::backend::ZkLayout;
 use crate::backend::record::Record;
 use crate::lock::validity::LeaseTimes;
 use crate::lock::{ClaimId, ErrorKind, Mode, Request};

@@ -1,7 +1,7 @@
 //! The ensemble, the path, and the login.
 
 use crate::backend::Options;
-use crate::backend::options::ZkLayout;
+use crate::backend::ZkLayout;
 use crate::net::address::{HostPort, after, host_and_port, in_any_order};
 use crate::net::credentials::{Secret, Tls};
 use crate::net::tls::stays_here_at;
@@ -154,7 +154,7 @@ fn tls(tls: &Tls) -> Result<Option<Tls>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::assert_refused;
+    use crate::backend::assert_refused;
     use crate::net::credentials::Pem;
 
     fn parsed(endpoints: &[&str]) -> Result<(String, String), String> {

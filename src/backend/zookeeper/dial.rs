@@ -24,7 +24,7 @@ use crate::lock::{ErrorKind, Reason};
 use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::{Dial, Stage};
-use crate::net::tcp::STAGGER;
+use crate::net::socket::STAGGER;
 use crate::sync::locked;
 
 /// The most attempts in parallel.

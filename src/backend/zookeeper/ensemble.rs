@@ -32,15 +32,14 @@ pub(super) struct Ensemble {
     persists: AtomicBool,
     /// The purpose of the claims' connections.
     rank: Mutex<Rank>,
-    begun: Moment,
 }
 
 impl Ensemble {
     pub(super) fn new(config: ZkConfig, clock: Clock) -> Self {
         let paths = Paths::new(&config.chroot, config.prefix.as_deref());
         let (connected, persists) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (cause, rank, begun) = (Arc::default(), Mutex::default(), clock.now());
-        Self { config, paths, clock, connected, cause, persists, rank, begun }
+        let (cause, rank) = (Arc::default(), Mutex::default());
+        Self { config, paths, clock, connected, cause, persists, rank }
     }
 
     /// Implements [`crate::backend::Backend::has_connected`].
@@ -110,7 +109,7 @@ impl Ensemble {
         // An earlier session refutes what a look guessed.
         let cause = cause.filter(|cause| !self.has_connected() || !cause::is_guess(cause));
         let silent = || cause::silent(&self.config.address());
-        Fault::spent(cause::lasting(cause.unwrap_or_else(silent), self.clock.now().since(self.begun)))
+        Fault::spent(cause.unwrap_or_else(silent))
     }
 
     /// Returns `fault`, with the ensemble if the fault comes from it.

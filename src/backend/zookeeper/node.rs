@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::backend::options::ZkLayout;
+use crate::backend::ZkLayout;
 use crate::lock::ClaimId;
 
 /// The purpose of a node, according to its name.

@@ -91,7 +91,7 @@ fn is_other_half(entry: &ClaimNodes, node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::ZkLayout;
+    use crate::backend::ZkLayout;
     use crate::backend::zookeeper::node::stem;
 
     fn id(n: u8) -> ClaimId {

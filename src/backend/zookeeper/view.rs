@@ -11,7 +11,7 @@ use super::note::{Note, called, time, token};
 use super::paths::is_aside;
 use super::queue::{ClaimNodes, QueueNodes};
 use super::wire::{children, data_of};
-use crate::backend::foreign;
+use crate::backend::record::foreign_claim;
 use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
@@ -36,7 +36,7 @@ fn bare(at: usize, nodes: &ClaimNodes) -> Item {
 fn item(name: &LockName, queue: &str, at: usize, nodes: &ClaimNodes, (data, stat): &(Vec<u8>, Stat)) -> Item {
     let (note, path) = (Note::parse(data), format!("{queue}/{}", nodes.record().name));
     // No other node has its path and creating transaction.
-    let stranger = || foreign::identity([path.as_bytes(), &stat.czxid.to_be_bytes()]);
+    let stranger = || foreign_claim([path.as_bytes(), &stat.czxid.to_be_bytes()]);
     let since = Some(time(stat, 0));
     let about = match &note {
         Some(note) => About::of(&note.record, name, since),

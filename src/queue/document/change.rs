@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use super::items::{Items, Stored, Version};
 use super::queue::{Document, QueueEntry};
 use super::watch::Watch;
-use crate::backend::foreign;
+use crate::backend::record::foreign_claim;
 use crate::clock::Clock;
 use crate::lock::{ClaimId, FencingToken, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -177,7 +177,7 @@ impl DocumentStore {
             }
             Found::Foreign(stored) => {
                 let write = &stored.version.write;
-                let id = foreign::identity([name.as_str().as_bytes(), write.as_bytes()]);
+                let id = foreign_claim([name.as_str().as_bytes(), write.as_bytes()]);
                 // A name that cannot be a key is refused before an item can be found.
                 let key = self.items.key(name).unwrap_or_default();
                 let about = About::foreign(name, id, format!("key {}", String::from_utf8_lossy(&key)));
@@ -218,7 +218,7 @@ fn item(name: &LockName, at: usize, place: &QueueEntry, left: Option<Duration>) 
     Item {
         at,
         key: Key { order: place.token, text: place.about.claim.clone() },
-        id: place.id().unwrap_or_else(|| foreign::identity([place.about.claim.as_bytes()])),
+        id: place.id().unwrap_or_else(|| foreign_claim([place.about.claim.as_bytes()])),
         foreign: false,
         mode: place.about.mode(),
         slot: place.slot,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{Arrival, DocumentStore, Items, Stored, Version};
-use crate::backend::{Capabilities, Examination, TokenStrength};
+use crate::backend::{Capabilities, Examination};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -147,7 +147,6 @@ impl Items for Fake {
         Capabilities {
             backend: "fake",
             queue: true,
-            token: TokenStrength::Volatile,
             leased: true,
             renewals_per_ttl: 3,
             look_while_running: false,

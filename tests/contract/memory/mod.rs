@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use dlock::backend::{Backend, Capabilities, Examination, TokenStrength};
+use dlock::backend::{Backend, Capabilities, Examination};
 use dlock::clock::Clock;
 use dlock::lock::{Error, ErrorKind, LockName, Moment, Request, Result};
 use dlock::queue::Queues as Engine;
@@ -53,7 +53,6 @@ impl Store for MemoryStore {
         Capabilities {
             backend: NAME,
             queue: true,
-            token: TokenStrength::Durable,
             leased: true,
             renewals_per_ttl: 3,
             look_while_running: false,

@@ -89,7 +89,7 @@ fn taken_apart(endpoint: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::options::assert_refused;
+    use crate::backend::assert_refused;
 
     fn parse(endpoints: &[&str]) -> Result<Option<RedlockConfig>, String> {
         RedlockConfig::parse(&Options::at(endpoints))

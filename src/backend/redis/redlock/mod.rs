@@ -33,7 +33,7 @@ use crate::backend::redis::keys::Naming;
 use crate::backend::redis::rows::integer;
 use crate::backend::redis::script::Call;
 use crate::backend::success;
-use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, TokenStrength};
+use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
@@ -90,8 +90,7 @@ impl RedlockBackend {
 #[async_trait]
 impl Backend for RedlockBackend {
     fn capabilities(&self) -> Capabilities {
-        let token = TokenStrength::BestEffort;
-        Capabilities { queue: false, token, ..Capabilities::of(NAME) }
+        Capabilities { queue: false, ..Capabilities::of(NAME) }
     }
 
     fn identity(&self) -> String {

@@ -1,7 +1,7 @@
 //! Addresses and the other sources of the configuration.
 
 use super::*;
-use crate::backend::options::assert_refused;
+use crate::backend::assert_refused;
 
 /// A file that the test removes.
 struct Cnf(PathBuf);

@@ -18,7 +18,7 @@ use crate::lock::{ClaimId, ErrorKind};
 use crate::net::credentials::Secret;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
-use crate::net::tcp::{STAGGER, first_of};
+use crate::net::socket::{STAGGER, first_of};
 use crate::net::{cause, socket};
 
 /// The variables to check on one of several servers, which must be the only one that accepts writes.

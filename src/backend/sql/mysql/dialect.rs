@@ -56,16 +56,6 @@ impl Dialect for Arc<Dialer> {
         Ok(Arc::new(MysqlSession::over(connection, self, self.peer(server))))
     }
 
-    /// Every user may see its own sessions.
-    fn held_up(&self) -> String {
-        let Tables { lock, claim, .. } = self.tables();
-        format!(
-            "SELECT CONCAT('a statement is in the state \"', STATE, '\", for ', TIME, 's; see the sessions that lock tables, such as a backup') \
-             FROM information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(USER(), '@', 1) AND ID <> CONNECTION_ID() AND STATE LIKE 'Waiting for %' \
-             AND (INFO LIKE '%{lock}%' OR INFO LIKE '%{claim}%' OR INFO LIKE 'COMMIT%' OR STATE LIKE '% ACK %') ORDER BY TIME DESC LIMIT 1;",
-        )
-    }
-
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
         examine::examine(&self.config, session).await
     }

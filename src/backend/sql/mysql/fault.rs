@@ -6,8 +6,8 @@ use sqlx::mysql::MySqlDatabaseError;
 use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
 use crate::lock::ErrorKind;
 use crate::net::cause;
-use crate::net::connector::unmade;
 use crate::net::fault::Fault;
+use crate::net::socket::unmade;
 use crate::net::tls;
 
 const PLUGINS: &str = "dlock knows mysql_native_password, caching_sha2_password and sha256_password";

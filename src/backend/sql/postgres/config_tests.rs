@@ -1,7 +1,7 @@
 //! The results of addresses and the environment.
 
 use super::*;
-use crate::backend::options::assert_refused;
+use crate::backend::assert_refused;
 
 fn alone() -> Environment {
     Environment { variable: |_| None, home: None, user: Some("me".into()) }

@@ -15,9 +15,9 @@ use super::tls::Encryption;
 use crate::backend::sql::dialect::Session;
 use crate::lock::ErrorKind;
 use crate::net::cause;
-use crate::net::connector::unmade;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
+use crate::net::socket::unmade;
 
 /// The code of the refusal of the setting that identifies a connection.
 const MARK_REFUSED: i32 = 1;
@@ -70,7 +70,6 @@ async fn greet(
     }
     let stream = reach(place).await.map_err(|error| unreached(&error))?;
     stage.connected();
-    stage.logs_in();
     let mode = if place.socket().is_some() { PgMode::Disable } else { config.mode };
     wanted.ssl_mode(match mode {
         PgMode::Disable | PgMode::Allow => SslMode::Disable,

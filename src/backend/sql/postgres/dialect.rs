@@ -33,15 +33,6 @@ const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
 const OR_RENEW: &str =
     "ON CONFLICT (claim, name) WHERE claim <> '' DO UPDATE SET lease_until = EXCLUDED.lease_until;";
 
-/// Sessions of dlock that wait only for one another are not reported. A pooler forwards the name of the program.
-const HELD_UP: &str = "SELECT CASE WHEN a.wait_event = 'SyncRep' THEN 'commits wait for a synchronous standby (synchronous_standby_names)' \
-     WHEN b.pid IS NOT NULL THEN 'process ' || b.pid || ' of the server (' || concat_ws(', ', NULLIF(b.application_name, ''), 'user ' || b.usename) \
-     || ') has locked what dlock needs' ELSE 'a statement waits for ' || a.wait_event_type || ' ' || a.wait_event END \
-     FROM pg_stat_activity a LEFT JOIN pg_stat_activity b ON b.pid = ANY(pg_blocking_pids(a.pid)) \
-     WHERE a.application_name = 'dlock' AND a.usename = current_user AND a.state = 'active' AND a.pid <> pg_backend_pid() \
-     AND a.wait_event_type <> 'Client' AND b.application_name IS DISTINCT FROM 'dlock' AND (a.wait_event_type <> 'Lock' OR b.pid IS NOT NULL) \
-     ORDER BY a.wait_event = 'SyncRep' DESC, b.pid IS NULL, a.query_start LIMIT 1;";
-
 /// Not all users may see whether a process serves a client, but all may see whether it is in a database.
 const FEW_LEFT: &str = "SELECT CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
      (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS spare FROM (SELECT current_setting('max_connections')::int AS most, \
@@ -101,10 +92,6 @@ impl Dialect for PgConfig {
 
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
         Ok(Arc::new(dial::dial(self, &self.places[server], stage).await?))
-    }
-
-    fn held_up(&self) -> String {
-        HELD_UP.to_owned()
     }
 
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {

@@ -17,10 +17,10 @@ use super::config::{PgMode, PgPlace};
 use super::fault;
 use super::tls::Encryption;
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
-use crate::net::connector::Stream;
 use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::tcp;
+use crate::net::socket;
+use crate::net::tls::Stream;
 
 /// The setting, from the startup message, that identifies the server process of this connection.
 pub(super) const MARK: &str = "dlock.session";
@@ -215,8 +215,8 @@ pub(super) async fn reach(place: &PgPlace) -> io::Result<Box<dyn Stream>> {
         return Ok(Box::new(UnixStream::connect(&path).await?));
     }
     Ok(Box::new(match place.address {
-        Some(address) => tcp::connect_to(SocketAddr::new(address, place.port)).await?,
-        None => tcp::connect(&place.host, place.port).await?,
+        Some(address) => socket::connect_to(SocketAddr::new(address, place.port)).await?,
+        None => socket::connect(&place.host, place.port).await?,
     }))
 }
 
