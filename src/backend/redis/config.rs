@@ -71,10 +71,8 @@ impl RedisConfig {
         } else if let Some(rest) = after("redis+sentinel://") {
             config.sentinel(rest)?;
         } else if let Some(rest) = after("redis+cluster://") {
-            let rest = config.login(rest)?;
-            let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-            config.path(database)?;
-            if config.database != 0 {
+            let (hosts, database) = config.login(rest)?;
+            if database_of(database)? != 0 {
                 return Err("a cluster has only database 0; leave out the number".to_owned());
             }
             config.topology = Topology::Cluster(hosts_of(hosts, SERVER_PORT)?);
@@ -98,22 +96,13 @@ impl RedisConfig {
     }
 
     fn server(&mut self, rest: &str) -> Result<(), String> {
-        let rest = self.login(rest)?;
-        let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, database) = self.login(rest)?;
         if host.contains(',') {
             return Err(SEVERAL.to_owned());
         }
-        self.path(database)?;
+        self.database = database_of(database)?;
         self.topology =
             Topology::Server(host_of(if host.is_empty() { "localhost" } else { host }, SERVER_PORT)?);
-        Ok(())
-    }
-
-    /// Sets the database from the number after the hosts, if there is one.
-    fn path(&mut self, database: &str) -> Result<(), String> {
-        if !database.is_empty() {
-            self.database = database_of(database)?;
-        }
         Ok(())
     }
 
@@ -133,8 +122,7 @@ impl RedisConfig {
     }
 
     fn sentinel(&mut self, rest: &str) -> Result<(), String> {
-        let rest = self.login(rest)?;
-        let (hosts, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let (hosts, name) = self.login(rest)?;
         let (master, database) = name.split_once('/').unwrap_or((name, ""));
         if master.is_empty() {
             return Err(
@@ -142,26 +130,18 @@ impl RedisConfig {
                     .to_owned(),
             );
         }
-        self.path(database)?;
+        self.database = database_of(database)?;
         let sentinels = hosts_of(hosts, SENTINEL_PORT)?;
         self.topology = Topology::Sentinel { sentinels, master: decoded(master)? };
         Ok(())
     }
 
-    /// Takes the login off the front, overridden by the options, and the settings off the end.
-    fn login<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
+    /// Takes the login off the front, overridden by the options. Returns the hosts, and the rest after a slash.
+    fn login<'a>(&mut self, rest: &'a str) -> Result<(&'a str, &'a str), String> {
         let (login, rest) = address::login(rest)?;
         self.user = self.user.take().or(login.user);
         self.password = self.password.take().or(login.password);
-        let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
-        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-            if name != "db" {
-                return Err(format!("{name} is not a setting of an address of redis; the only one is db"));
-            }
-            self.database = database_of(value)?;
-        }
-        Ok(rest)
+        Ok(rest.split_once('/').unwrap_or((rest, "")))
     }
 
     /// Returns whether the keys are distributed over nodes.
@@ -239,8 +219,6 @@ mod tests {
     fn addresses_are_read_as_documented() {
         for (endpoint, expected) in [
             ("redis://h", "redis://h:6379/0"),
-            ("redis://h?db=3", "redis://h:6379/3"),
-            ("redis+sentinel://h/m?db=3", "redis+sentinel://h:26379/m/3"),
             ("h:7", "redis://h:7/0"),
             ("REDIS://h:7/3", "redis://h:7/3"),
             ("redis://[::1]:7", "redis://[::1]:7/0"),
@@ -278,8 +256,8 @@ mod tests {
             ("unix:", "path of a socket"),
             ("redis+sentinel://h:1", "master's name"),
             ("redis+cluster://h/3", "only database 0"),
-            ("redis://h/0?protocol=3", "protocol is not a setting of an address of redis"),
-            ("redis://h?db=x", "not the number of a database"),
+            ("redis://h/0?protocol=3", "not the number of a database"),
+            ("redis://h?db=3", "not HOST:PORT"),
             ("redis://%zz@h", "hexadecimal"),
             ("redis://[::1", "not HOST:PORT"),
             ("redis://u@h", "no password for the user u"),

@@ -66,24 +66,18 @@ impl RedlockConfig {
 }
 
 /// Splits a comma list of addresses. The commas in an address of sentinels or of a cluster do not separate addresses. A
-/// part without a scheme has that of its predecessor.
+/// part without a scheme is encrypted like its predecessor.
 fn taken_apart(endpoint: &str) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for part in endpoint.split(',') {
-        let schemes = ["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"];
-        let begins = schemes.iter().any(|scheme| after(part.trim(), scheme).is_some());
-        match all.last_mut() {
-            Some(last) if !begins && after(last, "redis+").is_some() => {
-                last.push(',');
-                last.push_str(part);
-            }
-            Some(last) if !begins && after(last, "rediss://").is_some() => {
-                all.push(format!("rediss://{}", part.trim()));
-            }
-            _ => all.push(part.trim().to_owned()),
-        }
+    if after(endpoint, "redis+").is_some() {
+        return vec![endpoint.to_owned()];
     }
-    all
+    let mut is_encrypted = false;
+    let whole = |part: &str| {
+        let has_scheme = part.contains("://") || after(part, "unix:").is_some();
+        is_encrypted = after(part, "rediss://").is_some() || !has_scheme && is_encrypted;
+        if is_encrypted && !has_scheme { format!("rediss://{part}") } else { part.to_owned() }
+    };
+    endpoint.split(',').map(str::trim).map(whole).collect()
 }
 
 #[cfg(test)]
