@@ -1,20 +1,17 @@
 //! Requests to the service, at the server that has the keys at the moment.
 
-use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{ServerError, Value};
 
-use super::cluster::{self, Redirection};
 use super::config::RedisConfig;
-use super::connection::Connection;
+use super::connection::{Connection, Heard};
 use super::dial::Dialer;
 use super::fault::{self, HUNG_UP};
 use super::script::Call;
 use crate::clock::Clock;
-use crate::lock::{ErrorKind, Moment};
+use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Link;
@@ -23,8 +20,6 @@ use crate::sync::locked;
 
 /// How long to wait for keys that are moving before that is an error: moving a few takes a millisecond.
 const MOVING: Duration = Duration::from_secs(1);
-/// The most redirections in a row between nodes of a cluster.
-const MOST_REDIRECTIONS: u32 = 8;
 
 /// The connections of one client.
 #[derive(Debug)]
@@ -32,30 +27,19 @@ pub(super) struct Client {
     pub(super) config: RedisConfig,
     pub(super) clock: Clock,
     pub(super) link: Link<Dialer>,
-    /// Whether a server has EVAL but not EVALSHA.
-    sends_whole: AtomicBool,
-    /// The number of connections in a row that were closed instead of an answer to [`HELLO`].
-    hang_ups: AtomicU32,
 }
 
-/// The value of `hang_ups` from which [`HELLO`] counts as the cause: a single connection may have been closed for
-/// another reason.
-const TELLING: u32 = 2;
-
-/// Requests the protocol with notifications of changed keys.
-const HELLO: &str = "HELLO";
 /// Requests notifications of explicitly chosen keys, except of this client's own changes.
-pub(super) const OPTIN: [&str; 5] = ["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
+pub(super) const OPTIN: &[&str] = &["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
 
 /// Replies, and the connection that they came from.
 pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
     pub(super) connection: Arc<Connection>,
-    /// When the request was sent, and the connection's number of notifications by then.
+    /// When the request was sent.
     pub(super) sent: Moment,
-    pub(super) told: u64,
-    /// Whether they come from a node to which the keys are still moving; it does not report changes.
-    pub(super) detour: bool,
+    /// Where the server reports changes since then, if it does.
+    pub(super) heard: Option<Heard>,
 }
 
 /// The node of a request.
@@ -67,59 +51,36 @@ pub(super) enum To {
     Node(HostPort),
 }
 
-/// The routing of one request.
-struct Route<'a> {
-    dialer: &'a Dialer,
-    to: To,
-    way: Mutex<Way>,
-}
-
 /// The redirections of a request so far.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Way {
     /// The node for the next attempt only.
     detour: Option<HostPort>,
     /// Whether the request was sent to such a node.
     asking: bool,
-    redirections: u32,
+    was_redirected: bool,
 }
 
-impl Route<'_> {
-    /// Returns the node for the next attempt.
-    fn next(&self) -> Option<HostPort> {
-        let mut way = locked(&self.way);
-        let detour = way.detour.take();
-        way.asking = detour.is_some();
-        detour.or_else(|| match &self.to {
-            To::Slot(slot) => self.dialer.route(*slot),
-            To::Node(node) => Some(node.clone()),
-        })
+impl Way {
+    /// Begins the next attempt, and returns the node only for this one.
+    fn next(&mut self) -> Option<HostPort> {
+        let detour = self.detour.take();
+        self.asking = detour.is_some();
+        detour
     }
 
-    /// Sends the next attempt to the node that has the keys.
-    fn redirect(&self, Redirection { slot, node, once }: Redirection) -> Fault {
-        let mut way = locked(&self.way);
-        way.redirections += 1;
-        if way.redirections > MOST_REDIRECTIONS {
-            way.redirections = 0;
-            return Fault::spent(format!(
-                "the nodes of the cluster do not agree on which of them has the keys (last {node})"
-            ));
-        }
-        let fault = Fault::unavailable(format!("{node} has the keys")).helped_by(Retry::OtherNode);
-        if once {
-            way.detour = Some(node);
-        } else {
-            self.dialer.learn(slot, node);
-        }
-        fault
+    /// Returns the fault of an attempt that was redirected because of `what`. The nodes may disagree for a while.
+    fn redirected(&mut self, what: String) -> Fault {
+        let retry = if self.was_redirected { Retry::Again } else { Retry::OtherNode };
+        self.was_redirected = true;
+        Fault::unavailable(what).helped_by(retry)
     }
 }
 
 impl Client {
     pub(super) fn new(config: RedisConfig, clock: Clock) -> Self {
         let link = Link::new(Dialer::new(config.clone()), clock);
-        Self { config, clock, link, sends_whole: AtomicBool::default(), hang_ups: AtomicU32::default() }
+        Self { config, clock, link }
     }
 
     /// Creates a client of the same service that shares no connection with this one.
@@ -127,67 +88,87 @@ impl Client {
         Self::new(self.config.clone(), self.clock)
     }
 
-    /// Returns the steps that request notifications over `connection`, with the options `tracking`; none if that was
-    /// decided before. After [`TELLING`] connections in a row were closed at this request, the next one omits it.
-    pub(super) fn listening<const N: usize>(
+    /// Requests notifications with the options `tracking` over the connection to the node that has `slot`, unless that
+    /// was done before. Returns whether there will be any.
+    pub(super) async fn listen(
         &self,
-        connection: &Connection,
-        tracking: [&str; N],
-    ) -> Vec<Call> {
-        if self.hang_ups.load(Ordering::Relaxed) >= TELLING {
-            connection.answered(None, None);
+        slot: Option<u16>,
+        deadline: Moment,
+        tracking: &[&str],
+    ) -> FaultResult<bool> {
+        let route = self.link.dial.route(slot);
+        let open = self.link.opened_for(&route);
+        if let Some(tells) = open.and_then(|connection| connection.can_notify.get().copied()) {
+            return Ok(tells);
         }
-        if connection.can_notify.get().is_some() {
-            return Vec::new();
+        let steps = [Call::attempt(["HELLO", "3"]), Call::attempt(tracking)];
+        match self.call(slot, deadline, Patience::Once, &steps).await {
+            Ok(Answer { replies, connection, .. }) => {
+                // Without HELLO a server accepts the latter and reports nothing.
+                let tells = matches!(replies.first(), Some(Value::Map(_)));
+                Ok(connection.can_notify(tells && replies.get(1) == Some(&Value::Okay)))
+            }
+            // Proxies close the connection at unknown commands. The request was sent over two.
+            Err(fault) if fault.code == HUNG_UP => Ok(self.link.connection(&route).await?.can_notify(false)),
+            Err(fault) => Err(fault),
         }
-        vec![Call::command([HELLO, "3"]), Call::command(tracking)]
     }
 
-    /// Executes `steps` at the node that has `slot`, until `deadline`. An error reply to a script is an error; other
-    /// error replies are returned. Steps may be executed repeatedly, and also after an error, so they must be
-    /// idempotent.
+    /// Executes `steps` at the node that has `slot`, until `deadline`. An error reply is an error, unless its step may
+    /// fail. Steps may be executed repeatedly, and also after an error, so they must be idempotent.
     pub(super) async fn call(
         &self,
         slot: Option<u16>,
         deadline: Moment,
         patience: Patience,
-        steps: impl Fn(&Connection) -> Vec<Call> + Send + Sync,
+        steps: &[Call],
     ) -> FaultResult<Answer> {
-        self.ask(To::Slot(slot), deadline, patience, false, steps).await
+        self.ask(&To::Slot(slot), deadline, patience, steps).await
     }
 
-    /// Executes `steps` like [`Client::call`]; if `strict`, an error reply to any step is an error.
-    async fn ask(
+    /// Executes one step and returns its reply.
+    pub(super) async fn one(
         &self,
-        to: To,
+        to: &To,
         deadline: Moment,
         patience: Patience,
-        strict: bool,
-        steps: impl Fn(&Connection) -> Vec<Call> + Send + Sync,
+        step: Call,
+    ) -> FaultResult<Value> {
+        let answer = self.ask(to, deadline, patience, &[step]).await?;
+        answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))
+    }
+
+    async fn ask(
+        &self,
+        to: &To,
+        deadline: Moment,
+        patience: Patience,
+        steps: &[Call],
     ) -> FaultResult<Answer> {
-        let dialer = &self.link.dial;
-        let route = Route { dialer, to, way: Mutex::default() };
-        let node = || route.next();
+        let (clock, dialer) = (self.clock, &self.link.dial);
+        let way = Mutex::new(Way::default());
+        let node = || {
+            locked(&way).next().or_else(|| match to {
+                To::Slot(slot) => dialer.route(*slot),
+                To::Node(node) => Some(node.clone()),
+            })
+        };
         // From this moment keys that are still moving are an error for a caller without patience.
-        let known_at = if patience == Patience::Once { self.clock.now() + MOVING } else { Moment::NEVER };
+        let known_at = if patience == Patience::Once { clock.now() + MOVING } else { Moment::NEVER };
         let request = |connection: Arc<Connection>| {
-            let (steps, asking) = (steps(&connection), locked(&route.way).asking);
-            let (sent, told) = (self.clock.now(), connection.notified_count());
-            let route = &route;
+            let way = &way;
             async move {
-                match self.replies(&connection, &steps, asking, strict).await {
+                let (sent, count) = (clock.now(), connection.notified_count());
+                match self.replies(&connection, steps, way).await {
                     Ok(replies) => {
-                        if steps.iter().any(Call::frees) {
-                            connection.nudge();
-                        }
-                        Ok(Answer { replies, connection, sent, told, detour: asking })
+                        let tells = connection.can_notify.get() == Some(&true);
+                        let heard = tells.then(|| Heard { connection: Arc::clone(&connection), count });
+                        Ok(Answer { replies, connection, sent, heard })
                     }
-                    Err(Setback::Redirected(redirection)) => Err(route.redirect(redirection)),
-                    Err(Setback::Fault(fault)) => {
-                        locked(&route.way).redirections = 0;
-                        let is_answer = fault.retry == Retry::Again && sent >= known_at;
-                        Err(if is_answer { fault.helped_by(Retry::Nothing) } else { fault })
+                    Err(fault) if fault.retry == Retry::Again && sent >= known_at => {
+                        Err(fault.helped_by(Retry::Nothing))
                     }
+                    Err(fault) => Err(fault),
                 }
             }
         };
@@ -199,138 +180,101 @@ impl Client {
         answer
     }
 
-    /// Executes one step and returns its reply.
-    pub(super) async fn one(
-        &self,
-        to: To,
-        deadline: Moment,
-        patience: Patience,
-        step: Call,
-    ) -> FaultResult<Value> {
-        let steps = move |_: &Connection| vec![step.clone()];
-        let answer = self.ask(to, deadline, patience, true, steps).await?;
-        answer.replies.into_iter().next().ok_or_else(|| fault::nonsense("no reply"))
-    }
-
-    /// Returns the replies to `steps`; `asking` if the keys are moving to this node.
+    /// Returns the replies to `steps`. Scripts are sent by their hashes, and again as text if the server does not know
+    /// them.
     async fn replies(
         &self,
         connection: &Connection,
         steps: &[Call],
-        asking: bool,
-        strict: bool,
-    ) -> Result<Vec<Value>, Setback> {
-        let Some(verb) = steps.first().map(Call::verb) else { return Ok(Vec::new()) };
-        for whole in [self.sends_whole.load(Ordering::Relaxed), true] {
-            let (bytes, replies) = packed(steps, asking, whole);
-            let replies = connection.exchange(bytes, replies).await;
-            let is_closed = replies.as_ref().is_err_and(|fault| fault.code == HUNG_UP);
-            let is_refusal = is_closed && verb == HELLO;
-            if is_refusal {
-                self.hang_ups.fetch_add(1, Ordering::Relaxed);
-            } else if is_closed || verb == HELLO {
-                self.hang_ups.store(0, Ordering::Relaxed);
+        way: &Mutex<Way>,
+    ) -> FaultResult<Vec<Value>> {
+        let asking = locked(way).asking;
+        let verb = steps.first().map_or("", Call::verb);
+        for whole in [false, true] {
+            let mut bytes = Vec::with_capacity(1024);
+            for step in steps {
+                if asking {
+                    // ASKING applies to one command.
+                    Call::command(["ASKING"]).pack(whole, &mut bytes);
+                }
+                step.pack(whole, &mut bytes);
             }
-            let replies = replies.map_err(|fault| {
-                let fault = fault::unanswered(fault, verb);
-                // Another connection is tried, finally without this request.
-                if is_refusal { fault.helped_by(Retry::OtherNode) } else { fault }
-            });
-            if let Some(replies) = self.sorted(connection, steps, asking, strict, replies)? {
-                return Ok(replies);
+            let each = 1 + usize::from(asking);
+            let replies = connection.exchange(bytes, steps.len() * each).await;
+            let replies = replies.map_err(|fault| fault::unanswered(fault, verb))?;
+            let replies: Vec<Value> = replies.into_iter().skip(each - 1).step_by(each).collect();
+            let is_unknown =
+                |reply: &Value| matches!(reply, Value::ServerError(error) if fault::is_unknown_script(error));
+            if !whole && replies.iter().any(is_unknown) {
+                continue;
             }
+            for (step, reply) in steps.iter().zip(&replies) {
+                if let Value::ServerError(error) = reply {
+                    self.check(step, error, connection, way)?;
+                }
+            }
+            return Ok(replies);
         }
-        Err(Setback::Fault(fault::nonsense("NOSCRIPT to a whole script")))
+        Err(fault::nonsense("NOSCRIPT to a whole script"))
     }
 
-    /// Returns the replies to `steps` among all; `None` if the server does not know one of the scripts.
-    fn sorted(
+    /// Returns the fault for an error reply to `step`, if that is one. In a cluster another node may help.
+    fn check(
         &self,
+        step: &Call,
+        error: &ServerError,
         connection: &Connection,
-        steps: &[Call],
-        asking: bool,
-        strict: bool,
-        replies: FaultResult<Vec<Value>>,
-    ) -> Result<Option<Vec<Value>>, Setback> {
-        let each = each(asking);
-        let replies = replies.map_err(Setback::Fault)?;
-        let replies: Vec<Value> = replies.into_iter().skip(each - 1).step_by(each).collect();
-        let mut known = true;
-        for (step, reply) in steps.iter().zip(&replies) {
-            let Value::ServerError(error) = reply else { continue };
-            let script = strict || matches!(step, Call::Script { .. });
-            let once = error.code() == "ASK";
-            match error.code() {
-                "NOSCRIPT" => known = false,
-                _ if fault::is_missing(error, "evalsha") => {
-                    self.sends_whole.store(true, Ordering::Relaxed);
-                    known = false;
-                }
-                "MOVED" | "ASK" if self.config.is_cluster() && (script || !asking && !once) => {
-                    let details = error.details().unwrap_or_default();
-                    let redirection = cluster::redirection(details, once, connection);
-                    return Err(redirection.map_or_else(Setback::Fault, Setback::Redirected));
-                }
-                _ if script => return Err(Setback::Fault(self.refusal(error))),
-                _ => {}
+        way: &Mutex<Way>,
+    ) -> FaultResult<()> {
+        let (is_cluster, details) = (self.config.is_cluster(), error.details().unwrap_or_default());
+        let fault = match error.code() {
+            "MOVED" if is_cluster => {
+                let (slot, node) = redirection(details, connection)?;
+                let fault = locked(way).redirected(format!("{node} has the keys"));
+                self.link.dial.learn(slot, node);
+                fault
             }
-        }
-        Ok(known.then_some(replies))
-    }
-
-    /// Returns the nodes of a cluster that have slots, each with some of them; `None` for a single server.
-    ///
-    /// Errors: also if the list would be incomplete.
-    pub(super) async fn slots(
-        &self,
-        deadline: Moment,
-    ) -> FaultResult<Option<Vec<(RangeInclusive<u16>, HostPort)>>> {
-        if !self.config.is_cluster() {
-            return Ok(None);
-        }
-        let steps = |_: &Connection| vec![Call::command(["CLUSTER", "SLOTS"])];
-        let answer = self.ask(To::Slot(None), deadline, Patience::Once, true, steps).await?;
-        cluster::nodes(answer.replies.first().unwrap_or(&Value::Nil), &answer.connection).map(Some)
-    }
-
-    /// Returns all nodes that have keys; `None` stands for a single server.
-    pub(super) async fn all_nodes(&self, deadline: Moment) -> FaultResult<Vec<Option<HostPort>>> {
-        let nodes = self.slots(deadline).await?;
-        Ok(nodes.map_or_else(|| vec![None], |nodes| nodes.into_iter().map(|(_, node)| Some(node)).collect()))
-    }
-
-    /// Returns the fault for an error reply; in a cluster another node may help.
-    fn refusal(&self, error: &ServerError) -> Fault {
-        let fault = fault::of(error);
-        let is_of_a_node = fault.kind == ErrorKind::Denied
-            || matches!(error.code(), "LOADING" | "CLUSTERDOWN" | "MASTERDOWN");
-        if !self.config.is_cluster() || !is_of_a_node {
-            return fault;
-        }
-        self.link.dial.forget_routes();
-        fault.helped_by(Retry::OtherServer)
+            _ if step.may_fail() => return Ok(()),
+            "ASK" if is_cluster => {
+                let (_, node) = redirection(details, connection)?;
+                let mut way = locked(way);
+                let fault =
+                    way.redirected(format!("the keys of the lock are moving to another node, {node}"));
+                way.detour = Some(node);
+                fault
+            }
+            code => {
+                let fault = fault::of(error);
+                let is_of_a_node = fault.kind == ErrorKind::Denied
+                    || matches!(code, "LOADING" | "CLUSTERDOWN" | "MASTERDOWN");
+                if is_cluster && is_of_a_node {
+                    self.link.dial.forget_routes();
+                    fault.helped_by(Retry::OtherServer)
+                } else {
+                    fault
+                }
+            }
+        };
+        Err(fault)
     }
 }
 
-/// Returns the number of commands for each step.
-fn each(asking: bool) -> usize {
-    if asking { 2 } else { 1 }
+/// Parses the rest of `MOVED 3999 127.0.0.1:6381`, or of `ASK`, received over `from`: a slot and its node.
+fn redirection(details: &str, from: &Connection) -> FaultResult<(u16, HostPort)> {
+    let nonsense = || fault::nonsense(format!("redirected to {details}"));
+    let (slot, node) = details.split_once(' ').ok_or_else(nonsense)?;
+    let (host, port) = node.rsplit_once(':').ok_or_else(nonsense)?;
+    let (slot, port) = (slot.parse().map_err(|_| nonsense())?, port.parse().map_err(|_| nonsense())?);
+    Ok((slot, node_at(host, port, from)?))
 }
 
-/// Returns the encoded `steps`, and the number of replies.
-fn packed(steps: &[Call], asking: bool, whole: bool) -> (Vec<u8>, usize) {
-    let mut bytes = Vec::with_capacity(1024);
-    for step in steps {
-        if asking {
-            // ASKING applies to one command.
-            Call::command(["ASKING"]).pack(whole, &mut bytes);
-        }
-        step.pack(whole, &mut bytes);
+/// Returns the place of a node; an empty host is that of the reporting node, at the end of `from`.
+pub(super) fn node_at(host: &str, port: u16, from: &Connection) -> FaultResult<HostPort> {
+    if host == "?" {
+        let reason = Reason::from("the nodes of the cluster give no address of each other (?)");
+        let advice = "set cluster-announce-hostname on each node, or cluster-preferred-endpoint-type ip";
+        return Err(Fault::new(ErrorKind::Corrupt, reason.advising(advice)));
     }
-    (bytes, steps.len() * each(asking))
-}
-
-enum Setback {
-    Fault(Fault),
-    Redirected(Redirection),
+    let own = from.peer().rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
+    Ok(HostPort { host: if host.is_empty() { own } else { host }.to_owned(), port })
 }

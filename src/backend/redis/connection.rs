@@ -51,17 +51,9 @@ impl Connection {
         self.pipeline.is_open()
     }
 
-    /// Records the answers to HELLO 3 and to CLIENT TRACKING. Without the former a server accepts the latter and
-    /// reports nothing.
-    pub(super) fn answered(&self, hello: Option<&Value>, tracking: Option<&Value>) {
-        let tells = matches!(hello, Some(Value::Map(_))) && tracking == Some(&Value::Okay);
-        // It may be set already by another claim of this client, to the same value.
-        let _ = self.can_notify.set(tells);
-    }
-
-    /// Returns whether the server reports changed keys.
-    pub(super) fn tells(&self) -> bool {
-        self.can_notify.get() == Some(&true)
+    /// Records whether the server reports changed keys, and returns it.
+    pub(super) fn can_notify(&self, tells: bool) -> bool {
+        *self.can_notify.get_or_init(|| tells)
     }
 
     /// Returns the number of notifications of changed keys.
@@ -73,21 +65,29 @@ impl Connection {
     pub(super) fn nudge(&self) {
         self.notified.send_modify(|notified| *notified += 1);
     }
+}
 
-    /// Completes when the number of notifications differs from `notified`, or the connection has ended.
-    pub(super) async fn notified_after(&self, notified: u64) {
-        let mut count = self.notified.subscribe();
+/// A connection that reports changes, and its number of notifications at some moment.
+#[derive(Clone, Debug)]
+pub(super) struct Heard {
+    pub(super) connection: Arc<Connection>,
+    pub(super) count: u64,
+}
+
+impl Heard {
+    /// Completes when there are more notifications, or the connection has ended.
+    pub(super) async fn news(&self) {
+        let mut count = self.connection.notified.subscribe();
         tokio::select! {
-            _ = count.wait_for(|now| *now != notified) => {}
-            () = self.pipeline.ended() => {}
+            _ = count.wait_for(|now| *now != self.count) => {}
+            () = self.connection.pipeline.ended() => {}
         }
     }
 }
 
-/// Completes when one of the connections has more notifications than its number, or has ended; never without a connection.
-pub(super) async fn any_notified(notified: &[(Arc<Connection>, u64)]) {
-    let mut all: FuturesUnordered<_> =
-        notified.iter().map(|(connection, notified)| connection.notified_after(*notified)).collect();
+/// Completes when one of the connections has news; never without a connection.
+pub(super) async fn any_news(heard: &[Heard]) {
+    let mut all: FuturesUnordered<_> = heard.iter().map(Heard::news).collect();
     if all.next().await.is_none() {
         pending::<()>().await;
     }

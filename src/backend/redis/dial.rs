@@ -160,7 +160,7 @@ fn login(config: &RedisConfig) -> FaultResult<Option<Call>> {
     let Some(password) = &config.password else { return Ok(None) };
     let (user, password) = (config.user.as_deref().into_iter(), password.reveal()?);
     let words = ["AUTH"].into_iter().chain(user).chain([password.as_str()]);
-    Ok(Some(Call::Command(words.map(str::to_owned).collect())))
+    Ok(Some(Call::command(words)))
 }
 
 /// Logs in and selects the database. It waits for the answers: after a refused login further commands would run as the
@@ -171,7 +171,8 @@ async fn greet(config: &RedisConfig, connection: Connection, stage: &Stage) -> F
         steps.push(Call::command(["SELECT", &config.database.to_string()]));
     }
     if matches!(config.topology, Topology::Sentinel { .. }) {
-        steps.push(Call::command(["ROLE"]));
+        // A user that lacks the right to it learns from the first write whether the server is a replica.
+        steps.push(Call::attempt(["ROLE"]));
     }
     if steps.is_empty() {
         return Ok(connection);
@@ -187,8 +188,7 @@ async fn greet(config: &RedisConfig, connection: Connection, stage: &Stage) -> F
     Ok(connection)
 }
 
-/// Sends `steps`. An error reply is an error, except to ROLE: a user that lacks the right to it learns from the first
-/// write whether the server is a replica.
+/// Sends `steps`. An error reply is an error, unless its step may fail.
 async fn ask(connection: &Connection, steps: &[Call], stage: &Stage) -> FaultResult<Vec<Value>> {
     let mut bytes = Vec::new();
     for step in steps {
@@ -200,7 +200,7 @@ async fn ask(connection: &Connection, steps: &[Call], stage: &Stage) -> FaultRes
     stage.answered();
     for (step, reply) in steps.iter().zip(&replies) {
         if let Value::ServerError(error) = reply
-            && !matches!(step, Call::Command(words) if words == &["ROLE"])
+            && !step.may_fail()
         {
             return Err(fault::of(error).at(&connection.peer()));
         }

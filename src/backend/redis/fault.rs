@@ -11,6 +11,9 @@ use crate::net::fault::{Fault, Retry};
 /// The backend's name.
 pub(super) const NAME: &str = "redis";
 
+/// The advice after a refused command.
+const RIGHTS: &str = "\"dlock man redis\" names the commands and keys that a user needs";
+
 /// The code of a failure with a connection that ended before the answer.
 pub(super) const HUNG_UP: i32 = 1;
 
@@ -26,14 +29,10 @@ pub(super) fn is_unknown(error: &ServerError) -> bool {
     error.code() == "NOAUTH" || error.code() == "ERR" && is_refused
 }
 
-/// Returns whether the server lacks `command`, in lower case, or denies it to this user. An empty `command` stands for
-/// any.
-pub(super) fn is_missing(error: &ServerError, command: &str) -> bool {
+/// Returns whether the server does not know a script by its hash, or does not take one.
+pub(super) fn is_unknown_script(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default().to_lowercase();
-    // The latter is Envoy's error.
-    let is_unknown = details.starts_with("unknown command") || error.code() == "unsupported";
-    (error.code() == "NOPERM" || is_unknown)
-        && details.split(['\'', '`']).nth(1).is_some_and(|name| name.starts_with(command))
+    error.code() == "NOSCRIPT" || details.contains("'evalsha'") || details.contains("`evalsha`")
 }
 
 /// Adds to `fault` that the connection ended before the answer to `command`: proxies close it at unknown commands.
@@ -48,14 +47,10 @@ pub(super) fn unanswered(fault: Fault, command: &str) -> Fault {
 /// Returns the fault of a server that reports an unknown command with `details`.
 fn lacking(details: &str) -> Fault {
     let what = match details.split(['\'', '`']).nth(1) {
-        Some(name) if name.eq_ignore_ascii_case("eval") => {
-            "it runs no scripts (it has no command EVAL)".into()
-        }
         Some(name) => format!("it has no command {}", name.to_uppercase()),
         None => "a command that its scripts use was renamed or removed".to_owned(),
     };
-    let advice = "\"dlock doctor\" names all that are missing";
-    Fault::new(ErrorKind::Corrupt, Reason::from(what).advising(advice))
+    Fault::new(ErrorKind::Corrupt, Reason::from(what).advising(RIGHTS))
 }
 
 /// Returns the fault for an error reply.
@@ -68,10 +63,9 @@ pub(super) fn of(error: &ServerError) -> Fault {
     match error.code() {
         _ if is_unknown(error) => Fault::new(ErrorKind::Denied, cause::no_password("")),
         "WRONGPASS" => Fault::new(ErrorKind::Denied, cause::wrong_password("", "")),
-        "NOPERM" => Fault::new(
-            ErrorKind::Denied,
-            cause::no_right(text, "\"dlock man redis\" names the commands and keys that a user needs"),
-        ),
+        _ if error.code() == "NOPERM" || details.contains("user executing the script") => {
+            Fault::new(ErrorKind::Denied, cause::no_right(text, RIGHTS))
+        }
         "DENIED" => Fault::new(ErrorKind::Denied, text),
         "ERR" if details.contains("without any password configured") => {
             Fault::new(ErrorKind::Denied, cause::needless_password())
@@ -82,11 +76,6 @@ pub(super) fn of(error: &ServerError) -> Fault {
         {
             lacking(details)
         }
-        "unsupported" if details.starts_with("command") => lacking(details),
-        "ERR" if details.contains("user executing the script") => Fault::new(
-            ErrorKind::Denied,
-            cause::no_right(details, "\"dlock doctor\" names the commands that this user lacks"),
-        ),
         "ERR" if details.contains("DB index") => Fault::new(
             ErrorKind::Corrupt,
             cause::no_database(details, ", or raise databases in its configuration"),
@@ -132,9 +121,8 @@ mod tests {
     #[test]
     fn a_missing_command_is_named_and_no_script_is() {
         for (line, part) in [
-            ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "runs no scripts"),
+            ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "no command EVAL"),
             ("ERR unknown command `SCAN`, with args beginning with: `0`", "no command SCAN"),
-            ("unsupported command 'scan'", "no command SCAN"),
             ("ERR Unknown Redis command called from script script: 936f54, on @user_script:21.", "renamed"),
             ("MISCONF Errors writing to the AOF file script: 936f54, on @user_script:21.", "MISCONF"),
         ] {

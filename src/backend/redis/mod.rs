@@ -8,7 +8,6 @@
 //! waiters and holders. It is only a hint: the state is always read, never inferred.
 
 mod client;
-mod cluster;
 mod config;
 mod connection;
 mod dial;
@@ -19,7 +18,6 @@ mod names;
 pub mod redlock;
 mod rows;
 mod script;
-mod steps;
 mod store;
 mod watch;
 

@@ -7,8 +7,8 @@
 --   the queue     a sorted set of the ids of all claims; the score is the claim's token, which rises with each arrival.
 --   the writers   a sorted set of those that do not share the lock with 'shared' ones, with the same scores.
 --   the leases    a sorted set of all of them; the score is the end of the lease, in milliseconds.
---   the counters  a hash: 'fence' and 'born', the last and the first token; 'named', the claim that the lock's key was
---                 last set for; 'success', when the last successful run acquired.
+--   the counters  a hash: 'fence', the last token; 'named', the claim that the lock's key was last set for; 'success',
+--                 when the last successful run acquired.
 --   the claim     a hash of the claim that makes the step. Renewals leave it unchanged, so that it can be watched:
 --                 'mode', 'about' (its record) and 'since' since it entered; 'taken' once it was shown that the
 --                 lock's key stands for it, too; 'slot' once it has one; 'held' once that is recorded; 'asked', the
@@ -59,27 +59,28 @@ local function is_own(name, value)
   return string.sub(value, 1, #MARK) == MARK or redis.call('ZSCORE', name.queue, value)
 end
 
--- Returns the value of the lock's key that names a claim; whether the claim lives as far as the key tells: if the key
--- stood for it once, it still does; and whether its hash is gone.
+-- Returns the value of the lock's key that names a claim, and whether the claim lives as far as its keys tell: its hash is
+-- there, and if the lock's key stood for it once, it still does.
 local function proof(name, who, value)
   local c = redis.call('HMGET', claim(name, who), 'mode', 'taken', 'slot')
   local named = who
   if c[1] and c[1] ~= 'exclusive' then named = MARK .. c[1] end
   local stood = c[2] or c[3] or redis.call('HGET', name.counters, 'named') == who
-  return named, value == named or (c[1] and not stood), not c[1]
+  return named, c[1] and (value == named or not stood)
 end
 
 -- Returns the rest of a claim's lease.
-local function left(name, who, value)
-  if who == value then return redis.call('PTTL', name.lock) end
+local function left(name, who)
   local ends = redis.call('ZSCORE', name.leases, who)
   if ends then return math.max(ends - now_ms, 0) end
   return redis.call('PTTL', claim(name, who))
 end
 
+local DAY = 86400000
+
 -- Keeps a key for a day longer than the claims, so that it is removed at last.
 local function keep(key, ttl)
-  local life = ttl + 86400000
+  local life = ttl + DAY
   if redis.call('PTTL', key) < life - 3600000 then redis.call('PEXPIRE', key, text(life)) end
 end
 
@@ -99,21 +100,17 @@ end
 
 -- Removes dead claims, and makes the lock's key name the first one unless another program has it. Returns the value.
 local function settle(name)
+  for _, who in ipairs(redis.call('ZRANGEBYSCORE', name.leases, '-inf', text(now_ms))) do bury(name, who) end
   local value = value_of(name)
-  for _, who in ipairs(redis.call('ZRANGEBYSCORE', name.leases, '-inf', text(now_ms))) do
-    -- If only its lock's key could be renewed, an exclusive hold outlives its lease here.
-    if who ~= value then bury(name, who) end
-  end
-  local first, named, lives, is_bare
+  local first, named, lives
   repeat
     first, lives = redis.call('ZRANGE', name.queue, 0, 0)[1], true
-    if first then named, lives, is_bare = proof(name, first, value) end
-    if not lives then bury(name, first) end
+    if first then named, lives = proof(name, first, value) end
+    if not lives then
+      bury(name, first)
+      value = value_of(name)
+    end
   until lives
-  if is_bare then
-    -- It can be watched again.
-    redis.call('HSET', claim(name, first), 'mode', 'exclusive')
-  end
   if first and value ~= named and not (value and not is_own(name, value)) then
     local life = left(name, first)
     if named ~= first then
@@ -137,9 +134,9 @@ end
 local BRIEF, FULL = { 'mode', 'slot' }, { 'mode', 'slot', 'about', 'since', 'held', 'label' }
 
 -- Returns a claim with so many ahead of it, for `item` in rows.rs.
-local function entry(name, value, at, who, fields)
+local function entry(name, at, who, fields)
   local about = redis.call('HMGET', claim(name, who), unpack(fields))
-  return { at, who, redis.call('ZSCORE', name.queue, who), left(name, who, value), about }
+  return { at, who, redis.call('ZSCORE', name.queue, who), left(name, who), about }
 end
 
 -- Returns what the own claim needs: the first claim, or as many as there are slots, the nearest one ahead that does not
@@ -153,7 +150,7 @@ local function needed(name, value)
     if first > last then return end
     for n, who in ipairs(redis.call('ZRANGE', name.queue, first, last)) do
       local rank = first + n - 1
-      entries[#entries + 1] = entry(name, value, rank, who, rank == 0 and FULL or BRIEF)
+      entries[#entries + 1] = entry(name, rank, who, rank == 0 and FULL or BRIEF)
     end
     shown = last + 1
   end
@@ -176,10 +173,9 @@ end
 -- Returns one queue as Row in rows.rs takes it. Unset parts are false, because nil would end the row.
 local function row(name, value, entries)
   local foreign = value and not is_own(name, value) and foreign_id(name, value)
-  local counters = redis.call('HMGET', name.counters, 'fence', 'born', 'success')
   return {
     value, foreign, redis.call('PTTL', name.lock), entries, redis.call('HMGET', name.own, 'gone', 'by', 'asked'),
-    counters[2] or (not counters[1] and text(now)), counters[3], text(now),
+    redis.call('HGET', name.counters, 'success'), text(now),
   }
 end
 
@@ -204,8 +200,8 @@ function commands.read(is_whole)
     local value, entries = value_of(name), {}
     for _, who in ipairs(redis.call('ZRANGE', name.queue, 0, -1)) do
       local _, lives = proof(name, who, value)
-      if lives and left(name, who, value) ~= 0 then
-        entries[#entries + 1] = entry(name, value, #entries, who, FULL)
+      if lives and left(name, who) ~= 0 then
+        entries[#entries + 1] = entry(name, #entries, who, FULL)
       end
     end
     all[n] = row(name, value, entries)
@@ -222,8 +218,10 @@ function commands.renew(ttl)
     if not redis.call('ZSCORE', name.queue, id) then alive = 0 end
   end
   for _, name in ipairs(alive == 1 and names or {}) do
+    -- It comes first: a server without memory then lets the script go on.
+    redis.call('PEXPIRE', name.leases, text(ttl + DAY))
     redis.call('ZADD', name.leases, text(now_ms + ttl), id)
-    for _, key in ipairs({ name.queue, name.writers, name.leases, name.own }) do keep(key, ttl) end
+    for _, key in ipairs({ name.queue, name.writers, name.own }) do keep(key, ttl) end
     if proof(name, id) == name.settled and redis.call('PTTL', name.lock) < ttl then
       redis.call('PEXPIRE', name.lock, text(ttl))
     end
@@ -238,10 +236,8 @@ function commands.append(about, ttl)
     if redis.call('EXISTS', name.own) == 1 then return commands.renew(ttl) end
   end
   for _, name in ipairs(names) do
-    local last = redis.call('HGET', name.counters, 'fence')
-    local token = text(math.max((last or 0) + 1, now))
+    local token = text(math.max((redis.call('HGET', name.counters, 'fence') or 0) + 1, now))
     redis.call('HSET', name.counters, 'fence', token)
-    if not last then redis.call('HSET', name.counters, 'born', token) end
     redis.call('HSET', name.own, 'mode', mode, 'about', about, 'since', text(now))
     redis.call('ZADD', name.queue, token, id)
     if mode ~= 'shared' then redis.call('ZADD', name.writers, token, id) end

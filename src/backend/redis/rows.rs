@@ -9,12 +9,9 @@ use super::fault;
 use super::keys::LockKeys;
 use crate::backend::record::{Record, foreign_claim, instant};
 use crate::backend::success;
-use crate::lock::{ClaimId, Entry, FencingToken, Holder, LossReason, Mode};
+use crate::lock::{ClaimId, Entry, FencingToken, Holder, Mode};
 use crate::net::fault::FaultResult;
-use crate::queue::store::{About, Item, Key, Note, Own, Queue};
-
-/// The reason for the loss of a claim that vanished together with all other keys.
-const FLUSHED: &str = "all keys are gone: was the database flushed?";
+use crate::queue::store::{About, Item, Key, Note, Queue};
 
 /// The state that a client compares when it begins to watch keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,11 +32,11 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Parses the row of the lock with these keys. `token` is that of the own claim.
-    fn parse(reply: &Value, keys: &LockKeys, token: Option<u64>) -> FaultResult<Self> {
+    /// Parses the row of the lock with these keys.
+    fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
         let nonsense = || fault::nonsense("no row of a queue");
         let Value::Array(parts) = reply else { return Err(nonsense()) };
-        let [value, foreign, life_of_key, Value::Array(entries), Value::Array(own), born, success, now] =
+        let [value, foreign, life_of_key, Value::Array(entries), Value::Array(own), success, now] =
             parts.as_slice()
         else {
             return Err(nonsense());
@@ -49,12 +46,8 @@ impl Row {
         let ahead = usize::from(foreign.is_some());
         let entries = entries.iter().map(|entry| item(entry, keys, ahead).ok_or_else(nonsense));
         let items: Vec<Item> = foreign.into_iter().map(Ok).chain(entries).collect::<FaultResult<_>>()?;
-        let is_there = items.iter().any(|item| Some(item.key.order) == token);
-        // Counters are never removed. If their first token is later than the claim's, all keys were removed.
-        let is_flushed = !is_there && number(born).zip(token).is_some_and(|(born, token)| born > token);
         let removal = text(gone).and_then(|gone| Note::removal(&gone, holder(by)));
-        let lost = || is_flushed.then(|| Note::Forgotten(LossReason::Replaced(FLUSHED.to_owned())));
-        let note = removal.or_else(lost).or_else(|| holder(asked).map(Note::Asked));
+        let note = removal.or_else(|| holder(asked).map(Note::Asked));
         let micros = |reply| number(reply).map(Duration::from_micros);
         Ok(Self {
             queue: Queue { name: keys.name.clone(), items },
@@ -64,24 +57,16 @@ impl Row {
         })
     }
 
-    /// Parses the answer to a step on the queues of `names`: whether it was made, and what it shows, to `own` if that is
-    /// given.
-    pub(super) fn all(
-        reply: &Value,
-        names: &[LockKeys],
-        own: Option<&Own>,
-    ) -> FaultResult<(bool, Vec<Self>)> {
+    /// Parses the answer to a step on the queues of `names`: whether it was made, and what it shows.
+    pub(super) fn all(reply: &Value, names: &[LockKeys]) -> FaultResult<(bool, Vec<Self>)> {
         let nonsense = || fault::nonsense("not one row for each name");
         let Value::Array(parts) = reply else { return Err(nonsense()) };
         let [done, Value::Array(rows)] = parts.as_slice() else { return Err(nonsense()) };
         if rows.len() != names.len() {
             return Err(nonsense());
         }
-        let token = |n: usize| own.and_then(|own| Some(own.keys.get(n)?.order)).filter(|order| *order > 0);
-        let rows = rows.iter().zip(names).enumerate();
-        let rows =
-            rows.map(|(n, (row, keys))| Self::parse(row, keys, token(n))).collect::<FaultResult<_>>()?;
-        Ok((integer(done) == Some(1), rows))
+        let rows = rows.iter().zip(names).map(|(row, keys)| Self::parse(row, keys));
+        Ok((integer(done) == Some(1), rows.collect::<FaultResult<_>>()?))
     }
 }
 

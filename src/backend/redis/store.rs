@@ -9,19 +9,17 @@ use redis::Value;
 use serde_json::json;
 
 use super::client::{self, Client, To};
-use super::connection::Connection;
 use super::examine;
 use super::fault::{self, NAME};
 use super::keys::{LockKeys, Naming};
 use super::names::{self, QUEUES_AT_ONCE};
-use super::rows::{Row, integer};
-use super::script::{Call, millis, on_hold, on_queues};
-use super::steps::written;
+use super::rows::Row;
+use super::script::{Call, millis, on_queues, written};
 use super::watch::{Local, Watcher};
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
-use crate::net::fault::{Fault, FaultResult, Retry};
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::net::request::Patience;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
@@ -81,7 +79,7 @@ impl RedisStore {
         reply: &Value,
         sent: Moment,
     ) -> FaultResult<(bool, Answer)> {
-        let (done, rows) = Row::all(reply, keys, Some(own))?;
+        let (done, rows) = Row::all(reply, keys)?;
         self.local(own.id).learn(rows.iter().map(|row| row.known.clone()).collect());
         Ok((done, answer(rows, sent)))
     }
@@ -96,8 +94,7 @@ impl RedisStore {
     ) -> FaultResult<(bool, Answer)> {
         let keys = self.keys(&own.names)?;
         let step = on_queues(command, &keys, own.id, own.mode, more);
-        let steps = |_: &Connection| vec![step.clone()];
-        let said = self.service.call(slot(&keys), deadline, Patience::Once, steps).await?;
+        let said = self.service.call(slot(&keys), deadline, Patience::Once, &[step]).await?;
         self.shown(own, &keys, parts(&said)?.0, said.sent)
     }
 
@@ -112,14 +109,9 @@ impl RedisStore {
         // In a cluster one request reads one queue, because queues are in different slots.
         for some in names.chunks(if service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
             let keys = self.keys(some)?;
-            let read = |keys| {
-                on_queues("read", std::slice::from_ref(keys), NO_CLAIM, Mode::Exclusive, &["1".to_owned()])
-            };
-            let steps = |_: &Connection| keys.iter().map(read).collect();
-            let said = service.call(slot(&keys), deadline, Patience::Once, steps).await?;
-            for (keys, reply) in keys.iter().zip(&said.replies) {
-                rows.extend(Row::all(reply, std::slice::from_ref(keys), None)?.1);
-            }
+            let read = on_queues("read", &keys, NO_CLAIM, Mode::Exclusive, &["1".to_owned()]);
+            let said = service.call(slot(&keys), deadline, Patience::Once, &[read]).await?;
+            rows.extend(Row::all(parts(&said)?.0, &keys)?.1);
             last = Some(said);
         }
         Ok((rows, last))
@@ -152,18 +144,15 @@ impl Store for RedisStore {
         }
         let more = [Record::of(request, *ttl).to_text(), millis(*ttl)];
         let mut steps = vec![on_queues("append", &keys, *id, *mode, &more)];
-        let read = |keys| on_queues("read", std::slice::from_ref(keys), *id, *mode, &["0".to_owned()]);
-        if let [first, others @ ..] = keys.as_slice()
-            && !others.is_empty()
-        {
+        if keys.len() > 1 {
             // The first name is read last: a claim that ended meanwhile is gone from all of them.
-            steps.extend(others.iter().chain([first]).map(read));
+            let each = keys[1..].iter().chain([first]).map(std::slice::from_ref);
+            steps.extend(each.map(|keys| on_queues("read", keys, *id, *mode, &["0".to_owned()])));
         }
-        let steps = |_: &Connection| steps.clone();
-        let said = self.service.call(Some(first.slot), deadline, Patience::Once, steps).await?;
+        let said = self.service.call(Some(first.slot), deadline, Patience::Once, &steps).await?;
         let (reply, others) = parts(&said)?;
-        let found = others.iter().zip(keys[1..].iter().chain(&keys)).map(|(reply, keys)| {
-            let (_, rows) = Row::all(reply, std::slice::from_ref(keys), None)?;
+        let found = others.iter().zip(keys[1..].iter().chain([first])).map(|(reply, keys)| {
+            let (_, rows) = Row::all(reply, std::slice::from_ref(keys))?;
             Ok(rows.iter().any(|row| row.queue.items.iter().any(|item| item.id == *id)))
         });
         if is_spread(&found.collect::<FaultResult<Vec<_>>>()?) {
@@ -196,7 +185,7 @@ impl Store for RedisStore {
         let service = watcher.as_ref().map_or(&self.service, |watcher| &watcher.service);
         let (rows, said) = self.whole(service, names, deadline).await?;
         if let Some((watcher, said)) = watcher.zip(said) {
-            watcher.has_read(&said.connection, said.told);
+            watcher.has_read(said);
         }
         Ok(answer(rows, sent))
     }
@@ -233,53 +222,28 @@ impl Store for RedisStore {
         }
         let (id, mode) = own.map_or((NO_CLAIM, Mode::Exclusive), |own| (own.id, own.mode));
         let step = on_queues("commit", &keys, id, mode, &lists);
-        let to = || To::Slot(slot(&keys));
-        let is_alone = is_leaving && keys.len() == 1 && mode == Mode::Exclusive;
-        let half = if is_alone { now + deadline.since(now) / 2 } else { deadline };
-        let reply = match self.service.one(to(), half, Patience::Deadline, step).await {
-            // The keys are moving to another node. The next reader removes the stale rest, or it ends with its ttl.
-            Err(fault) if is_alone && fault.retry == Retry::Again => {
-                let let_go = on_hold(&keys, id, None);
-                let reply = self.service.one(to(), deadline, Patience::Deadline, let_go).await?;
-                return if integer(&reply) == Some(1) {
-                    Ok((true, answer(Vec::new(), now)))
-                } else {
-                    Err(fault)
-                };
-            }
-            reply => reply?,
-        };
-        Ok((Row::all(&reply, &keys, None)?.0, answer(Vec::new(), now)))
+        let said = self.service.call(slot(&keys), deadline, Patience::Deadline, &[step]).await?;
+        // The server does not report the client's own changes.
+        said.connection.nudge();
+        Ok((Row::all(parts(&said)?.0, &keys)?.0, answer(Vec::new(), now)))
     }
 
-    async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
+    async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
         let (keys, begun) = (self.keys(&own.names)?, self.service.clock.now());
         let known = locked(&self.claims).get(&own.id).map(Arc::clone);
-        let holds_alone = !waits && own.mode == Mode::Exclusive;
-        let renewal = if holds_alone {
-            on_hold(&keys, own.id, Some(own.ttl))
-        } else {
-            on_queues("renew", &keys, own.id, own.mode, &[millis(own.ttl)])
-        };
-        let steps = |connection: &Connection| {
-            let again = known.iter().flat_map(|local| local.again(connection));
-            [renewal.clone()].into_iter().chain(again).collect()
-        };
-        let said = self.service.call(slot(&keys), deadline, Patience::Once, steps).await?;
+        let renewal = on_queues("renew", &keys, own.id, own.mode, &[millis(own.ttl)]);
+        let again = known.iter().flat_map(|local| local.again());
+        let steps: Vec<Call> = [renewal].into_iter().chain(again).collect();
+        let said = self.service.call(slot(&keys), deadline, Patience::Once, &steps).await?;
         let (first, armed) = parts(&said)?;
-        let (alive, answer) = if holds_alone {
-            (integer(first) == Some(1), answer(Vec::new(), begun))
-        } else {
-            let (alive, rows) = Row::all(first, &keys, Some(own))?;
-            (alive, answer(rows, begun))
-        };
+        let (alive, rows) = Row::all(first, &keys)?;
         if let Some(local) = known {
             if alive {
                 local.renewed(begun);
             }
-            local.rearm(if said.detour { &[] } else { armed }, &said.connection, said.told);
+            local.rearm(said.heard.as_ref(), armed);
         }
-        Ok(alive.then_some((begun, answer)))
+        Ok(alive.then(|| (begun, answer(rows, begun))))
     }
 
     async fn changed(&self, watched: Watched<'_>, _: Seen, until: Moment) -> FaultResult<()> {
@@ -339,6 +303,6 @@ impl Store for RedisStore {
     async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
         let keys = self.naming.of(name)?;
         let step = Call::command(["DEL", &keys.counters()]);
-        self.service.one(To::Slot(Some(keys.slot)), deadline, Patience::Once, step).await.map(drop)
+        self.service.one(&To::Slot(Some(keys.slot)), deadline, Patience::Once, step).await.map(drop)
     }
 }

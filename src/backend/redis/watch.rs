@@ -1,12 +1,12 @@
 //! Changes that the server reports: once for each key that was read over a connection since its last change.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use redis::Value;
 use tokio::sync::watch;
 
-use super::client::{Client, OPTIN};
-use super::connection::Connection;
+use super::client::{Answer, Client, OPTIN};
+use super::connection::Heard;
 use super::keys::LockKeys;
 use super::rows::Known;
 use super::script::Call;
@@ -17,6 +17,9 @@ use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 use crate::queue::store::{Own, Target};
 use crate::sync::locked;
+
+/// Requests notifications of all keys that are read, also of this client's own changes.
+pub(super) const TRACKING: &[&str] = &["CLIENT", "TRACKING", "ON"];
 
 /// The fields of a claim that another client may change.
 const WATCHED: [&str; 4] = ["mode", "gone", "asked", "slot"];
@@ -36,13 +39,12 @@ impl Watch {
     /// Returns the steps after which the server reports the next change.
     fn steps(&self) -> [Call; 2] {
         let read = match self {
-            Self::Lock { key, .. } => Call::command(["GET", key]),
+            Self::Lock { key, .. } => Call::attempt(["GET", key]),
             Self::Own { key, .. } | Self::Target { key, .. } => {
-                let words = ["HMGET", key].into_iter().chain(WATCHED);
-                Call::Command(words.map(str::to_owned).collect())
+                Call::attempt(["HMGET", key].into_iter().chain(WATCHED))
             }
         };
-        [Call::command(["CLIENT", "CACHING", "YES"]), read]
+        [caching(), read]
     }
 
     /// Returns whether `reply`, to the read, agrees with the known state. A key of another type is taken.
@@ -61,13 +63,11 @@ impl Watch {
     }
 }
 
-/// Watched keys.
+/// Watched keys, and where the server reports their changes.
 #[derive(Clone, Debug)]
 struct Armed {
     watches: Vec<Watch>,
-    /// The connection that reports changes, and its number of notifications when the keys were read.
-    connection: Arc<Connection>,
-    told: u64,
+    heard: Heard,
 }
 
 /// The state of one claim of this client.
@@ -114,18 +114,16 @@ impl Local {
 
     /// Returns the steps that watch again what is watched, to be made with a renewal: the server does not report the
     /// client's own changes, and such a change ends the watch. The connection may also have fallen silent.
-    pub(super) fn again(&self, connection: &Connection) -> Vec<Call> {
-        let armed = self.armed.borrow();
-        let watches = armed.iter().filter(|_| connection.tells()).flat_map(|armed| &armed.watches);
-        watches.flat_map(Watch::steps).collect()
+    pub(super) fn again(&self) -> Vec<Call> {
+        self.armed.borrow().iter().flat_map(|armed| &armed.watches).flat_map(Watch::steps).collect()
     }
 
-    /// Takes the `replies` to [`Local::again`].
-    pub(super) fn rearm(&self, replies: &[Value], connection: &Arc<Connection>, told: u64) {
+    /// Takes the `replies` to [`Local::again`], and where the server reports changes.
+    pub(super) fn rearm(&self, heard: Option<&Heard>, replies: &[Value]) {
         self.armed.send_modify(|armed| {
             let watches = armed.take().map(|armed| armed.watches).unwrap_or_default();
-            let connection = Arc::clone(connection);
-            *armed = agree(&watches, replies).then_some(Armed { watches, connection, told });
+            let heard = heard.cloned().filter(|_| agree(&watches, replies));
+            *armed = heard.map(|heard| Armed { watches, heard });
         });
     }
 
@@ -143,31 +141,24 @@ impl Local {
         loop {
             let armed = news.borrow_and_update().clone();
             let covers = |armed: &Armed| watches.iter().all(|watch| armed.watches.contains(watch));
-            let Some(Armed { connection, told, .. }) = armed.filter(|armed| covers(armed)) else {
-                let steps = |connection: &Connection| {
-                    let mut steps = service.listening(connection, OPTIN);
-                    if connection.can_notify.get() != Some(&false) {
-                        steps.extend(watches.iter().flat_map(Watch::steps));
-                    }
-                    steps
-                };
+            let Some(Armed { heard, .. }) = armed.filter(|armed| covers(armed)) else {
                 let slot = names.first().map(|keys| keys.slot);
                 let deadline = service.clock.now() + patience(own.ttl);
-                let answer = service.call(slot, deadline, Patience::Once, steps).await?;
-                let asked = answer.replies.len().saturating_sub(2 * watches.len());
-                if asked > 0 {
-                    answer.connection.answered(answer.replies.first(), answer.replies.get(1));
+                let mut answer = None;
+                if service.listen(slot, deadline, OPTIN).await? {
+                    let steps: Vec<Call> = watches.iter().flat_map(Watch::steps).collect();
+                    answer = Some(service.call(slot, deadline, Patience::Once, &steps).await?);
                 }
-                let replies = answer.replies.get(asked..).unwrap_or_default();
-                if !answer.connection.tells() || answer.detour || is_refused(replies) {
+                let answer = answer.filter(|answer| !is_refused(&answer.replies));
+                let Some((heard, replies)) = answer.and_then(|answer| Some((answer.heard?, answer.replies)))
+                else {
                     service.clock.sleep_until(until.min(service.clock.now() + POLL)).await;
                     return Ok(());
-                }
-                if !agree(&watches, replies) {
+                };
+                if !agree(&watches, &replies) {
                     return Ok(());
                 }
-                let (connection, told) = (answer.connection, answer.told);
-                self.armed.send_replace(Some(Armed { watches: watches.clone(), connection, told }));
+                self.armed.send_replace(Some(Armed { watches: watches.clone(), heard }));
                 continue;
             };
             let now = service.clock.now();
@@ -175,7 +166,7 @@ impl Local {
             let ends = renewed.map(|at| due(at, Some(own.ttl))).filter(|ends| *ends > now);
             let until = until.min(ends.unwrap_or(Moment::NEVER));
             tokio::select! {
-                () = connection.notified_after(told) => return Ok(()),
+                () = heard.news() => return Ok(()),
                 _ = news.changed() => {}
                 () = service.clock.sleep_until(until) => return Ok(()),
             }
@@ -188,39 +179,32 @@ impl Local {
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) service: Client,
-    /// The connection that reports changes, and its number of notifications before the last read.
-    told: Mutex<Option<(Arc<Connection>, u64)>>,
+    /// Where the server reports changes since the last read.
+    heard: Mutex<Option<Heard>>,
 }
 
 impl Watcher {
     pub(super) fn new(service: &Client) -> Self {
-        Self { service: service.apart(), told: Mutex::default() }
+        Self { service: service.apart(), heard: Mutex::default() }
     }
 
-    fn tells(&self, told: Option<(Arc<Connection>, u64)>) {
-        *locked(&self.told) = told;
-    }
-
-    /// Takes note of a read that was `told` so many notifications before.
-    pub(super) fn has_read(&self, connection: &Arc<Connection>, told: u64) {
-        self.tells(connection.tells().then(|| (Arc::clone(connection), told)));
+    /// Takes note of a read.
+    pub(super) fn has_read(&self, answer: Answer) {
+        *locked(&self.heard) = answer.heard;
     }
 
     /// Completes after a change since the last read, or when the queue is to be read in any case.
     pub(super) async fn changed(&self, slot: u16, until: Moment) -> FaultResult<()> {
-        let told = locked(&self.told).clone();
+        let heard = locked(&self.heard).clone();
         let clock = self.service.clock;
-        if let Some((connection, told)) = told {
+        if let Some(heard) = heard {
             tokio::select! {
-                () = connection.notified_after(told) => {}
+                () = heard.news() => {}
                 () = clock.sleep_until(until) => {}
             }
-            return Ok(());
+        } else if !self.service.listen(Some(slot), clock.now() + LOOK, TRACKING).await? {
+            clock.sleep_until(until.min(clock.now() + POLL)).await;
         }
-        let (connection, told) = tracking(&self.service, Some(slot), clock.now() + LOOK).await?;
-        self.has_read(&connection, told);
-        // Earlier changes are read now.
-        clock.sleep_until(if connection.tells() { clock.now() } else { until.min(clock.now() + POLL) }).await;
         Ok(())
     }
 }
@@ -236,18 +220,7 @@ fn is_refused(replies: &[Value]) -> bool {
     replies.iter().any(|reply| matches!(reply, Value::ServerError(error) if error.code() != "WRONGTYPE"))
 }
 
-/// Returns the connection to the node that has `slot`, after requesting a notification for each key that is read over
-/// it, and its number of notifications.
-pub(super) async fn tracking(
-    service: &Client,
-    slot: Option<u16>,
-    deadline: Moment,
-) -> FaultResult<(Arc<Connection>, u64)> {
-    let steps = |connection: &Connection| service.listening(connection, ["CLIENT", "TRACKING", "ON"]);
-    let answer = service.call(slot, deadline, Patience::Once, steps).await?;
-    answer.connection.answered(answer.replies.first(), answer.replies.get(1));
-    // A cluster may have redirected the request: the node that answers now counts.
-    let connection = service.link.connection(&service.link.dial.route(slot)).await?;
-    let notified = connection.notified_count();
-    Ok((connection, notified))
+/// Returns the step before each read of a key to watch.
+pub(super) fn caching() -> Call {
+    Call::attempt(["CLIENT", "CACHING", "YES"])
 }

@@ -1,24 +1,22 @@
-//! Attempts to acquire, and the events that refused ones wait for.
+//! The steps of a claim: attempts to acquire, renewal, and the events that refused attempts wait for.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::core::Core;
-use super::keys::{Attempt, Hold};
-use super::nodes::{Answer, Answers, Question, answered};
-use super::view::{Held, counts};
-use crate::backend::claim_state::{POLL, due};
-use crate::backend::record::Record;
-use crate::backend::record::mismatch;
-use crate::backend::redis::connection::Connection;
-use crate::backend::redis::rows::foreign_entry;
+use super::keys::{Hold, proposal};
+use super::nodes::{Answer, Answers, Nodes, Question, answered};
+use super::view::{Held, merge};
+use crate::backend::claim_state::{POLL, Publisher, due};
+use crate::backend::record::{Record, mismatch};
+use crate::backend::redis::connection::Heard;
+use crate::backend::redis::keys::LockKeys;
 use crate::clock::Clock;
-use crate::lock::{ClaimState, Entry, ErrorKind, FencingToken, Granted, Mode, Moment};
+use crate::lock::{ClaimId, Entry, ErrorKind, FencingToken, Granted, Mode, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
 /// How long before the caller's deadline an attempt ends.
@@ -26,45 +24,47 @@ const EARLIER: Duration = Duration::from_millis(25);
 /// The longest delay before a new attempt if no claim has a majority.
 const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
+/// The state that the tasks of one claim share.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) keys: LockKeys,
+    pub(super) id: ClaimId,
+    pub(super) mode: Mode,
+    pub(super) ttl: Duration,
+    pub(super) record: Record,
+    pub(super) publisher: Publisher,
+    pub(super) hold: OnceLock<Hold>,
+}
+
 /// The result of an attempt that did not acquire.
-pub(super) enum Refused {
-    /// Other claims hold a majority of the nodes.
-    Taken(Box<Taken>),
-    /// No claim has a majority, as far as is known.
-    Contested,
+pub(super) struct Refused {
+    /// A claim that has a majority of the nodes, if one is known.
+    pub(super) holder: Option<Entry>,
+    /// When to try again.
+    pub(super) until: Moment,
+    /// Where the nodes report changes.
+    heard: Vec<Heard>,
 }
 
-/// The knowledge about the holders.
-pub(super) struct Taken {
-    /// One of them.
-    holder: Entry,
-    /// When enough of them have expired for a majority to be free.
-    expires: Moment,
-    /// The connections that report the next change at each taken node.
-    told: Vec<(Arc<Connection>, u64)>,
-    /// The number of nodes that must change before a majority may be free.
-    needed: usize,
-}
+impl Refused {
+    /// Returns the result of an attempt after which no claim is known to have a majority.
+    pub(super) fn contested(until: Moment) -> Self {
+        Self { holder: None, until, heard: Vec::new() }
+    }
 
-impl Taken {
-    /// Completes when a majority of the nodes may be free.
-    pub(super) async fn is_over(&self, clock: Clock) {
-        let mut changes: FuturesUnordered<_> =
-            self.told.iter().map(|(connection, told)| connection.notified_after(*told)).collect();
-        let all = async {
-            for _ in 0..self.needed {
-                changes.next().await;
+    /// Completes when a `majority` of the nodes may be free.
+    pub(super) async fn is_over(&self, clock: Clock, majority: usize) {
+        let mut news: FuturesUnordered<_> = self.heard.iter().map(Heard::news).collect();
+        let enough = async {
+            for _ in 0..majority {
+                news.next().await;
             }
         };
         tokio::select! {
-            () = all, if self.told.len() >= self.needed => {}
-            () = clock.sleep_until(self.expires) => {}
+            () = enough, if self.heard.len() >= majority => {}
+            () = clock.sleep_until(self.until) => {}
         }
-    }
-
-    /// Returns the resulting state of the claim.
-    pub(super) fn state(&self) -> ClaimState {
-        ClaimState::Waiting { ahead: None, holder: Some(Box::new(self.holder.clone())) }
     }
 }
 
@@ -81,145 +81,156 @@ pub(super) fn delay(attempts: u32, took: Duration) -> Duration {
     longest.mul_f64(f64::from(u32::try_from(random() >> 32).unwrap_or(0)) / f64::from(u32::MAX))
 }
 
-/// One node's view of the other claims' holds, and the connection that reports their next change.
+/// One node's view of the other claims' holds, and where it reports their next change.
 struct Look {
     held: Vec<Held>,
-    told: Option<(Arc<Connection>, u64)>,
+    heard: Option<Heard>,
 }
 
 impl Look {
     fn is_free(&self, slot: Option<u32>) -> bool {
-        !self.held.iter().any(|held| slot.is_none() || held.slot.is_none() || held.slot == slot)
+        let mut taken = self.held.iter().map(|held| held.entry.slot);
+        !taken.any(|taken| slot.is_none() || taken.is_none() || taken == slot)
     }
 }
 
 impl Core {
+    /// Returns how long one node may take: far less than the ttl.
+    pub(super) fn patience(&self) -> Duration {
+        (self.ttl / 10).min(Duration::from_secs(2))
+    }
+
+    /// Returns the value of an attempt: the claim's record, and the number of the attempt, which makes it unique.
+    fn value_of(&self, attempt: u64) -> String {
+        let record = self.record.to_text();
+        format!("{},\"attempt\":{attempt}}}", record.strip_suffix('}').unwrap_or(&record))
+    }
+
+    /// Ends the claim if `lacking`, the number of nodes without the hold, is so large that a majority has lost it.
+    pub(super) fn learn(&self, lacking: usize) {
+        if self.nodes.all.len() - lacking < self.nodes.majority() {
+            self.publisher.publish(self.publisher.ended(self.ttl));
+        }
+    }
+
+    /// Renews `hold` at a majority by another ttl; then creates it again at nodes that have lost it. Returns how many
+    /// have lost it, and whether a majority has renewed it.
+    pub(super) async fn extend(&self, hold: &Hold, deadline: Moment) -> (usize, FaultResult<()>) {
+        let question = Question::by(deadline);
+        let found = self.nodes.ask(question, vec![self.keys.extend(hold, self.ttl, self.mode)]).await;
+        let extended = self.nodes.votes(&found).filter(|answer| answer.number(0) == Some(1)).count();
+        let lacking = answered(&found).filter(|answer| answer.number(0) == Some(0)).count();
+        let done = self.nodes.refuse_too_few(extended, &found);
+        if done.is_ok() && lacking > 0 {
+            let token = hold.token.get();
+            let again = self.keys.acquire(&hold.value, hold.slot, self.ttl, token, self.mode);
+            let nodes = Arc::clone(&self.nodes);
+            tokio::spawn(async move { nodes.ask(question, vec![again]).await });
+        }
+        (lacking, done)
+    }
+
     /// Returns the keys of which a claim may hold one.
-    pub(super) fn slots(&self) -> Vec<Option<u32>> {
+    fn slots(&self) -> Vec<Option<u32>> {
         match self.mode {
             Mode::Slots(slots) => (1..=slots.get()).map(Some).collect(),
             _ => vec![None],
         }
     }
 
-    /// Tries to acquire one key after another in random order, while they seem to be free. `Ok(None)` is a hold, which
-    /// is published.
+    /// Tries to acquire one key after another in random order, while they seem to be free, after `attempts` in a row
+    /// without a majority. `Ok(None)` is a hold, which is published.
     ///
     /// Errors: too few usable nodes, or answers that rule out a hold. Keys that were set are removed.
-    pub(super) async fn attempt(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
+    pub(super) async fn attempt(&self, attempts: u32, deadline: Moment) -> FaultResult<Option<Refused>> {
+        let begin = self.nodes.clock.now();
         // It ends before the caller's deadline, so that the caller receives a reason.
-        let deadline = deadline - (deadline.since(self.nodes.clock.now()) / 20).min(EARLIER);
+        let deadline = deadline - (deadline.since(begin) / 20).min(EARLIER);
         let mut untried = self.slots();
         loop {
             let slot = untried.swap_remove(usize::try_from(random()).unwrap_or(0) % untried.len());
-            let number = self.nodes.attempts.fetch_add(1, Ordering::Relaxed);
-            let attempt = Attempt { id: self.id, number, slot };
-            let Some(found) = self.attempt_at(attempt, deadline).await else { return Ok(None) };
-            let looks = self.take_back(attempt, deadline).await;
+            let value = self.value_of(self.nodes.attempts.fetch_add(1, Ordering::Relaxed));
+            let Some(found) = self.attempt_at(&value, slot, deadline).await else { return Ok(None) };
+            let looks = self.take_back(&value, deadline).await;
             self.nodes.refuse_unfit(&found)?;
             self.nodes.refuse_too_few(answered(&found).count(), &found)?;
             self.nodes.refuse_few_votes(&found)?;
-            untried.retain(|slot| free(&looks, *slot) >= self.nodes.majority());
+            untried.retain(|slot| self.is_free(&looks, *slot));
             if untried.is_empty() {
-                return self.refused(looks).map(Some);
+                let took = self.nodes.clock.now().since(begin);
+                return self.refused(looks, delay(attempts, took)).map(Some);
             }
         }
     }
 
-    /// Tries once to acquire that key. Returns the answers of the nodes, or `None` for a hold, which is published.
-    async fn attempt_at(self: &Arc<Self>, attempt: Attempt, deadline: Moment) -> Option<Answers> {
-        let begin = self.nodes.clock.now();
-        let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
-        let value = self.value_of(attempt);
-        let step = self.keys.acquire(attempt, &value, self.ttl, self.mode);
-        let (core, undo) = (Arc::clone(self), self.keys.take_back(attempt));
-        // No key may be set once the claim has begun to leave.
-        let steps = move || vec![if core.publisher.is_leaving() { undo.clone() } else { step.clone() }];
-        let given = |found: &Answers| {
-            let given = self.nodes.votes(found).filter_map(|answer| answer.number(0)?.try_into().ok());
-            given.filter_map(FencingToken::new).collect::<Vec<_>>()
-        };
-        let enough = |found: &Answers| {
-            let given = given(found).len();
-            given >= majority || answered(found).count() - given > all - majority
-        };
+    /// Tries once to set that key to `value`. Returns the answers of the nodes, or `None` for a hold, which is published.
+    async fn attempt_at(&self, value: &str, slot: Option<u32>, deadline: Moment) -> Option<Answers> {
+        let (clock, begin, majority) = (self.nodes.clock, self.nodes.clock.now(), self.nodes.majority());
+        let step = self.keys.acquire(value, slot, self.ttl, proposal(), self.mode);
         let question = Question::by(deadline.min(begin + self.patience()));
-        let found = self.nodes.ask(question, steps, enough).await;
-        let given = given(&found);
-        if given.len() < majority || self.publisher.is_leaving() || self.nodes.refuse_unfit(&found).is_err() {
-            return Some(found);
-        }
-        let Some(token) = given.iter().max().copied() else { return Some(found) };
-        let hold = Hold { attempt, value, token };
+        let found = self.nodes.ask(question, vec![step]).await;
+        let tokens = self.nodes.votes(&found).filter_map(|answer| answer.number(0)?.try_into().ok());
+        let tokens: Vec<FencingToken> = tokens.filter_map(FencingToken::new).collect();
+        let is_sound = !self.publisher.is_leaving() && self.nodes.refuse_unfit(&found).is_ok();
+        let token = tokens.iter().max().filter(|_| is_sound && tokens.len() >= majority);
+        let Some(token) = token.copied() else { return Some(found) };
+        let hold = Hold { value: value.to_owned(), slot, token };
         // A majority must not issue a lower token later.
-        if given.iter().filter(|one| **one == token).count() < majority
-            && self.extend(&hold, self.nodes.clock.now() + self.patience()).await.1.is_err()
+        if tokens.iter().filter(|one| **one == token).count() < majority
+            && self.extend(&hold, clock.now() + self.patience()).await.1.is_err()
         {
             return Some(found);
         }
-        if self.nodes.clock.now() >= begin + self.ttl / 2 {
+        if clock.now() >= begin + self.ttl / 2 {
             return Some(found);
         }
         self.publisher.prove(begin);
         let _ = self.hold.set(hold);
-        self.publisher.publish_held(vec![Granted { token, slot: attempt.slot }]);
+        self.publisher.publish_held(vec![Granted { token, slot }]);
         None
     }
 
-    /// Removes the keys that this attempt and earlier ones have set, at all nodes: also at silent ones, since the
-    /// request may arrive late. Returns the nodes' views of other claims, with notifications of the next change.
-    async fn take_back(&self, attempt: Attempt, deadline: Moment) -> Vec<Look> {
-        let steps = [self.keys.take_back(attempt), self.keys.inspect(&self.slots())];
+    /// Removes the keys with `value` at all nodes: also at silent ones, since the request may arrive late. Returns the
+    /// nodes' views of other claims, with notifications of the next change.
+    async fn take_back(&self, value: &str, deadline: Moment) -> Vec<Look> {
+        let steps = vec![self.keys.release(value, None), self.keys.inspect(&self.slots())];
         let until = self.nodes.clock.now() + self.patience();
-        let question = Question { listens: true, give_up_at: deadline.min(until), ..Question::by(until) };
-        let found =
-            self.nodes.ask(question, move || steps.to_vec(), |found| self.nodes.is_enough(found)).await;
+        let question = Question { give_up_at: deadline.min(until), ..Question::listening(until) };
         let look = |answer: Answer| {
             let mut held = Held::all(&answer, 1, &self.keys.lock).ok()?;
             held.retain(|held| held.entry.claim != Some(self.id));
-            Some(Look { held, told: answer.told })
+            Some(Look { held, heard: answer.heard })
         };
-        found.into_iter().flatten().flatten().filter_map(look).collect()
+        self.nodes.ask(question, steps).await.into_iter().flatten().flatten().filter_map(look).collect()
     }
 
-    /// Returns the meaning of a failure to acquire any key.
+    /// Returns whether the key of `slot` is free at a majority of the nodes.
+    fn is_free(&self, looks: &[Look], slot: Option<u32>) -> bool {
+        looks.iter().filter(|look| look.is_free(slot)).count() >= self.nodes.majority()
+    }
+
+    /// Returns the meaning of a failure to acquire any key. A contested lock is tried again after `delay`.
     ///
     /// Errors: the holder's lock is of another kind.
-    fn refused(&self, looks: Vec<Look>) -> FaultResult<Refused> {
-        let (now, majority) = (self.nodes.clock.now(), self.nodes.majority());
-        let all = looks.iter().flat_map(|look| &look.held);
-        let most = counts(all.clone().map(|held| (held.slot, &held.value)));
-        let most = most.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= majority);
-        let holder = most.and_then(|(key, _)| all.clone().find(|held| (held.slot, &held.value) == key));
-        let Some(holder) = holder else { return Ok(Refused::Contested) };
-        if let Some(record) = &holder.record
-            && !record.mode().is_some_and(|mode| mode.mixes_with(self.mode))
-        {
-            let (name, owner) = (&self.keys.name, record.holder.to_string());
-            let reason = mismatch(name, Some(&owner), record.mode(), self.mode);
+    fn refused(&self, looks: Vec<Look>, delay: Duration) -> FaultResult<Refused> {
+        let now = self.nodes.clock.now();
+        let all = || looks.iter().flat_map(|look| &look.held);
+        let holder = merge(all(), self.nodes.majority()).into_iter().next();
+        let Some(holder) = holder else { return Ok(Refused::contested(now + delay)) };
+        if !holder.foreign && !holder.mode.is_some_and(|mode| mode.mixes_with(self.mode)) {
+            let owner = holder.owner().to_string();
+            let reason = mismatch(&self.keys.name, Some(&owner), holder.mode, self.mode);
             return Err(Fault::new(ErrorKind::Mismatch, reason));
         }
-        let free = self.slots().into_iter().map(|slot| free(&looks, slot)).max().unwrap_or(0);
-        let Some(needed) = majority.checked_sub(free).filter(|needed| *needed > 0) else {
-            return Ok(Refused::Contested);
-        };
-        let first = |look: &Look| look.held.iter().map(|held| due(now, held.left)).min().unwrap_or(now);
-        let mut lives: Vec<Moment> = looks.iter().map(first).collect();
-        lives.sort_unstable();
-        let expires = lives.get(majority - 1).map_or(now + POLL, |end| *end + delay(0, POLL / 8));
-        // Without the details that change from read to read.
-        let shown = || foreign_entry(&self.keys.lock, None, None);
-        let holder = holder.record.as_ref().map_or_else(shown, Record::entry);
-        let taken = looks.into_iter().filter(|look| !self.slots().into_iter().any(|slot| look.is_free(slot)));
-        let (told, deaf): (Vec<_>, Vec<_>) = taken.map(|look| look.told).partition(Option::is_some);
-        let told: Vec<_> = told.into_iter().flatten().collect();
-        let is_deaf = !deaf.is_empty() || told.len() < needed;
-        let expires = if is_deaf { expires.min(now + POLL) } else { expires };
-        Ok(Refused::Taken(Box::new(Taken { holder, expires, told, needed })))
+        if self.slots().into_iter().any(|slot| self.is_free(&looks, slot)) {
+            return Ok(Refused::contested(now + delay));
+        }
+        // Not all waiters at once, and not before the other nodes' keys expire.
+        let expiry = due(now, all().filter_map(|held| held.entry.ttl).min()) + self::delay(0, POLL / 8);
+        let nodes = looks.len();
+        let heard: Vec<Heard> = looks.into_iter().filter_map(|look| look.heard).collect();
+        let until = if heard.len() < nodes { expiry.min(now + POLL) } else { expiry };
+        // Without the part that changes from read to read.
+        Ok(Refused { holder: Some(Entry { ttl: None, ..holder }), until, heard })
     }
-}
-
-/// Returns the number of nodes at which the key of that slot is free.
-fn free(looks: &[Look], slot: Option<u32>) -> usize {
-    looks.iter().filter(|look| look.is_free(slot)).count()
 }

@@ -1,20 +1,20 @@
 //! The client side of a claim.
 
 use std::future::Ready;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::task::AbortHandle;
 
-use super::attempt::{Refused, delay};
-use super::core::Core;
-use super::keys::Hold;
-use super::nodes::{Answers, Nodes, Question, answered};
+use super::attempt::{Core, Refused, delay};
+use super::keys::{Hold, beginning};
+use super::nodes::{Nodes, Question, answered};
 use super::view::Held;
 use crate::backend::Claim;
-use crate::backend::claim_state::{POLL, SHORT_HOLD, due};
-use crate::backend::redis::connection::any_notified;
+use crate::backend::claim_state::{POLL, Publisher, SHORT_HOLD, due};
+use crate::backend::record::Record;
+use crate::backend::redis::connection::any_news;
 use crate::backend::redis::keys::LockKeys;
 use crate::lock::{ClaimState, Error, ErrorKind, Moment, Request, Result};
 use crate::net::fault::FaultResult;
@@ -40,37 +40,39 @@ impl Drop for RedlockClaim {
 
 impl Core {
     /// Tries until the holder is known, or the contest has taken too long.
-    async fn enter(self: &Arc<Self>, deadline: Moment) -> FaultResult<Option<Refused>> {
+    async fn enter(&self, deadline: Moment) -> FaultResult<Option<Refused>> {
         let clock = self.nodes.clock;
         let until = deadline.min(clock.now() + CONTEST);
         let mut attempts = 0;
         loop {
-            let sent = clock.now();
-            let refused = self.attempt(deadline).await?;
-            let again = clock.now() + delay(attempts, clock.now().since(sent));
-            if !matches!(refused, Some(Refused::Contested)) || again >= until {
-                return Ok(refused);
+            let refused = self.attempt(attempts, deadline).await?;
+            match &refused {
+                Some(Refused { holder: None, until: again, .. }) if *again < until => {
+                    clock.sleep_until(*again).await;
+                    attempts += 1;
+                }
+                _ => return Ok(refused),
             }
-            clock.sleep_until(again).await;
-            attempts += 1;
+        }
+    }
+
+    /// Publishes that the claim waits, if the holder is known.
+    fn waits(&self, refused: &Refused) {
+        if let Some(holder) = &refused.holder {
+            let holder = Some(Box::new(holder.clone()));
+            self.publisher.publish(ClaimState::Waiting { ahead: None, holder });
         }
     }
 
     /// Follows the claim: acquires, unless it holds already, and then follows the hold.
     async fn follow(self: Arc<Self>, mut refused: Option<Refused>) {
         let clock = self.nodes.clock;
-        let (mut contested, mut answered_at, mut took) = (0, clock.now(), Duration::ZERO);
+        let (mut contested, mut answered_at) = (0, clock.now());
         while let Some(why) = &refused {
-            if let Refused::Taken(taken) = why {
-                contested = 0;
-                self.publisher.publish(taken.state());
-                taken.is_over(clock).await;
-            } else {
-                clock.sleep_until(clock.now() + delay(contested, took)).await;
-                contested += 1;
-            }
-            let began = clock.now();
-            refused = match self.attempt(Moment::NEVER).await {
+            self.waits(why);
+            contested = if why.holder.is_some() { 0 } else { contested + 1 };
+            why.is_over(clock, self.nodes.majority()).await;
+            refused = match self.attempt(contested, Moment::NEVER).await {
                 Ok(refused) => {
                     answered_at = clock.now();
                     refused
@@ -83,11 +85,9 @@ impl Core {
                     if never {
                         return;
                     }
-                    clock.sleep_until(clock.now() + PAUSE + delay(8, PAUSE)).await;
-                    Some(Refused::Contested)
+                    Some(Refused::contested(clock.now() + PAUSE + delay(8, PAUSE)))
                 }
             };
-            took = clock.now().since(began);
         }
         clock.sleep_until(clock.now() + SHORT_HOLD).await;
         while let Some(hold) = self.hold.get().filter(|_| !self.publisher.has_ended()) {
@@ -98,14 +98,13 @@ impl Core {
     /// Reads the hold, and completes when it may have changed.
     async fn look_after(&self, hold: &Hold) {
         let clock = self.nodes.clock;
-        let question = Question { listens: true, ..Question::by(clock.now() + self.patience()) };
-        let inspect = vec![self.keys.inspect(&[hold.attempt.slot])];
-        let enough = |found: &Answers| self.nodes.is_enough(found);
-        let found = self.nodes.ask(question, move || inspect.clone(), enough).await;
+        let question = Question::listening(clock.now() + self.patience());
+        let found = self.nodes.ask(question, vec![self.keys.inspect(&[hold.slot])]).await;
         let mut lacking = 0;
         for answer in answered(&found) {
             let Ok(found) = Held::all(answer, 0, &self.keys.lock) else { continue };
-            match found.into_iter().find(|held| held.slot == hold.attempt.slot && held.value == hold.value) {
+            let is_own = |held: &Held| held.entry.claim == Some(self.id) && held.entry.slot == hold.slot;
+            match found.into_iter().find(is_own) {
                 Some(Held { asked: Some(by), .. }) => {
                     self.publisher.publish(ClaimState::AskedToLeave { by });
                 }
@@ -114,13 +113,13 @@ impl Core {
             }
         }
         self.learn(lacking);
-        let told: Vec<_> = found.into_iter().flatten().flatten().filter_map(|answer| answer.told).collect();
+        let heard: Vec<_> = found.into_iter().flatten().flatten().filter_map(|answer| answer.heard).collect();
         // A node may report the expiry of a key late.
         let now = clock.now();
         let expiry = due(self.publisher.proof(), Some(self.ttl)).max(now + PAUSE);
         tokio::select! {
-            () = any_notified(&told) => {}
-            () = clock.sleep_until(if told.len() < self.nodes.majority() { now + POLL } else { expiry }) => {}
+            () = any_news(&heard) => {}
+            () = clock.sleep_until(if heard.len() < self.nodes.majority() { now + POLL } else { expiry }) => {}
         }
     }
 }
@@ -133,10 +132,20 @@ impl RedlockClaim {
         request: &Request,
         deadline: Moment,
     ) -> FaultResult<Self> {
-        let core = Arc::new(Core::of(nodes, keys, request));
+        let ttl = request.ttl.min(nodes.max_ttl);
+        let core = Arc::new(Core {
+            nodes: Arc::clone(nodes),
+            keys,
+            id: request.id,
+            mode: request.mode,
+            ttl,
+            record: Record::of(request, ttl),
+            publisher: Publisher::new(nodes.clock, nodes.clock.now()),
+            hold: OnceLock::new(),
+        });
         let refused = core.enter(deadline).await?;
-        if let Some(Refused::Taken(taken)) = &refused {
-            core.publisher.publish(taken.state());
+        if let Some(refused) = &refused {
+            core.waits(refused);
         }
         let follower = tokio::spawn(Arc::clone(&core).follow(refused)).abort_handle();
         Ok(Self { core, follower })
@@ -179,13 +188,15 @@ impl Claim for RedlockClaim {
     }
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
-        let core = &self.core;
-        core.publisher.begin_leaving();
+        let (core, publisher) = (&self.core, &self.core.publisher);
+        publisher.begin_leaving();
         self.follower.abort();
+        let held_at = publisher.held_at().filter(|_| succeeded);
+        let held_for = held_at.map(|at| core.nodes.clock.now().since(at));
         // A node that misses the request would keep its key until the ttl.
         let question = Question { patience: Patience::Deadline, ..Question::by(deadline) };
-        core.nodes.majority_of(question, vec![core.keys.release(core.id, succeeded)]).await?;
-        core.publisher.leave();
+        core.nodes.majority_of(question, vec![core.keys.release(&beginning(core.id), held_for)]).await?;
+        publisher.leave();
         Ok(())
     }
 }

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::nodes::{Answer, Nodes, Question};
-use crate::backend::Examination;
+use futures_util::future::join_all;
+
+use super::nodes::{Answers, Nodes, Question, answered};
 use crate::backend::facts::{self, Properties, Rule, with};
-use crate::backend::redis::client::Client;
-use crate::backend::redis::examine::{evicting, properties, too_old};
+use crate::backend::redis::client::{Answer, Client};
+use crate::backend::redis::examine::{RISKS_OF_A_SERVER, properties};
 use crate::backend::redis::script::Call;
+use crate::backend::{Examination, Risk};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
+use crate::net::request::Patience;
 
 /// The known facts about all nodes together.
 struct Facts {
@@ -33,6 +35,12 @@ impl NodeFacts {
     /// Returns how long the node has been running, if that is too short for it to vote.
     fn uptime(&self) -> Option<u64> {
         self.info.as_ref()?.number("uptime_in_seconds").filter(|uptime| *uptime < self.max_ttl)
+    }
+
+    fn risks(&self) -> Vec<Risk> {
+        let of_any = self.info.iter().flat_map(|info| facts::risks(RISKS_OF_A_SERVER, info));
+        let of_any = of_any.map(|risk| Risk { what: format!("{}: {}", self.place, risk.what), ..risk });
+        of_any.chain(facts::risks(RISKS_OF_A_NODE, self)).collect()
     }
 }
 
@@ -63,25 +71,6 @@ const RISKS_OF_A_NODE: &[Rule<NodeFacts>] = &[
         "start it again, or find out why it cannot be reached",
     ),
     Rule::warning(
-        |f| Some(vec![f.place.clone(), too_old(f.info.as_ref()?)?.to_owned()]),
-        "{0} is {1}, older than 6.2, the oldest that dlock supports",
-        "upgrade the server",
-    ),
-    Rule::warning(
-        |f| {
-            let info = f.info.as_ref()?;
-            let policy = evicting(info)?.to_owned();
-            (info.number("maxmemory")? > 0).then(|| vec![f.place.clone(), policy])
-        },
-        "{0} may drop locks that are held under memory pressure (maxmemory-policy {1})",
-        "set maxmemory-policy noeviction, or use servers of their own for locks",
-    ),
-    Rule::warning(
-        |f| (!f.info.as_ref()?.is("role", "master")?).then(|| vec![f.place.clone()]),
-        "{0} is a replica and takes no locks",
-        "name independent masters only",
-    ),
-    Rule::warning(
         |f| (f.info.as_ref()?.number("connected_slaves")? > 0).then(|| vec![f.place.clone()]),
         "{0} has replicas: should one take its place, it may have forgotten a lock",
         "run the nodes of a Redlock without replicas and without failover",
@@ -94,11 +83,12 @@ const RISKS_OF_A_NODE: &[Rule<NodeFacts>] = &[
 ];
 
 pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
-    let question = Question { straggle: Duration::from_secs(1), ..Question::by(deadline) };
-    let answers = nodes.majority_of(question, vec![Call::command(["INFO"])]).await?;
+    let info = [Call::command(["INFO"])];
+    let asked = nodes.all.iter().map(|node| node.call(None, deadline, Patience::Once, &info));
+    let answers: Answers<_> = join_all(asked).await.into_iter().map(Some).collect();
+    nodes.refuse_too_few(answered(&answers).count(), &answers)?;
     let begun = nodes.clock.now();
-    let question = Question { straggle: Duration::ZERO, ..Question::by(deadline) };
-    nodes.majority_of(question, vec![Call::command(["PING"])]).await?;
+    nodes.majority_of(Question::by(deadline), vec![Call::command(["PING"])]).await?;
     let round_trip = nodes.clock.now().since(begun);
     let max_ttl = nodes.max_ttl.as_secs();
     let facts = |(node, answer): (&Arc<Client>, Option<FaultResult<Answer>>)| NodeFacts {
@@ -111,7 +101,7 @@ pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Exam
     let versions: BTreeSet<String> = each.iter().filter_map(version).collect();
     let open_password = nodes.all.iter().find_map(|node| node.config.open_password());
     let mut risks = facts::risks(RISKS, &Facts { max_ttl, open_password });
-    risks.extend(each.iter().flat_map(|facts| facts::risks(RISKS_OF_A_NODE, facts)));
+    risks.extend(each.iter().flat_map(NodeFacts::risks));
     Ok(Examination {
         server: format!(
             "Redlock on {} Redis {}",
@@ -129,11 +119,17 @@ mod tests {
     use redis::Value;
 
     use super::*;
-    use crate::backend::facts::testing;
+    use crate::backend::Weight;
 
     fn warnings(info: Option<&str>) -> Vec<String> {
         let info = info.map(|info| properties(&Value::SimpleString(info.to_owned())));
-        testing::warnings(RISKS_OF_A_NODE, &NodeFacts { place: "here".to_owned(), info, max_ttl: 60 })
+        let facts = NodeFacts { place: "here".to_owned(), info, max_ttl: 60 };
+        facts
+            .risks()
+            .into_iter()
+            .filter(|risk| risk.weight == Weight::Warning)
+            .map(|risk| risk.what)
+            .collect()
     }
 
     #[test]
@@ -143,7 +139,7 @@ mod tests {
         assert_eq!(warnings(Some(sound)), Vec::<String>::new());
         for (from, to, part) in [
             ("7.0.15", "5.0.9", "older than 6.2"),
-            ("policy:noeviction", "policy:allkeys-lru\r\nmaxmemory:1", "may drop locks"),
+            ("policy:noeviction", "policy:allkeys-lru\r\nmaxmemory:1", "here: maxmemory-policy"),
             ("role:master", "role:slave", "is a replica"),
             ("slaves:0", "slaves:2", "has replicas"),
             ("seconds:600", "seconds:6", "does not vote yet"),

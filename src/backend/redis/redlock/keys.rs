@@ -3,28 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use crate::backend::redis::keys::LockKeys;
-use crate::backend::redis::script::{Call, NODE, millis};
+use crate::backend::redis::script::{Call, NODE, micros, millis};
 use crate::lock::{ClaimId, FencingToken, Mode};
-
-/// Stands for every attempt of a claim: the numbers of attempts are lower.
-pub(super) const ALL: u64 = 1 << 53;
-
-/// One attempt of a claim, for one key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Attempt {
-    pub(super) id: ClaimId,
-    /// Unique within this client.
-    pub(super) number: u64,
-    /// From 1, if the lock has slots.
-    pub(super) slot: Option<u32>,
-}
 
 /// The hold of a claim.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
-    pub(super) attempt: Attempt,
-    /// The value of its key, without notes.
+    /// The first line of its keys' value.
     pub(super) value: String,
+    /// From 1, if the lock has slots.
+    pub(super) slot: Option<u32>,
     pub(super) token: FencingToken,
 }
 
@@ -35,67 +23,67 @@ pub(super) enum Note {
     Asked = 5,
 }
 
-/// The steps on the keys of one lock.
+/// The steps on the keys of one lock. `own` is the beginning of the values that a step concerns.
 impl LockKeys {
     /// Returns the key that a holder sets.
     fn hold(&self, slot: Option<u32>) -> String {
         slot.map_or_else(|| self.lock.clone(), |slot| self.side(&format!("slot{slot}")))
     }
 
-    /// Returns the step `command` of `node.lua` for this attempt.
-    fn step(&self, command: &str, attempt: Attempt, more: &[&str]) -> Call {
-        let (keys, hold) = (self, self.hold(attempt.slot));
-        // The beginning of every record of this claim.
-        let own = format!("{{\"claim\":\"{}\"", attempt.id);
-        let number = attempt.number.to_string();
-        let first = [command, &keys.side_prefix("slot"), keys.claim_suffix(), &own, &number];
+    /// Returns the step `command` of `node.lua`.
+    fn step(&self, command: &str, own: &str, slot: Option<u32>, more: &[&str]) -> Call {
+        let first = [command, &self.side_prefix("slot"), self.claim_suffix(), own];
         let arguments = first.iter().chain(more).map(|word| (*word).to_owned()).collect();
-        Call::Script { script: &NODE, keys: vec![keys.lock.clone(), hold, keys.counters()], arguments }
+        let keys = vec![self.lock.clone(), self.hold(slot), self.counters()];
+        Call::Script { script: &NODE, keys, arguments }
     }
 
-    /// Returns the step `command` for every attempt of the claim `id`.
-    fn step_on_all(&self, command: &str, id: ClaimId, more: &[&str]) -> Call {
-        self.step(command, Attempt { id, number: ALL, slot: None }, more)
+    /// Returns the step that sets the key of `slot` to `value`, with a token of at least `proposal`.
+    pub(super) fn acquire(
+        &self,
+        value: &str,
+        slot: Option<u32>,
+        ttl: Duration,
+        proposal: u64,
+        mode: Mode,
+    ) -> Call {
+        self.step("acquire", value, slot, &[&millis(ttl), &proposal.to_string(), &marker(mode)])
     }
 
-    /// Returns the step that sets the key of `attempt`.
-    pub(super) fn acquire(&self, attempt: Attempt, value: &str, ttl: Duration, mode: Mode) -> Call {
-        self.step("acquire", attempt, &[value, &millis(ttl), &proposal().to_string(), &marker(mode)])
+    /// Returns the step that renews `hold` by another ttl.
+    pub(super) fn extend(&self, hold: &Hold, ttl: Duration, mode: Mode) -> Call {
+        let words = [&millis(ttl), &hold.token.to_string(), &marker(mode)];
+        self.step("extend", &hold.value, hold.slot, &words.map(String::as_str))
     }
 
-    /// Returns the step that renews `hold` by another ttl; with `again` it is created if the node does not have it.
-    pub(super) fn extend(&self, hold: &Hold, ttl: Duration, mode: Mode, again: bool) -> Call {
-        let (token, again) = (hold.token.to_string(), if again { "1" } else { "0" });
-        self.step("extend", hold.attempt, &[&hold.value, &millis(ttl), &token, &marker(mode), again])
-    }
-
-    /// Returns the step that removes the keys of this attempt and earlier ones of its claim.
-    pub(super) fn take_back(&self, attempt: Attempt) -> Call {
-        self.step("release", attempt, &["0"])
-    }
-
-    /// Returns the step that removes the keys of the claim `id`; `succeeded` as for [`crate::backend::Claim::leave`].
-    pub(super) fn release(&self, id: ClaimId, succeeded: bool) -> Call {
-        self.step_on_all("release", id, &[if succeeded { "1" } else { "0" }])
+    /// Returns the step that removes keys; `held_for` is the length of a successful hold.
+    pub(super) fn release(&self, own: &str, held_for: Option<Duration>) -> Call {
+        let held_for = held_for.map(|length| micros(length).to_string());
+        self.step("release", own, None, &held_for.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     pub(super) fn note(&self, id: ClaimId, note: Note, json: &str) -> Call {
-        self.step_on_all("note", id, &[&(note as u8).to_string(), json])
+        self.step("note", &beginning(id), None, &[&(note as u8).to_string(), json])
     }
 
     pub(super) fn evict_foreign(&self, id: ClaimId) -> Call {
-        self.step_on_all("evict_foreign", id, &[&id.to_string()])
+        self.step("evict_foreign", "", None, &[&id.to_string()])
     }
 
     /// Returns the step that reads all holds. Older servers report changes only of the lock's key and of those of
     /// `slots`.
     pub(super) fn inspect(&self, slots: &[Option<u32>]) -> Call {
-        let mut step = self.step_on_all("inspect", ClaimId::from_bytes([0; 16]), &[]);
+        let mut step = self.step("inspect", "", None, &[]);
         if let Call::Script { keys, .. } = &mut step {
             keys.extend(slots.iter().map(|slot| self.hold(*slot)));
         }
         step
     }
+}
+
+/// Returns the beginning of all values of the claim `id`, as [`crate::backend::record::Record`] writes it.
+pub(super) fn beginning(id: ClaimId) -> String {
+    format!("{{\"claim\":\"{id}\"")
 }
 
 /// Returns the value of the lock's key that stands for all slots together.
@@ -105,7 +93,7 @@ fn marker(mode: Mode) -> String {
 
 /// Returns the wall clock, in microseconds: a proposal for tokens that is the same at all nodes. It also exceeds the
 /// earlier tokens of a node that has lost its counter. Nothing else depends on it.
-fn proposal() -> u64 {
+pub(super) fn proposal() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(0)
 }

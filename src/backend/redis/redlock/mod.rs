@@ -13,7 +13,6 @@
 mod attempt;
 mod claim;
 mod config;
-mod core;
 mod examine;
 mod keys;
 mod nodes;
@@ -41,7 +40,7 @@ use crate::net::rank::Rank;
 use crate::sync::locked;
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
-use keys::Note;
+use keys::{Note, beginning};
 use nodes::{Answer, Nodes, Question, answered};
 
 /// Several independent Redis servers.
@@ -139,7 +138,7 @@ impl Backend for RedlockBackend {
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
         let (nodes, naming) = (Arc::clone(&self.nodes), self.naming.clone());
-        let watched = view::WatchedLock { nodes, naming, told: Vec::new() };
+        let watched = view::WatchedLock { nodes, naming, heard: Vec::new() };
         Ok(Box::new(QueueObserver::new(self.nodes.clock, name.clone(), watched)))
     }
 
@@ -154,7 +153,7 @@ impl Backend for RedlockBackend {
         let keys = self.naming.of(name)?;
         let step = match how {
             Evict::Ask => keys.note(id, Note::Asked, &serde_json::to_string(by).unwrap_or_default()),
-            Evict::Force => keys.release(id, false),
+            Evict::Force => keys.release(&beginning(id), None),
         };
         Ok(self.change(step, deadline).await?.0 > 0)
     }

@@ -5,15 +5,15 @@
 --                 slots it is 'redlock:slots:' and their number
 --   the hold      the key that the step concerns: the lock's own, or that of a slot, with the value of its claim
 --   the counters  a hash: 'fence', the last token, and 'success', when the last successful run acquired
--- Arguments: the command; the beginning and the end of the keys of slots; the beginning of all values of the claim; the
--- number of its attempt; the command's own. A value has lines: the claim's record with the number of the attempt, the
--- token, the start of the hold, its label, and the client that asks it to leave.
+-- Arguments: the command; the beginning and the end of the keys of slots; the beginning of the values that the step
+-- concerns: those of one attempt, or of all attempts of a claim; the command's own. A value has lines: the claim's record
+-- with the number of the attempt, the token, the start of the hold, its label, and the client that asks it to leave.
 
 -- Before Redis 7 a script that reads the clock may write only after this.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local lock, hold, counters = KEYS[1], KEYS[2], KEYS[3]
-local own, attempt = ARGV[4], tonumber(ARGV[5])
+local own = ARGV[4]
 
 -- Returns a key's value; `?` for a key that is not a string, which other kinds of clients may set.
 local function value_of(key)
@@ -31,11 +31,7 @@ local function keys()
   return all
 end
 
--- Returns the number of the claim's attempt that set this value; nil for another claim's value.
-local function attempt_of(value)
-  if not value or string.sub(value, 1, #own) ~= own then return nil end
-  return tonumber(string.match(value, '"attempt":(%d+)}\n'))
-end
+local function is_own(value) return value and string.sub(value, 1, #own) == own end
 
 local function lines(value)
   local all = {}
@@ -55,10 +51,11 @@ end
 local function mark(marker, ttl)
   if hold == lock then return true end
   local there = value_of(lock)
-  if there and there ~= marker then return false end
   if not there then
     redis.call('SET', lock, marker, 'PX', ttl)
-  elseif redis.call('PTTL', lock) < ttl then
+  elseif there ~= marker then
+    return false
+  elseif redis.call('PTTL', lock) < tonumber(ttl) then
     redis.call('PEXPIRE', lock, ttl)
   end
   return true
@@ -74,63 +71,59 @@ end
 local function counter(name) return tonumber(redis.call('HGET', counters, name) or 0) end
 
 -- Returns the id under which the hold of another program's client is shown, which is stable while its key is unchanged.
--- For a key that is not a string, its serialised value counts. Returns an error if it cannot be read, and false if the
--- lock is free.
-local function foreign_identity(key)
-  local value = redis.pcall('GET', key)
-  if type(value) == 'table' then value = redis.pcall('DUMP', key) end
-  if type(value) ~= 'string' then return value end
+-- For a key that is not a string, its serialised value counts.
+local function foreign_id(key, value)
+  if value == '?' then value = redis.call('DUMP', key) end
   return string.sub(redis.sha1hex(key .. '\0' .. value), 1, 32)
 end
 
 local commands = {}
 
--- Sets the key, unless another claim has. `proposal` is for the token; `marker` is the value of the lock's key if it
--- has slots. Returns the token, or 0.
-function commands.acquire(value, ttl, proposal, marker)
-  ttl = tonumber(ttl)
+-- Returns the part of a value that names its claim.
+local function claim_of(value) return string.match(value, '^[^,]+,') end
+
+-- Sets the key, unless another claim has. `proposal` is for the token; `marker` is the value of the lock's key if it has
+-- slots. Returns the token, also if the key has the value already, or 0.
+function commands.acquire(ttl, proposal, marker)
   local there = value_of(hold)
-  -- An attempt replaces the key of an earlier one.
-  if there and (attempt_of(there) or math.huge) > attempt or not mark(marker, ttl) then return 0 end
+  if is_own(there) then return lines(there)[2] end
+  -- An attempt replaces another one of its claim.
+  if there and claim_of(there) ~= claim_of(own) or not mark(marker, ttl) then return 0 end
   local token = micros(math.max(tonumber(proposal), counter('fence') + 1))
   redis.call('HSET', counters, 'fence', token)
-  redis.call('SET', hold, table.concat({ value, token, micros(now()), '', '' }, '\n'), 'PX', ttl)
+  redis.call('SET', hold, table.concat({ own, token, micros(now()), '', '' }, '\n'), 'PX', ttl)
   return token
 end
 
--- Renews the hold if the key still has its value, or, with `again` ('1'), if the key is gone. Later tokens are at least
--- as high as its own. Returns whether it did.
-function commands.extend(value, ttl, token, marker, again)
-  ttl = tonumber(ttl)
-  local there = value_of(hold)
-  if there and attempt_of(there) ~= attempt or not there and again ~= '1' or not mark(marker, ttl) then return 0 end
-  if not there then redis.call('SET', hold, value .. '\n\n\n\n', 'PX', ttl) end
+-- Renews the hold if the key still has its value. Later tokens are at least as high as its own. Returns whether it did.
+function commands.extend(ttl, token, marker)
+  if not is_own(value_of(hold)) or not mark(marker, ttl) then return 0 end
   put(hold, 2, token)
   redis.call('PEXPIRE', hold, ttl)
   if counter('fence') < tonumber(token) then redis.call('HSET', counters, 'fence', token) end
   return 1
 end
 
--- Removes the keys that this attempt and earlier ones have set; `succeeded` ('1') if their run was a success. The last
--- success is that of the run which acquired last; a time more than a minute in the future is ignored. Returns the
--- number of keys.
-function commands.release(succeeded)
+-- Removes the keys of the attempt, or the claim; after a success it has held for `held_for` microseconds. The last
+-- success is that of the run which acquired last; a time more than a minute in the future is ignored. Returns the number
+-- of keys.
+function commands.release(held_for)
   local found, left = 0, 0
   for _, key in pairs(keys()) do
     local value = value_of(key)
-    if (attempt_of(value) or math.huge) <= attempt then
+    if is_own(value) then
       found = found + 1
       redis.call('DEL', key)
-      local since, last = lines(value)[3], counter('success')
-      if succeeded == '1' and since ~= '' and (last < tonumber(since) or last > now() + 60000000) then
-        redis.call('HSET', counters, 'success', since)
-      end
     elseif value then
       left = left + 1
     end
   end
   -- The lock's key, once no slot is taken.
   if left == 0 then redis.call('DEL', lock) end
+  if found > 0 and held_for then
+    local since, last = now() - held_for, counter('success')
+    if last < since or last > now() + 60000000 then redis.call('HSET', counters, 'success', micros(since)) end
+  end
   return found
 end
 
@@ -138,7 +131,7 @@ end
 function commands.note(n, text)
   local found = 0
   for _, key in pairs(keys()) do
-    if attempt_of(value_of(key)) then
+    if is_own(value_of(key)) then
       found = found + 1
       put(key, tonumber(n), text)
     end
@@ -148,9 +141,8 @@ end
 
 -- Removes the hold of another program's client if it is still shown as that id. Returns whether it was.
 function commands.evict_foreign(id)
-  local identity = foreign_identity(lock)
-  if type(identity) == 'table' then return identity end
-  if identity ~= id then return 0 end
+  local value = value_of(lock)
+  if not value or foreign_id(lock, value) ~= id then return 0 end
   redis.call('DEL', lock)
   return 1
 end
@@ -161,13 +153,9 @@ function commands.inspect()
   local found = {}
   for n, key in pairs(keys()) do
     local value = value_of(key)
-    if value then
-      local identity = foreign_identity(key)
-      if type(identity) ~= 'string' then identity = false end
-      found[#found + 1] = { n, lines(value), redis.call('PTTL', key), identity }
-    end
+    if value then found[#found + 1] = { n, lines(value), redis.call('PTTL', key), foreign_id(key, value) } end
   end
   return found
 end
 
-return commands[ARGV[1]](unpack(ARGV, 6))
+return commands[ARGV[1]](unpack(ARGV, 5))

@@ -11,19 +11,19 @@ use tokio::task::JoinSet;
 
 use super::config::RedlockConfig;
 use crate::backend::redis::client::Client;
-use crate::backend::redis::connection::Connection;
+use crate::backend::redis::connection::Heard;
 use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
 use crate::backend::redis::rows::integer;
 use crate::backend::redis::script::Call;
-use crate::backend::redis::watch::tracking;
+use crate::backend::redis::watch::TRACKING;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::request::Patience;
 
-/// How long a node may delay an answer that the others have given.
-pub(super) const STRAGGLE: Duration = Duration::from_millis(250);
+/// How long nodes may delay an answer that a majority has given.
+const STRAGGLE: Duration = Duration::from_millis(250);
 
 /// The nodes of one client.
 #[derive(Debug)]
@@ -36,23 +36,24 @@ pub(super) struct Nodes {
     pub(super) attempts: AtomicU64,
 }
 
-/// A request to all nodes.
+/// How to ask a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) deadline: Moment,
     /// When to proceed with the answers received so far.
     pub(super) give_up_at: Moment,
-    /// How long to wait for further nodes once the answers suffice.
-    pub(super) straggle: Duration,
     /// Whether the nodes are to report later changes of the keys that are read.
     pub(super) listens: bool,
-    /// How long each node is tried.
     pub(super) patience: Patience,
 }
 
 impl Question {
     pub(super) fn by(deadline: Moment) -> Self {
-        Self { deadline, give_up_at: deadline, straggle: STRAGGLE, listens: false, patience: Patience::Once }
+        Self { deadline, give_up_at: deadline, listens: false, patience: Patience::Once }
+    }
+
+    pub(super) fn listening(deadline: Moment) -> Self {
+        Self { listens: true, ..Self::by(deadline) }
     }
 }
 
@@ -64,8 +65,8 @@ pub(super) struct Answer {
     run: String,
     /// From when it votes: before, it may have lost a hold that it granted before a restart.
     votes_from: Moment,
-    /// The connection that reports changes, if it does, and its number of notifications at the request.
-    pub(super) told: Option<(Arc<Connection>, u64)>,
+    /// Where it reports changes after this answer, if it does.
+    pub(super) heard: Option<Heard>,
 }
 
 impl Answer {
@@ -94,14 +95,9 @@ impl Nodes {
         self.all.len() / 2 + 1
     }
 
-    /// Executes `ask` for each node, and waits for all. Once the answers are `enough`, waits only `straggle` longer.
-    /// Requests still in flight continue.
-    pub(super) async fn each<T, F>(
-        &self,
-        question: Question,
-        ask: impl Fn(Arc<Client>) -> F,
-        enough: impl Fn(&Answers<T>) -> bool,
-    ) -> Answers<T>
+    /// Executes `ask` for each node until all have answered; once a majority has, waits only [`STRAGGLE`] longer. The
+    /// other requests continue.
+    pub(super) async fn each<T, F>(&self, give_up_at: Moment, ask: impl Fn(Arc<Client>) -> F) -> Answers<T>
     where
         T: Send + 'static,
         F: Future<Output = FaultResult<T>> + Send + 'static,
@@ -112,7 +108,8 @@ impl Nodes {
             under_way.spawn(async move { (at, asked.await) });
         }
         let mut found: Answers<T> = self.all.iter().map(|_| None).collect();
-        let mut until = question.give_up_at + Duration::from_millis(5);
+        // The nodes' own errors at the deadline are more precise.
+        let mut until = give_up_at + Duration::from_millis(5);
         loop {
             tokio::select! {
                 biased;
@@ -123,42 +120,29 @@ impl Nodes {
                 },
                 () = self.clock.sleep_until(until) => break,
             }
-            if enough(&found) {
-                if question.straggle.is_zero() {
-                    break;
-                }
-                until = until.min(self.clock.now() + question.straggle);
+            if answered(&found).count() >= self.majority() {
+                until = until.min(self.clock.now() + STRAGGLE);
             }
         }
         under_way.detach_all();
         found
     }
 
-    /// Sends `steps`, which are built when they are sent, to the nodes, until the answers are `enough`.
-    pub(super) async fn ask(
-        &self,
-        question: Question,
-        steps: impl Fn() -> Vec<Call> + Clone + Send + Sync + 'static,
-        enough: impl Fn(&Answers) -> bool,
-    ) -> Answers {
-        let max_ttl = self.max_ttl;
+    /// Sends `steps` to the nodes.
+    pub(super) async fn ask(&self, question: Question, steps: Vec<Call>) -> Answers {
+        let (max_ttl, steps) = (self.max_ttl, Arc::new(steps));
         let ask = |node: Arc<Client>| {
-            let steps = steps.clone();
-            async move { ask(&node, max_ttl, question, steps).await }
+            let steps = Arc::clone(&steps);
+            async move { ask(&node, max_ttl, question, &steps).await }
         };
-        self.each(question, ask, enough).await
+        self.each(question.give_up_at, ask).await
     }
 
     /// Sends `steps` to the nodes, and returns the answers of at least a majority. Too few are an error.
     pub(super) async fn majority_of(&self, question: Question, steps: Vec<Call>) -> FaultResult<Answers> {
-        let answers = self.ask(question, move || steps.clone(), |found| self.is_enough(found)).await;
+        let answers = self.ask(question, steps).await;
         self.refuse_too_few(answered(&answers).count(), &answers)?;
         Ok(answers)
-    }
-
-    /// Returns whether a majority has answered.
-    pub(super) fn is_enough<T>(&self, found: &Answers<T>) -> bool {
-        answered(found).count() >= self.majority()
     }
 
     /// Returns the answers of the nodes that vote.
@@ -169,8 +153,8 @@ impl Nodes {
 
     /// Errors: only `usable` nodes could be used, fewer than a majority.
     pub(super) fn refuse_too_few<T>(&self, usable: usize, found: &Answers<T>) -> FaultResult<()> {
-        let (all, majority) = (self.all.len(), self.majority());
-        if usable >= majority {
+        let all = self.all.len();
+        if usable >= self.majority() {
             return Ok(());
         }
         let faults: Vec<&Fault> = found.iter().flatten().filter_map(|answer| answer.as_ref().err()).collect();
@@ -180,30 +164,18 @@ impl Nodes {
         } else {
             Reason::within(&reasons, |reasons| format!("{usable} of {all} nodes can be used ({reasons})"))
         };
-        let count = |kind| faults.iter().filter(|fault| fault.kind == kind).count();
-        // Kinds of faults that time does not change take precedence.
-        let never = [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Unsupported];
-        let kind = if let Some(kind) = never.into_iter().find(|kind| count(*kind) > 0) {
-            kind
-        } else if !faults.is_empty() && count(ErrorKind::Corrupt) == faults.len() {
-            ErrorKind::Corrupt
-        } else if count(ErrorKind::Full) > 0 && usable + count(ErrorKind::Full) >= majority {
-            // With room for this client there would be enough.
-            ErrorKind::Full
-        } else {
-            ErrorKind::Unavailable
-        };
-        let is_silent = |(answer, node): &(&Option<FaultResult<_>>, &Arc<Client>)| {
-            let asked = match answer {
-                None => true,
-                Some(Ok(_)) => false,
-                Some(Err(fault)) => fault.is_spent(),
-            };
+        // Kinds that time does not change take precedence.
+        let kinds = || faults.iter().map(|fault| fault.kind);
+        let lasting = kinds().find(|kind| !kind.is_transient());
+        let full = kinds().find(|kind| *kind == ErrorKind::Full);
+        let kind = lasting.or(full).unwrap_or(ErrorKind::Unavailable);
+        // Silent nodes may have executed the request.
+        let is_silent = |(answer, node): (&Option<FaultResult<T>>, &Arc<Client>)| {
+            let asked = answer.as_ref().is_none_or(|answer| answer.as_ref().is_err_and(Fault::is_spent));
             asked && node.link.has_connected()
         };
-        let silent = found.iter().zip(&self.all).filter(is_silent).count();
-        // Silent nodes may have executed the request.
-        let retry = if usable + silent >= majority { Retry::OtherConnection } else { Retry::Nothing };
+        let is_open = found.iter().zip(&self.all).any(is_silent);
+        let retry = if is_open { Retry::OtherConnection } else { Retry::Nothing };
         Err(Fault::new(kind, reason).helped_by(retry))
     }
 
@@ -246,24 +218,14 @@ impl Nodes {
 }
 
 /// Sends `steps` to `node`. An error reply is an error.
-async fn ask(
-    node: &Client,
-    max_ttl: Duration,
-    question: Question,
-    steps: impl Fn() -> Vec<Call> + Send + Sync,
-) -> FaultResult<Answer> {
-    let told = if question.listens { Some(tracking(node, None, question.deadline).await?) } else { None };
-    let all = |_: &Connection| {
-        let mut all = steps();
-        all.push(Call::command(["INFO", "server"]));
-        all
-    };
-    let answer = node.call(None, question.deadline, question.patience, all).await?;
-    let mut replies = answer.replies;
-    let is_error = |reply: &&Value| matches!(reply, Value::ServerError(_));
-    if let Some(Value::ServerError(error)) = replies.iter().find(is_error) {
-        return Err(fault::of(error).at(&answer.connection.peer()));
+async fn ask(node: &Client, max_ttl: Duration, question: Question, steps: &[Call]) -> FaultResult<Answer> {
+    let all: Vec<Call> = steps.iter().cloned().chain([Call::command(["INFO", "server"])]).collect();
+    let Question { deadline, patience, .. } = question;
+    if question.listens {
+        node.listen(None, deadline, TRACKING).await?;
     }
+    let answer = node.call(None, deadline, patience, &all).await?;
+    let mut replies = answer.replies;
     let info = properties(&replies.pop().unwrap_or(Value::Nil));
     let lacking = |name: &str| fault::nonsense(format!("INFO without {name}"));
     let run = info.text("run_id").ok_or_else(|| lacking("run_id"))?.to_owned();
@@ -271,6 +233,5 @@ async fn ask(
     // The uptime is the difference of two whole seconds, so it may be one too high.
     let short = max_ttl.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)));
     let votes_from = if short.is_zero() { Moment::from_nanos(0) } else { node.clock.now() + short };
-    let told = told.filter(|(connection, _)| connection.tells());
-    Ok(Answer { replies, run, votes_from, told })
+    Ok(Answer { replies, run, votes_from, heard: answer.heard })
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::Value;
 
@@ -11,7 +10,7 @@ use crate::backend::claim_state::POLL;
 use crate::backend::observe::{LOOK, Watched, first_expiry};
 use crate::backend::record::{Record, instant};
 use crate::backend::redis::client::Client;
-use crate::backend::redis::connection::{Connection, any_notified};
+use crate::backend::redis::connection::{Heard, any_news};
 use crate::backend::redis::dial::{text, value_of};
 use crate::backend::redis::fault;
 use crate::backend::redis::keys::{COUNTERS, LockKeys, Naming};
@@ -23,17 +22,9 @@ use crate::net::fault::FaultResult;
 /// A hold as one node knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// From 1, if the lock has slots.
-    pub(super) slot: Option<u32>,
-    /// The claim's record with the number of the attempt, or another program's value.
-    pub(super) value: String,
-    /// `None` for another program's client.
-    pub(super) record: Option<Record>,
-    /// The rest of its life.
-    pub(super) left: Option<Duration>,
+    pub(super) entry: Entry,
     /// The client that asks the claim to leave.
     pub(super) asked: Option<Holder>,
-    pub(super) entry: Entry,
 }
 
 impl Held {
@@ -44,18 +35,17 @@ impl Held {
         let line = |n: usize| lines.get(n).and_then(text).filter(|line| !line.is_empty());
         let value = lines.first().and_then(value_of).ok_or_else(nonsense)?;
         let slot = integer(slot).and_then(|slot| slot.try_into().ok()).filter(|slot| *slot > 0);
-        let (left, record) = (life(left), Record::parse(value.as_bytes()));
-        let Some(known) = &record else {
-            let entry = foreign_entry(lock, text(foreign).and_then(|id| id.parse().ok()), left);
-            return Ok(Self { slot, value, record, left, asked: None, entry });
+        let Some(record) = Record::parse(value.as_bytes()) else {
+            let id = text(foreign).and_then(|id| id.parse().ok());
+            let entry = Entry { slot, ..foreign_entry(lock, id, life(left)) };
+            return Ok(Self { entry, asked: None });
         };
-        let entry = known.entry();
+        let entry = record.entry();
         let label = line(3).and_then(|label| serde_json::from_str(&label).ok()).or(entry.label);
         let token = line(1).and_then(|token| FencingToken::new(token.parse().ok()?));
         let since = line(2).and_then(|since| instant(&since));
-        let entry = Entry { label, token, slot, since, ttl: left, ..entry };
         let asked = line(4).and_then(|by| serde_json::from_str(&by).ok());
-        Ok(Self { slot, value, record, left, asked, entry })
+        Ok(Self { entry: Entry { label, token, slot, since, ttl: life(left), ..entry }, asked })
     }
 
     /// Parses the holds in the `n`th reply, to [`LockKeys::inspect`].
@@ -73,15 +63,17 @@ async fn read(
     nodes: &Nodes,
     keys: &[LockKeys],
     question: Question,
-) -> FaultResult<(Vec<LockStatus>, Vec<Option<(Arc<Connection>, u64)>>)> {
+) -> FaultResult<(Vec<LockStatus>, Vec<Heard>)> {
     let answers = nodes.majority_of(question, keys.iter().map(|keys| keys.inspect(&[])).collect()).await?;
+    let silent = nodes.all.len() - answered(&answers).count();
     let status = |(n, keys): (usize, &LockKeys)| {
         let said = answered(&answers).map(|answer| Held::all(answer, n, &keys.lock));
-        let holders = merge(said.collect::<FaultResult<_>>()?, nodes);
+        let holders =
+            merge(said.collect::<FaultResult<Vec<_>>>()?.iter().flatten(), nodes.majority() - silent);
         Ok(LockStatus::of(&keys.name, holders, Vec::new()))
     };
     let found = keys.iter().enumerate().map(status).collect::<FaultResult<_>>()?;
-    Ok((found, answers.into_iter().flatten().flatten().map(|answer| answer.told).collect()))
+    Ok((found, answers.into_iter().flatten().flatten().filter_map(|answer| answer.heard).collect()))
 }
 
 pub(super) async fn status(nodes: &Nodes, keys: LockKeys, deadline: Moment) -> FaultResult<LockStatus> {
@@ -99,7 +91,7 @@ pub(super) async fn list(
         let naming = naming.clone();
         async move { scan(&node, &naming, None, COUNTERS, deadline).await }
     };
-    let scans = nodes.each(Question::by(deadline), names, |found| nodes.is_enough(found)).await;
+    let scans = nodes.each(deadline, names).await;
     nodes.refuse_too_few(answered(&scans).count(), &scans)?;
     let names: BTreeSet<&LockName> = answered(&scans).flatten().collect();
     let names = names.into_iter().filter(|name| name.as_str().starts_with(prefix));
@@ -112,38 +104,23 @@ pub(super) async fn list(
     Ok(found)
 }
 
-/// Merges the answers of the nodes.
-fn merge(nodes_said: Vec<Vec<Held>>, nodes: &Nodes) -> Vec<Entry> {
-    let silent = nodes.all.len() - nodes_said.len();
-    let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<Entry>> = BTreeMap::new();
-    for held in nodes_said.into_iter().flatten() {
-        all.entry((held.slot, held.entry.claim)).or_default().push(held.entry);
+/// Merges the holds that the nodes report, and leaves out those of fewer nodes than `least`. A node that missed a
+/// publication, or issued a token that is too high, differs from the others.
+pub(super) fn merge<'a>(said: impl Iterator<Item = &'a Held>, least: usize) -> Vec<Entry> {
+    let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<&Entry>> = BTreeMap::new();
+    for Held { entry, .. } in said {
+        all.entry((entry.slot, entry.claim)).or_default().push(entry);
     }
-    let may_hold = |said: &Vec<Entry>| said.len() + silent >= nodes.majority();
-    all.into_values().filter(may_hold).map(together).collect()
-}
-
-/// Merges one hold by majority: a node that missed a publication, or issued a token that is too high, differs.
-fn together(mut said: Vec<Entry>) -> Entry {
-    let token = most(said.iter().map(|one| one.token)).flatten();
-    let label = most(said.iter().map(|one| one.label.clone())).flatten();
-    let since = said.iter().filter_map(|one| one.since).min();
-    let mut lives: Vec<Option<Duration>> = said.iter().map(|one| one.ttl).collect();
-    lives.sort_by(|a, b| b.cmp(a));
-    let ttl = lives.get(lives.len() / 2).copied().flatten();
-    Entry { token, label, since, ttl, ..said.swap_remove(0) }
-}
-
-/// Returns the most frequent value.
-pub(super) fn most<T: Ord>(all: impl Iterator<Item = T>) -> Option<T> {
-    counts(all).into_iter().max_by_key(|(_, count)| *count).map(|(one, _)| one)
-}
-
-/// Counts each value.
-pub(super) fn counts<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
-    let mut counts = BTreeMap::new();
-    all.for_each(|one| *counts.entry(one).or_default() += 1);
-    counts
+    let together = |said: Vec<&Entry>| {
+        let alike = |one: &Entry| {
+            said.iter().filter(|other| (other.token, &other.label) == (one.token, &one.label)).count()
+        };
+        let since = said.iter().filter_map(|one| one.since).min();
+        let ttl = said.iter().filter_map(|one| one.ttl).max();
+        let usual = said.iter().max_by_key(|one| alike(one))?;
+        Some(Entry { since, ttl, ..(**usual).clone() })
+    };
+    all.into_values().filter(|said| said.len() >= least).filter_map(together).collect()
 }
 
 /// One lock that is observed.
@@ -151,26 +128,25 @@ pub(super) fn counts<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize>
 pub(super) struct WatchedLock {
     pub(super) nodes: Arc<Nodes>,
     pub(super) naming: Naming,
-    /// The connection to each node that reports changes, and its number of notifications before the last read.
-    pub(super) told: Vec<(Arc<Connection>, u64)>,
+    /// Where nodes report changes after the last read.
+    pub(super) heard: Vec<Heard>,
 }
 
 impl Watched for WatchedLock {
     async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
-        let question = Question { listens: true, ..Question::by(self.nodes.clock.now() + LOOK) };
-        let keys = self.naming.of(name)?;
-        let (mut found, told) = read(&self.nodes, &[keys], question).await?;
-        self.told = told.into_iter().flatten().collect();
+        let question = Question::listening(self.nodes.clock.now() + LOOK);
+        let (mut found, heard) = read(&self.nodes, &[self.naming.of(name)?], question).await?;
+        self.heard = heard;
         Ok(found.remove(0))
     }
 
     async fn notified(&mut self) -> FaultResult<()> {
-        any_notified(&self.told).await;
+        any_news(&self.heard).await;
         Ok(())
     }
 
     fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
-        let all_notify = self.told.len() == self.nodes.all.len();
+        let all_notify = self.heard.len() == self.nodes.all.len();
         first_expiry(status, now).min(if all_notify { Moment::NEVER } else { now + POLL })
     }
 }
