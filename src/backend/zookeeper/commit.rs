@@ -1,21 +1,26 @@
-//! The steps of claims.
+//! The steps of claims: renewals, holds, ends and changes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use zookeeper_client::{Client, Error as ZkError, MultiWriteError, MultiWriter};
+use tokio::sync::oneshot;
+use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriter};
 
+use super::config::slot;
 use super::ensemble::Ensemble;
 use super::fault::LOST;
 use super::life::Life;
 use super::note::Note;
-use super::paths::slot;
 use super::{success, view};
-use crate::lock::{ClaimId, ErrorKind, LockName, Mode};
+use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
-use crate::queue::store::{Answer, Change, Item, Key, Own, Step};
+use crate::queue::store::{Answer, Change, Key, Own, Queue, Step};
 
 /// How often other clients may change the same node first.
 const RACES: usize = 50;
+/// The requested session length to learn the tick, and the time limit for that.
+const SHORTEST: Duration = Duration::from_secs(1);
+const PROBE: Duration = Duration::from_secs(3);
 
 /// Commits `step`. Returns false if it was refused because a node is gone, is there or has changed.
 async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
@@ -29,32 +34,89 @@ async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
     }
 }
 
+impl Life {
+    /// Renews the session at `begun`, and records the result. Returns whether the claim lives.
+    ///
+    /// A renewal is a write that changes nothing: a quorum confirms that the nodes exist. Pings and reads prove nothing,
+    /// because a follower that is cut off answers them as well. The version is not compared, since other clients may
+    /// mark the node.
+    pub(super) async fn renew(&self, client: &Client, begun: Moment) -> FaultResult<bool> {
+        // Sent with the first renewal, so that a hold does not wait for it.
+        let config = self.proofs().single.is_none().then(|| client.get_config());
+        let mut step = client.new_multi_writer();
+        for path in self.nodes() {
+            step.add_check_version(&path, -1)?;
+        }
+        if !is_done(step).await? {
+            return Ok(false);
+        }
+        if let Some(config) = config
+            && let Ok((text, _)) = config.await
+        {
+            let text = String::from_utf8_lossy(&text);
+            let servers = text.lines().filter(|line| line.starts_with("server.")).count();
+            self.proofs().single = Some(servers <= 1);
+        }
+        self.proofs().add(begun);
+        Ok(true)
+    }
+
+    /// Renews for the claim's owner. A repetition is equivalent, because the ttl counts from the first attempt. Returns
+    /// whether the claim lives.
+    pub(super) async fn keep(self: &Arc<Self>) -> FaultResult<bool> {
+        let begun = self.ensemble.clock.now();
+        let kept = self.ask(|client| {
+            let (answer, answered) = oneshot::channel();
+            let life = Arc::clone(self);
+            // In a separate task: a caller that keeps the future without polling it must not delay the session.
+            self.spawn(async move {
+                let _ = answer.send(life.renew(&client, begun).await);
+                drop(client);
+                life.learn_tick().await;
+            });
+            // The task is aborted when its connection breaks.
+            async { answered.await.unwrap_or_else(|_| Err(ZkError::ConnectionLoss.into())) }
+        });
+        let lives = kept.await?.unwrap_or(false);
+        // If the session was closed meanwhile, the life has the reason.
+        if lives {
+            self.proofs().regranted = false;
+        }
+        Ok(lives)
+    }
+
+    /// Learns the servers' tick, if it matters: they grant at least two ticks, unless configured otherwise.
+    async fn learn_tick(&self) {
+        if !self.proofs().wants_tick() {
+            return;
+        }
+        if let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, self.ensemble.connect(SHORTEST)).await {
+            self.proofs().tick = Some(shortest.session_timeout() / 2);
+        }
+    }
+}
+
 /// Takes `slots` in one step, each by its node and in the record, where other clients find it.
 pub(super) async fn hold(life: &Life, own: &Own, slots: &[Option<u32>]) -> FaultResult<(bool, Answer)> {
     let shown = life.shown().clone();
     let sent = life.ensemble.clock.now();
-    let taken = life.client().await;
-    let taken = match &taken {
-        Some(client) if shown.records.len() == slots.len() => {
-            let mut step = client.new_multi_writer();
-            for ((path, note, version), number) in shown.records.iter().zip(slots) {
-                let Some(number) = *number else { continue };
-                let note =
-                    Note { slot: Some(number), waited_ms: life.waited_ms(Duration::ZERO), ..note.clone() };
-                let queue = path.rsplit_once('/').map_or("", |(queue, _)| queue);
-                step.add_set_data(path, &note.to_bytes(), Some(*version))?;
-                step.add_create(&slot(queue, number), b"", &life.ensemble.slot())?;
-            }
-            match is_done(step).await {
-                // The next read shows whether it was executed.
-                Err(fault) if fault.code == LOST => false,
-                taken => taken?,
-            }
-        }
-        _ => false,
-    };
-    if !taken {
+    let Some(client) = life.client().await.filter(|_| shown.records.len() == slots.len()) else {
         return Ok((false, view::read(life, own).await?));
+    };
+    let slotted = CreateMode::Ephemeral.with_acls(life.ensemble.acls());
+    let mut step = client.new_multi_writer();
+    for ((path, note, version), number) in shown.records.iter().zip(slots) {
+        let Some(number) = *number else { continue };
+        let note = Note { slot: Some(number), waited_ms: life.waited_ms(Duration::ZERO), ..note.clone() };
+        let queue = path.rsplit_once('/').map_or("", |(queue, _)| queue);
+        step.add_set_data(path, &note.to_bytes(), Some(*version))?;
+        step.add_create(&slot(queue, number), b"", &slotted)?;
+    }
+    match is_done(step).await {
+        Ok(true) => {}
+        // If the answer was lost, the next read shows whether it was executed.
+        Err(fault) if fault.code != LOST => return Err(fault),
+        _ => return Ok((false, view::read(life, own).await?)),
     }
     let mut queues = shown.queues;
     for ((queue, key), number) in queues.iter_mut().zip(&own.keys).zip(slots) {
@@ -66,11 +128,7 @@ pub(super) async fn hold(life: &Life, own: &Own, slots: &[Option<u32>]) -> Fault
 /// Leaves by closing the session, after a success once that is recorded.
 pub(super) async fn leave(life: &Life, further: &[Step]) -> FaultResult<()> {
     let recorded = match further {
-        [Step::Success { held_for }] => {
-            let since = life.ensemble.clock.now() - *held_for;
-            let is_left = life.request.mode == Mode::Exclusive && success::leave(life, since).await;
-            if is_left { Ok(()) } else { success::record(life, since).await }
-        }
+        [Step::Success { held_for }] => success::leave(life, life.ensemble.clock.now() - *held_for).await,
         _ => Ok(()),
     };
     // Closing a session needs a connection.
@@ -89,89 +147,54 @@ pub(super) async fn commit(
     when: &[(LockName, Key)],
     step: &Step,
 ) -> FaultResult<bool> {
-    let mut writer = client.new_multi_writer();
-    for (name, key) in when {
-        let record = key.text.split('/').next().unwrap_or_default();
-        writer.add_check_version(&format!("{}/{record}", ensemble.queue(name)?), -1)?;
-    }
+    let config = &ensemble.config;
+    let mut removed = Vec::new();
     match step {
-        Step::Remove { id, names, found, .. } => {
-            let of = of_claim(ensemble, client, *id, names, found).await?;
-            for (name, item) in &of {
-                delete(ensemble, &mut writer, name, &item.key, item.slot)?;
+        Step::Remove { id, names, .. } => {
+            for Queue { name, items } in view::read_whole(ensemble, client, names).await?.queues {
+                for item in items.iter().filter(|item| item.id == *id && !item.foreign) {
+                    removed.extend(config.nodes(&name, &item.key)?);
+                    if let Some(number) = item.slot {
+                        removed.push(slot(&config.queue(&name)?, number));
+                    }
+                }
             }
-            Ok(of.is_empty() || is_done(writer).await?)
+            if removed.is_empty() {
+                return Ok(true);
+            }
         }
-        Step::RemoveForeign(name, key) => {
-            delete(ensemble, &mut writer, name, key, None)?;
-            is_done(writer).await
-        }
+        Step::RemoveForeign(name, key) => removed = config.nodes(name, key)?,
         Step::Change(name, item, change) => {
-            let record = item.key.text.split('/').next().unwrap_or_default();
-            let waited = match (change, life) {
-                (Change::HeldFor(length), Some(life)) => life.waited_ms(*length),
-                _ => None,
-            };
-            amend(client, &format!("{}/{record}", ensemble.queue(name)?), change, waited).await
+            return amend(client, &config.nodes(name, &item.key)?[0], change, life).await;
         }
         Step::Hold { .. } | Step::Success { .. } => {
-            Err(Fault::new(ErrorKind::Corrupt, "steps that do not go together"))
+            return Err(Fault::new(ErrorKind::Corrupt, "steps that do not go together"));
         }
     }
+    let mut writer = client.new_multi_writer();
+    for (name, key) in when {
+        writer.add_check_version(&config.nodes(name, key)?[0], -1)?;
+    }
+    for node in removed {
+        writer.add_delete(&node, None)?;
+    }
+    is_done(writer).await
 }
 
-/// Returns the entries of a claim, each with its lock: `found`, or those that are read now.
-async fn of_claim(
-    ensemble: &Ensemble,
-    client: &Client,
-    id: ClaimId,
-    names: &[LockName],
-    found: &[Item],
-) -> FaultResult<Vec<(LockName, Item)>> {
-    if found.len() == names.len() {
-        return Ok(names.iter().cloned().zip(found.iter().cloned()).collect());
-    }
-    let queues = view::read_whole(ensemble, client, names).await?.queues.into_iter();
-    let each = queues.flat_map(|queue| queue.items.into_iter().map(move |item| (queue.name.clone(), item)));
-    Ok(each.filter(|(_, item)| item.id == id && !item.foreign).collect())
-}
-
-/// Adds the removal of an entry's nodes to `step`.
-fn delete(
-    ensemble: &Ensemble,
-    step: &mut MultiWriter<'_>,
-    name: &LockName,
-    key: &Key,
-    taken: Option<u32>,
-) -> FaultResult<()> {
-    let queue = ensemble.queue(name)?;
-    for node in key.text.split('/') {
-        step.add_delete(&format!("{queue}/{node}"), None)?;
-    }
-    if let Some(number) = taken {
-        step.add_delete(&slot(&queue, number), None)?;
-    }
-    Ok(())
-}
-
-/// Changes the record at `path`. Its claim `waited` so many milliseconds until it held. Returns whether there was one.
-async fn amend(client: &Client, path: &str, change: &Change, waited: Option<u64>) -> FaultResult<bool> {
+/// Changes the record at `path`. `life` is that of the own claim. Returns whether there was a record.
+async fn amend(client: &Client, path: &str, change: &Change, life: Option<&Life>) -> FaultResult<bool> {
     for _ in 0..RACES {
-        let (data, stat) = match client.get_data(path).await {
-            Ok(found) => found,
-            Err(ZkError::NoNode) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
+        let found = view::data_of(client, &[path.to_owned()]).await?.pop().flatten();
+        let Some((data, stat)) = found else { return Ok(false) };
         let Some(mut note) = Note::parse(&data) else { return Ok(false) };
         match change {
             Change::Asked(by) => note.asked_by = Some(by.clone()),
             Change::Label(text) => note.record.holder.label = Some(text.clone()),
-            Change::HeldFor(_) => note.waited_ms = waited,
+            Change::HeldFor(length) => note.waited_ms = life.and_then(|life| life.waited_ms(*length)),
         }
         match client.set_data(path, &note.to_bytes(), Some(stat.version)).await {
             Ok(_) => return Ok(true),
-            Err(ZkError::NoNode) => return Ok(false),
-            Err(ZkError::BadVersion) => {}
+            Err(ZkError::NoNode | ZkError::BadVersion) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -1,12 +1,20 @@
-//! The ensemble, the path, and the login.
+//! The ensemble, the login, and the paths of queues.
 
 use crate::backend::Options;
 use crate::backend::ZkLayout;
+use crate::lock::{ErrorKind, LockName};
 use crate::net::address::{HostPort, after, host_and_port, in_any_order};
 use crate::net::credentials::{Secret, Tls};
+use crate::net::fault::{Fault, FaultResult};
 use crate::net::tls::stays_here_at;
+use crate::queue::store::Key;
 
 const PORT: u16 = 2181;
+/// The prefix of names without `--prefix`.
+const PREFIX: &str = "/dlock/";
+/// The node next to the queues for data that outlives claims. No encoded name is equal to it, and raw names with it are
+/// refused.
+const ASIDE: &str = "~dlock";
 
 /// The parsed options of `--backend zk`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,9 +37,6 @@ impl ZkConfig {
     /// Parses the connection options. An error is one line for display.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let (servers, chroot) = endpoints(&options.endpoints)?;
-        if let Some(prefix) = &options.prefix {
-            check_prefix(prefix)?;
-        }
         Ok(Self {
             servers,
             chroot,
@@ -49,9 +54,8 @@ impl ZkConfig {
 
     /// Returns a server on another host to which the password is sent unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<&str> {
-        let open = |server: &&String| !stays_here_at(server);
         let is_said = self.user.is_some() && self.tls.is_none();
-        self.servers.iter().find(open).filter(|_| is_said).map(String::as_str)
+        self.servers.iter().find(|server| is_said && !stays_here_at(server)).map(String::as_str)
     }
 
     /// Returns a text that is equal for configurations with the same queues.
@@ -59,6 +63,58 @@ impl ZkConfig {
         let prefix = self.prefix.as_ref().map_or_else(String::new, |p| format!("?{p}"));
         let layout = if self.layout == ZkLayout::Kazoo { "#kazoo" } else { "" };
         format!("zk://{}{}{prefix}{layout}", in_any_order(&self.servers), self.chroot)
+    }
+
+    /// Returns the path of the queue of `name`.
+    ///
+    /// Errors: why it cannot have one, which is a usage error.
+    pub(super) fn queue(&self, name: &LockName) -> FaultResult<String> {
+        let path = match &self.prefix {
+            None => format!("{PREFIX}{}", name.percent_encoded()),
+            Some(prefix) => absolute(&format!("{prefix}{name}")),
+        };
+        let checked = check(&path).and_then(|()| {
+            let is_servers = self.chroot.is_empty() && path.split('/').nth(1) == Some("zookeeper");
+            if is_servers || path.split('/').any(is_aside) {
+                return Err(format!("{path} is not for locks"));
+            }
+            Ok(format!("{}{path}", self.chroot))
+        });
+        checked.map_err(|why| Fault::new(ErrorKind::Invalid, why))
+    }
+
+    /// Returns the paths of the nodes of the entry with `key` in the queue of `name`. The first one has the record.
+    pub(super) fn nodes(&self, name: &LockName, key: &Key) -> FaultResult<Vec<String>> {
+        let queue = self.queue(name)?;
+        Ok(key.text.split('/').map(|node| format!("{queue}/{node}")).collect())
+    }
+
+    /// Returns the directory of all queues, without a trailing slash; empty means the root.
+    pub(super) fn folder(&self) -> String {
+        let prefix = absolute(self.prefix.as_deref().unwrap_or(PREFIX));
+        let folder = prefix.rfind('/').map_or("", |at| &prefix[..at]);
+        format!("{}{folder}", self.chroot)
+    }
+
+    /// Returns the name of the queue at `path`; `None` if it is not a queue of this configuration.
+    pub(super) fn name(&self, path: &str) -> Option<LockName> {
+        let path = path.strip_prefix(self.chroot.as_str())?;
+        match &self.prefix {
+            None => LockName::from_percent_encoded(path.strip_prefix(PREFIX)?),
+            Some(prefix) => LockName::new(path.strip_prefix(absolute(prefix).as_str())?).ok(),
+        }
+    }
+
+    /// Returns the path of the data that outlives claims.
+    pub(super) fn aside(&self) -> String {
+        format!("{}/{ASIDE}", self.folder())
+    }
+
+    /// Returns the path of the last success under the queue at `queue`.
+    pub(super) fn success(&self, queue: &str) -> String {
+        let below = queue.strip_prefix(self.folder().as_str()).unwrap_or(queue).trim_start_matches('/');
+        let name = LockName::new(below).map_or_else(|_| below.replace('/', "%2F"), |n| n.percent_encoded());
+        format!("{}/{name}", self.aside())
     }
 }
 
@@ -71,7 +127,8 @@ fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
         let rest = after(endpoint, "zk://").unwrap_or(endpoint);
         let (hosts, path) = rest.split_once('/').map_or((rest, ""), |(hosts, path)| (hosts, path));
         if !path.is_empty() {
-            let path = check_path(&format!("/{path}"))?;
+            let path = format!("/{path}").trim_end_matches('/').to_owned();
+            check(&path).map_err(|why| format!("the chroot {path:?} is not a path: {why}"))?;
             match &chroot {
                 Some(other) if *other != path => {
                     return Err(format!("the endpoints have different chroots, {other} and {path}"));
@@ -100,28 +157,10 @@ fn server(text: &str) -> Result<String, String> {
     let bad = || format!("{text:?} is not a server; write HOST:PORT");
     let (host, port) = host_and_port(text).map_err(|_| bad())?;
     let port = port.unwrap_or(PORT);
-    let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == '/';
-    if host.is_empty() || host.contains(is_odd) || port == 0 {
+    if host.is_empty() || port == 0 {
         return Err(bad());
     }
     Ok(HostPort { host: host.to_owned(), port }.to_string())
-}
-
-fn check_path(path: &str) -> Result<String, String> {
-    let path = path.trim_end_matches('/');
-    super::paths::check(path).map_err(|why| format!("the chroot {path:?} is not a path: {why}"))?;
-    Ok(path.to_owned())
-}
-
-/// Checks only the complete parts of the prefix, because the name that follows is not known yet.
-fn check_prefix(prefix: &str) -> Result<(), String> {
-    let whole = prefix.rfind('/').map_or("", |at| &prefix[..at]);
-    let whole =
-        if whole.is_empty() || whole.starts_with('/') { whole.to_owned() } else { format!("/{whole}") };
-    if whole.is_empty() {
-        return Ok(());
-    }
-    super::paths::check(&whole).map_err(|why| format!("the prefix {prefix:?} is not a path: {why}"))
 }
 
 fn user(options: &Options) -> Result<Option<(String, Secret)>, String> {
@@ -151,8 +190,47 @@ fn tls(tls: &Tls) -> Result<Option<Tls>, String> {
     Ok(Some(tls.clone()))
 }
 
+/// Returns the path of a slot that is taken in the queue at `queue`. It is in the queue, so that its directory exists, and
+/// no client takes it for a contender.
+pub(super) fn slot(queue: &str, number: u32) -> String {
+    format!("{queue}/{ASIDE}{number}")
+}
+
+/// Returns whether the node `name` is the one next to the queues, or a slot.
+pub(super) fn is_aside(name: &str) -> bool {
+    name.starts_with(ASIDE)
+}
+
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+/// Errors: why a server would refuse an absolute path, so that it is a usage error.
+///
+/// The rules are those of `PathUtils.validatePath` of the Java client.
+fn check(path: &str) -> Result<(), String> {
+    for part in path.split('/').skip(1) {
+        match part {
+            "" => return Err(format!("{path} has an empty part")),
+            "." | ".." => return Err(format!("{path} has a part that is only dots")),
+            _ => {}
+        }
+    }
+    let bad = |c: &char| {
+        let n = u32::from(*c);
+        // Java represents characters outside the basic plane as two surrogates, which it refuses.
+        n < 0x20 || (0x7f..=0x9f).contains(&n) || (0xd800..=0xf8ff).contains(&n) || n >= 0xfff0
+    };
+    match path.chars().find(bad) {
+        Some(c) => Err(format!("ZooKeeper has no {} in a path", c.escape_unicode())),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::backend::assert_refused;
     use crate::net::credentials::Pem;
@@ -202,10 +280,9 @@ mod tests {
             (Options { password: password.clone(), ..base.clone() }, "wants --user"),
             (Options { user: Some("u:v".into()), password, ..base.clone() }, "cannot contain a colon"),
             (
-                Options { tls: Tls { server_name: Some("n".into()), ..Tls::default() }, ..base.clone() },
+                Options { tls: Tls { server_name: Some("n".into()), ..Tls::default() }, ..base },
                 "--tls-server-name does not apply",
             ),
-            (Options { prefix: Some("/a//".into()), ..base }, "the prefix"),
         ] {
             assert_refused(ZkConfig::parse(&options), part);
         }
@@ -219,5 +296,53 @@ mod tests {
         let identity = |at: &[&str]| ZkConfig::parse(&Options::at(at)).expect("parses").identity();
         assert_eq!(identity(&["a:1,b:2/c"]), identity(&["b:2,a:1/c"]));
         assert_ne!(identity(&["a:1"]), identity(&["a:1/c"]));
+    }
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("valid")
+    }
+
+    fn at(chroot: &str, prefix: Option<&str>) -> ZkConfig {
+        let options = Options { prefix: prefix.map(str::to_owned), ..Options::at(&[&format!("h{chroot}")]) };
+        ZkConfig::parse(&options).expect("parses")
+    }
+
+    #[test]
+    fn lines_stand_where_documented() {
+        for (chroot, prefix, text, path, success) in [
+            ("", None, "deploy", "/dlock/deploy", "/dlock/~dlock/deploy"),
+            ("/c", None, "a/b", "/c/dlock/a%2Fb", "/c/dlock/~dlock/a%252Fb"),
+            ("", Some(""), "locks/a", "/locks/a", "/~dlock/locks%2Fa"),
+            ("", Some(""), "/locks/a", "/locks/a", "/~dlock/locks%2Fa"),
+            ("/c", Some("/x/y-"), "a", "/c/x/y-a", "/c/x/~dlock/y-a"),
+            ("", Some("x/"), "a b", "/x/a b", "/x/~dlock/a%20b"),
+        ] {
+            let config = at(chroot, prefix);
+            assert_eq!(config.queue(&name(text)).expect("a path"), path, "{prefix:?} {text}");
+            assert_eq!(config.success(path), success, "{prefix:?} {text}");
+            let back = config.name(path).expect("a name");
+            assert_eq!(config.queue(&back).expect("a path"), path);
+        }
+    }
+
+    #[test]
+    fn inexpressible_path_is_refused() {
+        let raw = at("", Some(""));
+        for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
+            assert!(raw.queue(&name(text)).is_err(), "{text:?}");
+            assert!(at("", None).queue(&name(text)).is_ok(), "{text:?}");
+        }
+        assert!(at("/c", Some("")).queue(&name("zookeeper")).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_has_a_queue_and_comes_back(text in "[^\\p{Cc}]{1,30}") {
+            if let Ok(name) = LockName::new(text) {
+                let config = at("", None);
+                let path = config.queue(&name).expect("a path");
+                prop_assert_eq!(config.name(&path), Some(name));
+            }
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use futures_util::future::join_all;
 use zookeeper_client::Client;
 
 use super::ensemble::Ensemble;
+use super::fault::reported_version;
 use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, version, when, with};
 use crate::net::fault::FaultResult;
@@ -16,7 +16,6 @@ use crate::net::fault::FaultResult;
 struct Facts {
     /// Reported by a server, if it does.
     version: Option<String>,
-    mode: Option<String>,
     /// The number of voting servers; `None` if the servers do not show it.
     voters: Option<usize>,
     /// The shortest and the longest granted session.
@@ -36,11 +35,6 @@ const RISKS: &[Rule<Facts>] = &[
         "ZooKeeper {0} is older than 3.5.5, the oldest that dlock supports",
         "use a newer one",
     ),
-    Rule::warning(
-        |f| when(f.mode.as_ref()? == "read-only"),
-        "the server is cut off and read-only",
-        "see why it has no quorum",
-    ),
     Rule::note(|f| when(f.voters.is_none()), "the servers do not show how many of them there are"),
     Rule::note(|f| when(f.voters? <= 1), "a single server: no lock can be taken or kept while it is down"),
     Rule::note(
@@ -57,11 +51,6 @@ const RISKS: &[Rule<Facts>] = &[
     Rule::note(
         |f| Some(vec![format!("{:?}", f.shortest), format!("{:?}", f.longest)]),
         "sessions are limited to {0} to {1}; a --ttl outside that range is clamped",
-    ),
-    Rule::warning(
-        |f| when(f.longest < Duration::from_secs(1)),
-        "maxSessionTimeout is below 1s; dlock cannot hold a lease",
-        "raise maxSessionTimeout at the servers",
     ),
     Rule::note(
         |f| when(!f.has_user),
@@ -80,13 +69,14 @@ pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult
     client.check_stat("/").await?;
     let round_trip = ensemble.clock.now().since(begun);
     let voters = client.get_config().await.ok().map(|(text, _)| voters(&String::from_utf8_lossy(&text)));
+    let versions = ensemble.config.servers.iter().map(|server| reported_version(server));
     let facts = Facts {
         voters,
         shortest: granted(ensemble, Duration::from_millis(100)).await?,
         longest: granted(ensemble, Duration::from_secs(24 * 3600)).await?,
         has_user: ensemble.config.user.is_some(),
         open_password: ensemble.config.open_password().map(str::to_owned),
-        ..if ensemble.config.tls.is_none() { ask(ensemble).await } else { Facts::default() }
+        version: join_all(versions).await.into_iter().flatten().next(),
     };
     let server = facts.version.as_ref().map_or("ZooKeeper".to_owned(), |text| format!("ZooKeeper {text}"));
     let reached = ensemble.config.address();
@@ -103,52 +93,15 @@ fn voters(config: &str) -> usize {
     config.lines().filter(|line| line.starts_with("server.") && !line.contains(":observer")).count()
 }
 
-/// Asks the servers for their version and mode until one answers, with the command `srvr`, which is enabled by default.
-async fn ask(ensemble: &Ensemble) -> Facts {
-    for server in &ensemble.config.servers {
-        let asked = tokio::time::timeout(Duration::from_secs(1), srvr(server)).await;
-        if let Ok(Ok(text)) = asked {
-            return read(&text);
-        }
-    }
-    Facts::default()
-}
-
-async fn srvr(server: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(server).await?;
-    stream.write_all(b"srvr").await?;
-    let mut text = Vec::new();
-    stream.take(65_536).read_to_end(&mut text).await?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-fn read(text: &str) -> Facts {
-    let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let version = after("Zookeeper version:").and_then(|v| v.split([',', '-', ' ']).next());
-    let mode = after("Mode:").map(str::to_owned);
-    Facts { version: version.map(str::to_owned), mode, ..Facts::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backend::facts::testing::warnings;
 
     #[test]
-    fn server_status_is_parsed() {
-        let text = "Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2022-03-21 11:23 UTC\n\
-                    Latency min/avg/max: 0/0.0/0\nMode: standalone\n";
-        let said = read(text);
-        assert_eq!((said.version.as_deref(), said.mode.as_deref()), (Some("3.8.0"), Some("standalone")));
-        let said = read("srvr is not executed because it is not in the whitelist.");
-        assert_eq!((said.version, said.mode), (None, None));
-    }
-
-    #[test]
     fn an_old_version_is_a_warning() {
         for (version, warns) in [("3.4.14", true), ("3.5.4", true), ("3.5.5", false), ("3.10.0", false)] {
-            let longest = Duration::from_secs(40);
-            let facts = Facts { version: Some(version.to_owned()), longest, ..Facts::default() };
+            let facts = Facts { version: Some(version.to_owned()), ..Facts::default() };
             assert_eq!(warnings(RISKS, &facts).len(), usize::from(warns), "{version}");
         }
     }

@@ -1,10 +1,17 @@
-//! Failures of requests.
+//! Failures of requests, and why there is no session with a server, which the client library does not report.
 
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
 use zookeeper_client::Error as ZkError;
 
-use crate::lock::ErrorKind;
-use crate::net::cause;
+use crate::lock::reason::About;
+use crate::lock::{ErrorKind, Reason};
+use crate::net::address::HostPort;
+use crate::net::cause::{self, Manner, ProbeResult};
+use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, Retry};
+use crate::net::tls;
 
 /// The backend's name.
 pub(super) const NAME: &str = "zk";
@@ -23,37 +30,118 @@ impl From<ZkError> for Fault {
             ZkError::AuthFailed => cause::wrong_password("", ""),
             ref error => error.to_string().into(),
         };
-        let fault = Self::new(kind(&error), reason);
-        let code = if is_ambiguous(&error) {
-            LOST
-        } else if matches!(error, ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved) {
-            OVER
-        } else {
-            SAID
+        let kind = match error {
+            ZkError::NoAuth | ZkError::AuthFailed | ZkError::InvalidAcl => ErrorKind::Denied,
+            ZkError::BadArguments(_) => ErrorKind::Invalid,
+            ZkError::Unimplemented => ErrorKind::Unsupported,
+            _ => ErrorKind::Unavailable,
+        };
+        let fault = Self::new(kind, reason);
+        let code = match error {
+            ZkError::ConnectionLoss
+            | ZkError::Timeout
+            | ZkError::Custom(_)
+            | ZkError::UnexpectedError(_)
+            | ZkError::UnmarshalError { .. } => LOST,
+            ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved => OVER,
+            _ => SAID,
         };
         let retry = if fault.is_transient() { Retry::OtherConnection } else { Retry::Nothing };
         fault.helped_by(retry).coded(code)
     }
 }
 
-/// Returns whether a request with this error may have been executed, and may be repeated.
-pub(super) fn is_ambiguous(error: &ZkError) -> bool {
-    matches!(
-        error,
-        ZkError::ConnectionLoss
-            | ZkError::Timeout
-            | ZkError::Custom(_)
-            | ZkError::UnexpectedError(_)
-            | ZkError::UnmarshalError { .. }
-    )
+/// How long a server may take to refuse a client after the handshake.
+const OBJECTION: Duration = Duration::from_millis(500);
+/// How long a handshake and the rest of the probe may take.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// How to recognise ZooKeeper. The command `srvr` is harmless, and servers that have it disabled report that.
+const MANNER: Manner = Manner {
+    service: "ZooKeeper",
+    encryption: "does it want TLS?",
+    hello: b"srvr",
+    is_own: |answer| {
+        let text = String::from_utf8_lossy(answer);
+        ["Zookeeper version", "whitelist", UNABLE].iter().any(|words| text.contains(words))
+    },
+};
+
+/// The answer of a server that has lost the others.
+const UNABLE: &str = "not currently serving";
+
+/// Returns why the ZooKeeper at `server` cannot be used; `None` if there is no reason. For an absent or foreign server,
+/// another server may help. For one that may recover, only time helps.
+pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<Fault> {
+    let found = cause::look(server, &MANNER).await;
+    if let ProbeResult::Own(answer) = &found
+        && encryption.is_none()
+        && String::from_utf8_lossy(answer).contains(UNABLE)
+    {
+        let why = Reason::of(&server, "is up but serves no clients").asking("has it lost the others?");
+        return Some(Fault::unavailable(why));
+    }
+    if found == ProbeResult::Closed && cause::hangs_up(server, &MANNER).await {
+        let why = Reason::of(&server, "closes each connection at once").about(About::Service);
+        let why = why.asking("is its limit of connections a host (maxClientCnxns) reached?");
+        return Some(Fault::new(ErrorKind::Full, why).helped_by(Retry::OtherConnection));
+    }
+    if let Some(cause) = cause::complaint(server, &MANNER, encryption.is_some(), &found) {
+        return Some(match found {
+            ProbeResult::Away | ProbeResult::Silent => Fault::unavailable(cause),
+            // The server answers without TLS, and will do so again.
+            ProbeResult::Own(_) => Fault::new(ErrorKind::Denied, cause),
+            _ => Fault::spent(cause),
+        });
+    }
+    let said = tokio::time::timeout(HANDSHAKE, objection(encryption?, server)).await;
+    said.unwrap_or_else(|_| Some(Fault::unavailable(cause::silent(&server))))
 }
 
-/// Returns the kind of a failure.
-fn kind(error: &ZkError) -> ErrorKind {
-    match error {
-        ZkError::NoAuth | ZkError::AuthFailed | ZkError::InvalidAcl => ErrorKind::Denied,
-        ZkError::BadArguments(_) => ErrorKind::Invalid,
-        ZkError::Unimplemented => ErrorKind::Unsupported,
-        _ => ErrorKind::Unavailable,
+/// Returns the fault that one more handshake with `server` shows, if any.
+async fn objection(wanted: &Tls, server: &str) -> Option<Fault> {
+    let (host, port) = server.rsplit_once(':')?;
+    let at = HostPort { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? };
+    let mut stream = match tls::connect(&at, Some(wanted)).await {
+        Ok(stream) => stream,
+        Err(fault) => return Some(Fault { retry: Retry::Nothing, ..fault }),
+    };
+    let closed = || {
+        let why = Reason::from("it closed the encrypted connection");
+        Fault::unavailable(why.asking("does it want a client certificate (--cert and --key)?"))
+    };
+    // A server refuses a client's certificate only after the client considers itself connected.
+    let fault = match tokio::time::timeout(OBJECTION, stream.read(&mut [0])).await {
+        // No objection so far.
+        Err(_) | Ok(Ok(1..)) => return None,
+        Ok(Err(error)) => tls::refusal(&error).unwrap_or_else(closed),
+        // The end of the connection may overtake the server's alert.
+        Ok(Ok(0)) => closed(),
+    };
+    Some(Fault { retry: Retry::Nothing, ..fault }.at(&server))
+}
+
+/// Returns the version that the server at `server` reports without encryption, with the command `srvr`, which is enabled
+/// by default.
+pub(super) async fn reported_version(server: &str) -> Option<String> {
+    let ProbeResult::Own(answer) = cause::look(server, &MANNER).await else { return None };
+    version_in(&String::from_utf8_lossy(&answer))
+}
+
+fn version_in(answer: &str) -> Option<String> {
+    let version = answer.strip_prefix("Zookeeper version:")?.trim_start().split([',', '-', ' ']).next()?;
+    Some(version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_status_is_parsed() {
+        let text = "Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2022-03-21 11:23 UTC\n\
+                    Latency min/avg/max: 0/0.0/0\nMode: standalone\n";
+        assert_eq!(version_in(text).as_deref(), Some("3.8.0"));
+        assert_eq!(version_in("srvr is not executed because it is not in the whitelist."), None);
     }
 }

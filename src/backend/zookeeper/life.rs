@@ -4,16 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{SetOnce, watch};
 use tokio::task::JoinSet;
 use zookeeper_client::{Client, Error as ZkError, StateWatcher};
 
-use super::dial::{Dialer, Service, Session, silence};
+use super::dial::{Dialer, Session, silence};
 use super::ensemble::Ensemble;
-use super::fault::{LOST, OVER, is_ambiguous};
+use super::fault::{LOST, OVER};
 use super::note::Note as Record;
 use super::proofs::Proofs;
-use super::wire::{connected, ended};
 use crate::lock::{Holder, LossReason, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::link::Link;
@@ -29,7 +28,12 @@ const ATTEMPTS: u32 = 30;
 /// The number of renewals in one ttl.
 pub(super) const RENEWALS: u32 = 4;
 
+/// How long to wait for the end of a closed session. A service that was silent before may still be so. Entries left
+/// behind are then found and removed.
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// The state of the session.
+#[derive(Debug)]
 enum Line {
     Up(Session),
     /// The connection broke, and is being replaced.
@@ -48,42 +52,51 @@ pub(super) struct Shown {
 }
 
 /// The session of one claim of this client.
+#[derive(Debug)]
 pub(super) struct Life {
     pub(super) ensemble: Arc<Ensemble>,
     pub(super) request: Request,
     /// Its entries, once they exist.
-    pub(super) own: OnceLock<Own>,
+    pub(super) own: SetOnce<Own>,
     line: watch::Sender<Line>,
     /// The tasks that use the connection.
     tasks: Mutex<JoinSet<()>>,
     proofs: Mutex<Proofs>,
-    /// Notified when the end of the session has changed.
-    regranted: Notify,
     /// The number of possible changes of the own nodes and of the session.
     news: watch::Sender<u64>,
     asked: Mutex<Option<Holder>>,
     lost: OnceLock<LossReason>,
     shown: Mutex<Shown>,
-    begun: Moment,
-}
-
-impl std::fmt::Debug for Life {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Life({})", self.request.id)
-    }
+    pub(super) begun: Moment,
 }
 
 impl Life {
-    pub(super) fn new(ensemble: &Arc<Ensemble>, request: &Request, session: Session, begun: Moment) -> Self {
+    /// Starts a session for a claim, resumes it over one connection after another, and ends it if it is not renewed,
+    /// until it is closed.
+    pub(super) async fn begin(ensemble: &Arc<Ensemble>, request: &Request) -> FaultResult<Arc<Self>> {
+        let begun = ensemble.clock.now();
+        let link = ensemble.link(request.ttl);
+        let session = ensemble.session(&link).await?;
+        let life = Arc::new(Self::new(ensemble, request, session, begun));
+        let lasting = Arc::clone(&life);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = lasting.keep_connected(&link) => {}
+                () = lasting.expire() => {}
+            }
+        });
+        Ok(life)
+    }
+
+    fn new(ensemble: &Arc<Ensemble>, request: &Request, session: Session, begun: Moment) -> Self {
         let proofs = Proofs::new(begun, session.client.session_timeout());
         Self {
             ensemble: Arc::clone(ensemble),
             request: request.clone(),
-            own: OnceLock::new(),
+            own: SetOnce::new(),
             line: watch::Sender::new(Line::Up(session)),
             tasks: Mutex::default(),
             proofs: Mutex::new(proofs),
-            regranted: Notify::new(),
             news: watch::Sender::new(0),
             asked: Mutex::default(),
             lost: OnceLock::new(),
@@ -165,17 +178,16 @@ impl Life {
     }
 
     /// Ends all tasks of a broken connection, and the client library's. Returns whether another connection is wanted.
-    async fn go_down(&self, service: &Service) -> bool {
-        if self.is_closed() {
+    async fn go_down(&self) -> bool {
+        // The library may have resumed the session already, and would close it with the last handle.
+        let Some(session) = self.up() else { return false };
+        if !self.change(Line::Down) {
             return false;
         }
-        // The library may have resumed the session already, and would close it with the last handle.
-        service.stop();
-        let is_wanted = self.change(Line::Down);
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         tasks.shutdown().await;
-        service.end();
-        is_wanted
+        session.service.end().await;
+        true
     }
 
     fn change(&self, new: Line) -> bool {
@@ -208,11 +220,19 @@ impl Life {
 
     /// Completes when the closed session has ended.
     pub(super) async fn ended(&self) {
-        let watcher = match &*self.line.borrow() {
+        let mut watcher = match &*self.line.borrow() {
             Line::Closed(Some(watcher)) => watcher.clone(),
             _ => return,
         };
-        ended(watcher).await;
+        while !watcher.state().is_terminated() {
+            watcher.changed().await;
+        }
+    }
+
+    /// Closes the session of an attempt that failed.
+    pub(super) async fn give_up(&self) {
+        self.close();
+        let _ = tokio::time::timeout(LEAVING, self.ended()).await;
     }
 
     /// Closes a session that was lost.
@@ -222,83 +242,61 @@ impl Life {
         self.close();
     }
 
-    /// Resumes the session over one connection after another, and ends it if it is not renewed, until it is closed.
-    pub(super) fn start(self: &Arc<Self>, link: Link<Dialer>) {
-        let life = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = life.keep_connected(&link) => {}
-                () = life.expire() => {}
-            }
-        });
-    }
-
     /// The library would resume by itself, but at the same pace for all claims. If a server has few connections, those
     /// of holders must come first.
     async fn keep_connected(self: &Arc<Self>, link: &Link<Dialer>) {
         let ttl = self.request.ttl;
         while let Some(session) = self.up() {
-            let (mut watcher, service) = (session.client.state_watcher(), Arc::clone(&session.service));
+            let mut watcher = session.client.state_watcher();
             link.dial.go_on(session.client.session());
             self.attend(&session.client);
             drop(session);
             if watcher.changed().await.is_terminated() {
                 return self.lose(LossReason::SessionEnded);
             }
-            if !self.go_down(&service).await {
+            if !self.go_down().await {
                 return;
             }
             let (session, asked) = loop {
-                link.connects_as(self.ensemble.rank());
+                link.connects_as(*locked(&self.ensemble.rank));
                 match self.ensemble.session(link).await {
                     Ok(session) => {
                         // The request was sent at most this long ago, because a silent server is not tolerated longer.
                         let asked = self.ensemble.clock.now() - silence(ttl, 1);
-                        if self.is_current(&session.client).await {
+                        // The server must catch up with the one that accepted the entry.
+                        if session.client.sync("/").await.is_ok() {
                             break (session, asked);
                         }
-                        session.service.end();
+                        session.service.end().await;
                     }
                     Err(fault) if fault.code == OVER => return self.lose(LossReason::SessionEnded),
                     // The refusal may be temporary.
                     Err(_) => tokio::time::sleep(ttl / ATTEMPTS).await,
                 }
             };
-            if self.proofs().regrant(session.client.session_timeout(), asked) {
-                self.regranted.notify_one();
-            }
+            self.proofs().regrant(session.client.session_timeout(), asked);
             self.change(Line::Up(session));
         }
     }
 
-    /// Makes the server catch up with the one that accepted the entry. Returns whether it has.
-    async fn is_current(&self, client: &Client) -> bool {
-        let queues = self.queues();
-        let asked: Vec<_> = queues.iter().map(|queue| client.sync(queue)).collect();
-        join_all(asked).await.into_iter().all(|synced| matches!(synced, Ok(()) | Err(ZkError::NoNode)))
-    }
-
     /// Returns the paths of the queues.
     pub(super) fn queues(&self) -> Vec<String> {
-        self.request.names.iter().filter_map(|name| self.ensemble.queue(name).ok()).collect()
+        self.request.names.iter().filter_map(|name| self.ensemble.config.queue(name).ok()).collect()
     }
 
     /// Returns the paths of the own nodes.
     pub(super) fn nodes(&self) -> Vec<String> {
-        let keys = self.own.get().map(|own| own.keys.as_slice()).unwrap_or_default();
-        let each = self.queues().into_iter().zip(keys);
-        each.flat_map(|(queue, key)| {
-            key.text.split('/').map(|node| format!("{queue}/{node}")).collect::<Vec<_>>()
-        })
-        .collect()
+        let entries = self.own.get().into_iter().flat_map(Own::entries);
+        entries.filter_map(|(name, key)| self.ensemble.config.nodes(&name, &key).ok()).flatten().collect()
     }
 
     /// Follows the claim over one connection.
     fn attend(self: &Arc<Self>, client: &Client) {
-        for path in self.nodes() {
-            let (life, client) = (Arc::clone(self), client.clone());
-            self.spawn(async move { life.watch_own(&client, &path).await });
-        }
+        let (life, watching) = (Arc::clone(self), client.clone());
+        self.spawn(async move {
+            life.own.wait().await;
+            join_all(life.nodes().iter().map(|path| life.watch_own(&watching, path))).await;
+        });
         let (life, client) = (Arc::clone(self), client.clone());
         self.spawn(async move { life.follow_grant(&client).await });
     }
@@ -306,13 +304,14 @@ impl Life {
     /// Ends a claim that was not renewed for a ttl: the client's pings alone would keep it forever.
     async fn expire(&self) {
         loop {
-            let when = self.proofs().ends();
+            let (seen, when) = (self.seen(), self.proofs().ends());
             if self.ensemble.clock.now() >= when {
                 return self.lose(LossReason::Expired);
             }
             tokio::select! {
                 () = self.ensemble.clock.sleep_until(when) => {}
-                () = self.regranted.notified() => {}
+                // A new connection may have a shorter ttl.
+                () = self.changed(seen) => {}
             }
         }
     }
@@ -320,11 +319,11 @@ impl Life {
     /// Renews after the server granted a shorter ttl to the resumed session, which counts from then on. It continues
     /// until the keeper renews, which is still due by the former ttl.
     async fn follow_grant(&self, client: &Client) {
-        while self.proofs().is_regranted() {
+        while self.proofs().regranted {
             let begun = self.ensemble.clock.now();
             // The end of the ttl shows a lasting failure.
             let _ = self.renew(client, begun).await;
-            let next = begun + self.proofs().ttl() / RENEWALS;
+            let next = begun + self.proofs().ttl / RENEWALS;
             self.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
         }
     }
@@ -341,9 +340,7 @@ impl Life {
                     watcher.changed().await;
                 }
                 Err(ZkError::NoNode) => return self.tell(),
-                Err(error) if is_ambiguous(&error) && connected(client).await => {
-                    tokio::time::sleep(RETRY).await;
-                }
+                // The next connection watches again.
                 Err(_) => return,
             }
         }

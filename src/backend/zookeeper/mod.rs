@@ -10,19 +10,14 @@ mod dial;
 mod ensemble;
 mod examine;
 mod fault;
-mod handshake;
 mod life;
-mod node;
 mod note;
-mod paths;
 mod proofs;
 mod queue;
-mod renew;
 mod store;
 mod success;
 mod view;
 mod watch;
-mod wire;
 
 use std::sync::Arc;
 

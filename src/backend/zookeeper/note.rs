@@ -1,13 +1,12 @@
 //! The data of a claim's node.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use zookeeper_client::Stat;
 
 use crate::backend::record::Record;
-use crate::lock::{FencingToken, Holder};
-use std::time::{SystemTime, UNIX_EPOCH};
-use zookeeper_client::Stat;
+use crate::lock::Holder;
 
 /// The data of a claim's node: the record, and later additions.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,10 +25,6 @@ pub(super) struct Note {
 }
 
 impl Note {
-    pub(super) fn new(record: Record) -> Self {
-        Self { record, asked_by: None, slot: None, waited_ms: None }
-    }
-
     /// Parses a node's data; `None` if no dlock wrote it.
     pub(super) fn parse(data: &[u8]) -> Option<Self> {
         serde_json::from_slice(data).ok().filter(|note: &Self| note.record.id().is_some())
@@ -40,19 +35,9 @@ impl Note {
     }
 }
 
-/// Returns the term for the node at `path` in sentences.
-pub(super) fn called(path: &str) -> String {
-    format!("node {path}")
-}
-
 /// Returns the time `millis` milliseconds after a node was created, by the server's clock.
 pub(super) fn time(stat: &Stat, millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(stat.ctime).unwrap_or_default() + millis)
-}
-
-/// Returns the zxid that created a node: later claims have greater ones, even after the directory was recreated.
-pub(super) fn token(stat: &Stat) -> Option<FencingToken> {
-    FencingToken::new(u64::try_from(stat.czxid).ok()?)
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ pub(super) struct Proofs {
     pub(super) single: Option<bool>,
     /// The servers' tick, once that is known.
     pub(super) tick: Option<Duration>,
-    ttl: Duration,
+    /// The ttl that was granted last.
+    pub(super) ttl: Duration,
     sent: VecDeque<Moment>,
     /// Whether another ttl was granted, and the keeper has not renewed by it yet.
-    regranted: bool,
+    pub(super) regranted: bool,
 }
 
 impl Proofs {
@@ -61,31 +62,14 @@ impl Proofs {
         *told.unwrap_or(&self.sent[0])
     }
 
-    /// Returns the ttl that was granted last.
-    pub(super) fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    /// Records that a server granted `ttl` to the resumed session, requested at `asked`. Returns whether the claim's ttl
-    /// is shorter from now on. It is never longer: until the next renewal, that server may be cut off from the others.
-    pub(super) fn regrant(&mut self, ttl: Duration, asked: Moment) -> bool {
-        if ttl >= self.ttl {
-            return false;
+    /// Records that a server granted `ttl` to the resumed session, requested at `asked`. The claim's ttl never becomes
+    /// longer: until the next renewal, that server may be cut off from the others.
+    pub(super) fn regrant(&mut self, ttl: Duration, asked: Moment) {
+        if ttl < self.ttl {
+            let promised = self.counts_from() + self.ttl;
+            self.sent = VecDeque::from([asked.min(promised - ttl)]);
+            (self.ttl, self.regranted) = (ttl, true);
         }
-        let promised = self.counts_from() + self.ttl;
-        self.sent = VecDeque::from([asked.min(promised - ttl)]);
-        (self.ttl, self.regranted) = (ttl, true);
-        true
-    }
-
-    /// Records that the keeper has renewed, and knows the ttl.
-    pub(super) fn kept(&mut self) {
-        self.regranted = false;
-    }
-
-    /// Returns whether another ttl was granted that the keeper does not know yet.
-    pub(super) fn is_regranted(&self) -> bool {
-        self.regranted
     }
 
     /// Returns when the session is over without renewals. If the keeper does not know the ttl yet, returns when its
@@ -140,22 +124,20 @@ mod tests {
             let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
             proofs.single = Some(true);
             proofs.add(at(105));
-            assert!(proofs.regrant(Duration::from_secs(ttl), at(asked)));
+            proofs.regrant(Duration::from_secs(ttl), at(asked));
             (proofs.counts_from(), proofs)
         };
         let (from, mut proofs) = regranted(4, 110);
         assert_eq!(from, at(110));
-        assert!(proofs.ends() < at(114) && proofs.is_regranted(), "the command has to be gone by then");
+        assert!(proofs.ends() < at(114) && proofs.regranted, "the command has to be gone by then");
         proofs.add(at(111));
-        proofs.kept();
+        proofs.regranted = false;
         assert_eq!((proofs.counts_from(), proofs.ends()), (at(111), at(115)));
         assert_eq!(regranted(4, 124).0, at(121), "no longer than was promised");
         for ttl in [20, 30] {
             let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-            assert!(
-                !proofs.regrant(Duration::from_secs(ttl), at(101)) && proofs.ttl().as_secs() == 20,
-                "{ttl}"
-            );
+            proofs.regrant(Duration::from_secs(ttl), at(101));
+            assert!(!proofs.regranted && proofs.ttl.as_secs() == 20, "{ttl}");
         }
     }
 

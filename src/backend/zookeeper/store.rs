@@ -1,6 +1,7 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,24 +9,19 @@ use async_trait::async_trait;
 use tokio::sync::Mutex as Turn;
 use zookeeper_client::{Client, SessionState};
 
-use super::append::append;
+use super::append::{append, stems};
 use super::config::ZkConfig;
-use super::ensemble::Ensemble;
+use super::ensemble::{Ensemble, LOOKING};
 use super::fault::{LOST, NAME};
 use super::life::{Life, RENEWALS, RETRY};
-use super::wire::LOOKING;
 use super::{commit, examine, success, view, watch};
 use crate::backend::{Capabilities, Examination};
 use crate::clock::Clock;
-use crate::lock::{ClaimId, Entry, Holder, LockName, Moment, Request};
+use crate::lock::{ClaimId, LockName, Moment, Request};
 use crate::net::fault::FaultResult;
 use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::sync::locked;
-
-/// How long an abandoned attempt may take to leave nothing behind. A service that was silent then may still be so.
-/// Entries left behind are then found and removed.
-const LEAVING: Duration = Duration::from_secs(1);
 
 /// The queues in one ensemble. It connects with the first request.
 #[derive(Debug)]
@@ -48,10 +44,7 @@ impl ZkStore {
     /// Returns a session for one request, which may be that of a claim.
     async fn reader(&self) -> FaultResult<Client> {
         let of_claim = locked(&self.lives).values().find_map(|life| life.up());
-        match of_claim {
-            Some(session) => Ok(session.client),
-            None => self.looking().await,
-        }
+        if let Some(session) = of_claim { Ok(session.client) } else { self.looking().await }
     }
 
     /// Returns the session without nodes. Without a connection it is replaced, because a server that has lost its data
@@ -87,19 +80,20 @@ impl ZkStore {
             if let Some(own) = life.own.get().filter(|_| !life.is_closed()) {
                 return Ok((own.clone(), view::read(&life, own).await?));
             }
-            life.close();
-            let _ = tokio::time::timeout(LEAVING, life.ended()).await;
+            life.give_up().await;
         }
-        let remember = |life: &Arc<Life>| {
-            locked(&self.lives).insert(request.id, Arc::clone(life));
-        };
-        append(&self.ensemble, request, remember).await
+        let stems = stems(&self.ensemble.config, request)?;
+        let life = Life::begin(&self.ensemble, request).await?;
+        locked(&self.lives).insert(request.id, Arc::clone(&life));
+        let entered = append(&life, &stems).await;
+        if entered.is_err() {
+            // After a refusal the caller may rely on the claim having no entry.
+            life.give_up().await;
+        }
+        entered
     }
 
     async fn made(&self, own: Option<&Own>, when: &[(LockName, Key)], steps: &[Step]) -> FaultResult<bool> {
-        if matches!(steps, [Step::Remove { .. } | Step::RemoveForeign(..), ..]) {
-            self.ensemble.persist();
-        }
         if let [Step::Remove { id, found, note, .. }, further @ ..] = steps
             && let Some(life) = self.life(*id)
             && (note.is_none() || found.is_empty())
@@ -131,15 +125,8 @@ impl ZkStore {
             let later = queue.items.iter().rev().filter(|item| item.key.order > key.order);
             later.filter_map(|item| item.about.as_ref()).find(|about| about.supersede)
         });
-        Ok(newer.and_then(|about| holder(&about.entry)).map(Note::Superseded))
+        Ok(newer.map(|about| Note::Superseded(about.entry.owner())))
     }
-}
-
-/// Returns the process that made an entry.
-fn holder(entry: &Entry) -> Option<Holder> {
-    let Entry { host, pid, born, user, command, label, replace, verb, .. } = entry.clone();
-    let (host, pid, user, command) = (host?, pid?, user?, command?);
-    Some(Holder { host, pid, born, user, command, label, replace, verb })
 }
 
 #[async_trait]
@@ -160,7 +147,7 @@ impl Store for ZkStore {
     }
 
     fn ttl(&self, own: &Own) -> Duration {
-        self.life(own.id).map_or(own.ttl, |life| life.proofs().ttl())
+        self.life(own.id).map_or(own.ttl, |life| life.proofs().ttl)
     }
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
@@ -247,7 +234,7 @@ impl Store for ZkStore {
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let (ensemble, queue) = (&*self.ensemble, &*self.ensemble.queue(name)?);
+        let (ensemble, queue) = (&*self.ensemble, &*self.ensemble.config.queue(name)?);
         let last = self.ask(|client| async move { success::last(ensemble, &client, queue).await });
         ensemble.by(deadline, last).await
     }
@@ -264,11 +251,11 @@ impl Store for ZkStore {
     }
 
     fn connects_as(&self, rank: Rank) {
-        self.ensemble.connects_as(rank);
+        *locked(&self.ensemble.rank) = rank;
     }
 
     fn has_connected(&self) -> bool {
-        self.ensemble.has_connected()
+        self.ensemble.connected.load(Ordering::Relaxed)
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

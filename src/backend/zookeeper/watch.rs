@@ -1,28 +1,22 @@
 //! Waiting for changes.
 
-use std::pin::Pin;
-use std::time::Duration;
-
 use futures_util::future::{join_all, select_all};
-use zookeeper_client::{Client, Error as ZkError, EventType, OneshotWatcher, SessionState, StateWatcher};
+use zookeeper_client::{Client, Error as ZkError, EventType, OneshotWatcher};
 
 use super::ensemble::Ensemble;
 use super::fault::{LOST, OVER};
 use super::life::Life;
 use super::note::Note;
-use super::queue::QueueNodes;
-use crate::clock::Clock;
+use super::queue::entries;
 use crate::lock::LockName;
 use crate::net::fault::FaultResult;
 use crate::queue::store::{Own, Seen, Target};
 
-/// How long a session may be without a connection before another one is started. A server that has lost its data
-/// refuses clients that have seen more than it has.
-const CUT_OFF: Duration = Duration::from_secs(2);
-
 /// Completes when the own nodes, the session or a target may have changed.
 pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> FaultResult<()> {
     tokio::select! {
+        // The watchers of a broken connection must not be used.
+        biased;
         () = life.changed(seen) => Ok(()),
         ended = first_of(life, own, on) => match ended {
             // The life reports the next connection, or its end.
@@ -38,23 +32,20 @@ pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> 
 /// Completes when one of the targets may have ended.
 async fn first_of(life: &Life, own: &Own, on: &[Target]) -> FaultResult<()> {
     let Some(session) = life.up().filter(|_| !on.is_empty()) else { return std::future::pending().await };
-    let mut each: Vec<Pin<Box<dyn Future<Output = FaultResult<()>> + Send>>> = Vec::new();
-    for target in on {
-        let (queue, client) = (life.ensemble.queue(&own.names[target.name])?, session.client.clone());
-        let (mut nodes, or_holds) = (target.key.text.split('/'), target.or_holds);
+    let mut each = Vec::new();
+    for Target { name, key, or_holds } in on {
+        let mut nodes = life.ensemble.config.nodes(&own.names[*name], key)?;
         // The data of a second node never changes.
-        let node = if or_holds { nodes.next() } else { nodes.next_back() };
-        let path = format!("{queue}/{}", node.unwrap_or_default());
-        each.push(Box::pin(async move { end_of(&client, &path, or_holds).await }));
+        let node = if *or_holds { nodes.swap_remove(0) } else { nodes.pop().unwrap_or_default() };
+        each.push(Box::pin(end_of(&session.client, node, *or_holds)));
     }
-    drop(session);
     select_all(each).await.0
 }
 
 /// Completes when the node at `path` is gone, or if `or_holds` when its record has a slot.
-async fn end_of(client: &Client, path: &str, or_holds: bool) -> FaultResult<()> {
+async fn end_of(client: &Client, path: String, or_holds: bool) -> FaultResult<()> {
     loop {
-        match client.get_and_watch_data(path).await {
+        match client.get_and_watch_data(&path).await {
             Ok((data, ..)) if or_holds && Note::parse(&data).is_some_and(|note| note.slot.is_some()) => {
                 return Ok(());
             }
@@ -64,7 +55,7 @@ async fn end_of(client: &Client, path: &str, or_holds: bool) -> FaultResult<()> 
                 }
             }
             Err(ZkError::NoNode) => return Ok(()),
-            Err(ZkError::NoAuth) => return moved(client, path).await,
+            Err(ZkError::NoAuth) => return moved(client, &path).await,
             Err(error) => return Err(error.into()),
         }
     }
@@ -81,14 +72,16 @@ async fn moved(client: &Client, path: &str) -> FaultResult<()> {
     Ok(())
 }
 
-/// Completes when the queue of `name` may have changed after `seen`, or when the session is cut off.
+/// Completes when the queue of `name` may have changed after `seen`, or when the connection breaks. Then the caller
+/// uses another session, because a server that has lost its data refuses clients that have seen more than it has.
 pub(super) async fn queue(
     ensemble: &Ensemble,
     client: &Client,
     name: &LockName,
     seen: Seen,
 ) -> FaultResult<()> {
-    let path = ensemble.queue(name)?;
+    let path = ensemble.config.queue(name)?;
+    let mut state = client.state_watcher();
     let (shows, watchers) = watches(client, &path).await?;
     // The server may lag behind the one that was read. Its own changes then follow.
     if shows > seen || (shows == 0 && seen > 0) {
@@ -97,7 +90,7 @@ pub(super) async fn queue(
     let changes = watchers.into_iter().map(|watcher| Box::pin(watcher.changed()));
     tokio::select! {
         _ = select_all(changes) => {}
-        () = cut_off(client.state_watcher(), ensemble.clock) => {}
+        _ = state.changed() => {}
     }
     Ok(())
 }
@@ -108,8 +101,8 @@ async fn watches(client: &Client, path: &str) -> FaultResult<(Seen, Vec<OneshotW
         match client.get_and_watch_children(path).await {
             Ok((names, stat, watcher)) => {
                 let (mut seen, mut watchers) = (stat.pzxid, vec![watcher]);
-                let entries = QueueNodes::of(&names).entries;
-                let paths: Vec<_> = entries.iter().map(|e| format!("{path}/{}", e.record().name)).collect();
+                let paths: Vec<_> =
+                    entries(&names).iter().map(|entry| format!("{path}/{}", entry.record().name)).collect();
                 // Unlike its data, the state of another user's record is not secret.
                 for watched in join_all(paths.iter().map(|path| client.check_and_watch_stat(path))).await {
                     let (stat, watcher) = watched?;
@@ -124,20 +117,6 @@ async fn watches(client: &Client, path: &str) -> FaultResult<(Seen, Vec<OneshotW
         let (stat, watcher) = client.check_and_watch_stat(path).await?;
         if stat.is_none() {
             return Ok((0, vec![watcher]));
-        }
-    }
-}
-
-/// Completes when the session of `watcher` has had no connection for [`CUT_OFF`], or is over.
-async fn cut_off(mut watcher: StateWatcher, clock: Clock) {
-    loop {
-        match watcher.state() {
-            state if state.is_terminated() => return,
-            SessionState::Disconnected => tokio::select! {
-                _ = watcher.changed() => {}
-                () = clock.sleep_until(clock.now() + CUT_OFF) => return,
-            },
-            _ => drop(watcher.changed().await),
         }
     }
 }
