@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Backend, Capabilities, Claim, Evict, Examination, Observer};
+use super::{Backend, Claim, Evict, Examination, Observer, ServiceClient};
 use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, LockStatus, Moment, Request, Result};
-use crate::net::rank::Rank;
 
 /// Returns the backend with errors that name the operation, the backend and the lock.
 pub fn with_context(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
@@ -45,7 +44,7 @@ impl Context {
 
 impl InContext {
     fn context(&self, lock: Option<&LockName>) -> Context {
-        Context { backend: self.0.capabilities().backend, lock: lock.cloned() }
+        Context { backend: self.0.client().capabilities().backend, lock: lock.cloned() }
     }
 
     fn during(&self, verb: &'static str, lock: Option<&LockName>) -> impl FnOnce(Error) -> Error {
@@ -56,34 +55,14 @@ impl InContext {
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Backend for InContext {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn identity(&self) -> String {
-        self.0.identity()
-    }
-
-    fn place(&self) -> String {
-        self.0.place()
-    }
-
-    fn remark(&self) -> String {
-        self.0.remark()
-    }
-
-    fn has_connected(&self) -> bool {
-        self.0.has_connected()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        self.0.connects_as(rank);
+    fn client(&self) -> &dyn ServiceClient {
+        self.0.client()
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let lock = request.names.first();
         // Without a queue there is nothing to join.
-        let verb = if self.0.capabilities().queue { "join the queue" } else { "acquire the lock" };
+        let verb = if self.0.client().capabilities().queue { "join the queue" } else { "acquire the lock" };
         let claim = self.0.enter(request, deadline).await.map_err(self.during(verb, lock))?;
         Ok(Arc::new(ClaimInContext { claim, context: self.context(lock) }))
     }
@@ -126,10 +105,6 @@ impl Backend for InContext {
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let published = self.0.publish(name, id, value, deadline).await;
         published.map_err(self.during("publish the value", Some(name)))
-    }
-
-    fn is_detachable(&self) -> bool {
-        self.0.is_detachable()
     }
 
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {

@@ -65,7 +65,7 @@ pub async fn enter(
         let is_closed = before.as_ref() == Some(&found);
         if is_closed && (is_last || clock.now() >= until) {
             claim.leave(false, deadline).await?;
-            let (name, lock) = (backend.capabilities().backend, request.names.first());
+            let (name, lock) = (backend.client().capabilities().backend, request.names.first());
             return Err(Error::new(ErrorKind::Deadlock, found).during(name, "join the queue", lock));
         }
         if !is_last {
@@ -142,7 +142,7 @@ fn member(entry: &Entry) -> Option<Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Capabilities, Evict, Examination, Observer};
+    use crate::backend::{Capabilities, Evict, Examination, Observer, ServiceClient};
     use crate::lock::{Ancestor, ClaimId, Holder, Mode};
     use async_trait::async_trait;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -238,8 +238,7 @@ mod tests {
         }
     }
 
-    #[async_trait]
-    impl Backend for Arc<Scripted> {
+    impl ServiceClient for Scripted {
         fn capabilities(&self) -> Capabilities {
             Capabilities {
                 backend: "scripted",
@@ -252,6 +251,13 @@ mod tests {
         }
         fn identity(&self) -> String {
             "scripted".into()
+        }
+    }
+
+    #[async_trait]
+    impl Backend for Arc<Scripted> {
+        fn client(&self) -> &dyn ServiceClient {
+            &**self
         }
         async fn enter(&self, _: &Request, _: Moment) -> Result<Arc<dyn Claim>> {
             Ok(Arc::new(ScriptedClaim(Arc::clone(self))))

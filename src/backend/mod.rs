@@ -145,9 +145,8 @@ pub enum Evict {
     Force,
 }
 
-/// A service that keeps queues of claims (C01, C02, C03, C04, C13, C14, C15).
-#[async_trait]
-pub trait Backend: Debug + Send + Sync {
+/// The client of one service. Nothing here sends a request to it.
+pub trait ServiceClient: Debug + Send + Sync {
     /// Returns fixed facts; never sends a request to the service.
     fn capabilities(&self) -> Capabilities;
 
@@ -176,6 +175,18 @@ pub trait Backend: Debug + Send + Sync {
     fn connects_as(&self, rank: Rank) {
         let _ = rank;
     }
+
+    /// Returns whether a claim outlives its process for its ttl, so that [`Backend::renew`] can renew it.
+    fn is_detachable(&self) -> bool {
+        self.capabilities().leased
+    }
+}
+
+/// A service that keeps queues of claims (C01, C02, C03, C04, C13, C14, C15).
+#[async_trait]
+pub trait Backend: Debug + Send + Sync {
+    /// Returns the client of the service.
+    fn client(&self) -> &dyn ServiceClient;
 
     /// Joins the queues of all names at once and returns, whether or not the locks are free.
     ///
@@ -241,16 +252,11 @@ pub trait Backend: Debug + Send + Sync {
     /// been written then.
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool>;
 
-    /// Returns whether a claim outlives its process for its ttl, so that [`Backend::renew`] can renew it.
-    fn is_detachable(&self) -> bool {
-        false
-    }
-
     /// Renews the claim `id`, which holds the lock `name` without a process, by another ttl on all of its names, as
     /// [`Claim::renew`] does.
     ///
     /// Returns whether it still holds. Errors: those of [`Claim::renew`], and `Unsupported` if claims are not
-    /// [`Backend::is_detachable`].
+    /// [`ServiceClient::is_detachable`].
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         let _ = (name, id, deadline);
         let reason = "it keeps no lease without a process";

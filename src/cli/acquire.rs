@@ -24,8 +24,8 @@ pub(super) fn run(
     let mut run = Run::new(&settings.run, printer)?;
     if process.is_none() {
         let backend = run.backend();
-        if !backend.is_detachable() {
-            let backend = backend.capabilities().backend;
+        if !backend.client().is_detachable() {
+            let backend = backend.client().capabilities().backend;
             let reason = format!("--detach: the backend {backend} keeps no lease without a process");
             return Err(ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID"));
         }

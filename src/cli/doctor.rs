@@ -89,7 +89,7 @@ fn setting(option: &'static str, found: Option<(Vec<String>, Source)>) -> Option
 ///
 /// Creates nothing in a directory: the permissions are checked instead.
 async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
-    if !backend.capabilities().leased {
+    if !backend.client().capabilities().leased {
         return Vec::new();
     }
     let deadline = connect::deadline();

@@ -15,8 +15,8 @@ use crate::supervise::sys;
 
 /// Returns the service of `backend`, for messages.
 pub fn service(backend: &dyn Backend) -> ServicePlace {
-    let kind = backend.capabilities().backend;
-    ServicePlace { backend: kind, place: backend.place(), remark: backend.remark() }
+    let kind = backend.client().capabilities().backend;
+    ServicePlace { backend: kind, place: backend.client().place(), remark: backend.client().remark() }
 }
 
 /// The destination of data.

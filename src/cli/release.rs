@@ -40,11 +40,11 @@ pub(super) fn elsewhere(
 ) -> anyhow::Error {
     let held = environment::held();
     let meant = held.iter().find(|held| held.claim.starts_with(claim) && !held.place.is_empty());
-    let Some(meant) = meant.filter(|meant| meant.service != backend.identity()) else {
+    let Some(meant) = meant.filter(|meant| meant.service != backend.client().identity()) else {
         return error;
     };
     let place = sanitise::text(&meant.place);
-    let looked = sanitise::text(&backend.place());
+    let looked = sanitise::text(&backend.client().place());
     error.hint(format!(
         "it was acquired at {place}, but dlock looked at {looked}; pass the same --endpoint as to dlock {verb}"
     ))
@@ -62,7 +62,8 @@ async fn give_back(backend: &dyn Backend, args: &ClaimArgs, by: &Holder) -> anyh
     if detached {
         return Ok(());
     }
-    let longest = found.ttl.unwrap_or_default().max(LEAST_WAIT) + backend.capabilities().abandoned_bound;
+    let longest =
+        found.ttl.unwrap_or_default().max(LEAST_WAIT) + backend.client().capabilities().abandoned_bound;
     await_end(backend, &found, longest).await
 }
 

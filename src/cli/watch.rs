@@ -70,8 +70,8 @@ pub(super) async fn begin(backend: &dyn Backend, name: &LockName) -> Result<Begu
     };
     let begun = tokio::time::timeout(connect::PATIENCE, connect::ask(observed));
     begun.await.unwrap_or_else(|_| {
-        let late = Error::unavailable(format!("{}: no answer in time", backend.place()));
-        Err(late.during(backend.capabilities().backend, "watch the queue", Some(name)))
+        let late = Error::unavailable(format!("{}: no answer in time", backend.client().place()));
+        Err(late.during(backend.client().capabilities().backend, "watch the queue", Some(name)))
     })
 }
 

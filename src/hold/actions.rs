@@ -97,7 +97,7 @@ impl Driver<'_> {
     fn ask_caller(&mut self) {
         if let Err(error) = self.keep_answer() {
             let job = self.context.job;
-            let backend = job.backend.capabilities().backend;
+            let backend = job.backend.client().capabilities().backend;
             let (lock, why) = (job.names.first(), cause::said(&error));
             let error = Error::new(ErrorKind::System, why).during(backend, "print the claim", lock);
             return self.context.happened(Event::Refused(error));
@@ -189,7 +189,7 @@ impl Driver<'_> {
         (self.entry.entering, self.entry.looking) = (None, None);
         let context = &mut self.context;
         let (job, keeper) = (context.job, context.keeper);
-        job.backend.connects_as(Rank::Free);
+        job.backend.client().connects_as(Rank::Free);
         if !context.machine.may_give_back() {
             // A process may live that dlock could not kill: the claim's ttl still protects it. Dropping the claim would
             // close its session, or unlock the file.
@@ -212,7 +212,7 @@ impl Driver<'_> {
         let deadline = context.now() + patience;
         // The front waits for the release, but not for ever.
         keeper.shared.set_guard_until(deadline + SLACK);
-        let capabilities = job.backend.capabilities();
+        let capabilities = job.backend.client().capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
             let stage = if held { Stage::Held } else { Stage::Waiting };
             (claim.ttl(), stage, claim.leave(succeeded, deadline).await)

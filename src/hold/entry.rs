@@ -43,7 +43,7 @@ impl Joining {
     /// Builds the request of `job` for a claim with the id `number`; sends nothing.
     pub(super) fn new(job: &Job, number: u128) -> Self {
         let outer = job.adoption.as_ref().map_or_else(environment::held, |adoption| adoption.outer.clone());
-        let ancestors = nested::ancestors(&outer, &job.backend.identity());
+        let ancestors = nested::ancestors(&outer, &job.backend.client().identity());
         let request = Request {
             names: job.names.clone(),
             id: ClaimId::from_number(number),
@@ -64,7 +64,7 @@ impl Joining {
     pub(super) fn enter(&mut self, context: &Context<'_>) {
         let job = context.job;
         self.since = context.now();
-        job.backend.connects_as(Rank::Waits { ahead: 0, ttl: job.plan.ttl });
+        job.backend.client().connects_as(Rank::Waits { ahead: 0, ttl: job.plan.ttl });
         let (backend, request) = (job.backend.clone(), self.request.clone());
         let outer = if job.no_nest { Vec::new() } else { self.outer.clone() };
         let patience = (job.plan.ttl / 3).max(Duration::from_secs(2));
@@ -103,8 +103,8 @@ impl Joining {
     ) -> Vec<(&'static str, String)> {
         // The record for nested runs, unless this run is one.
         let inner = self.under.is_none().then(|| HeldRecord {
-            service: job.backend.identity(),
-            place: job.backend.place(),
+            service: job.backend.client().identity(),
+            place: job.backend.client().place(),
             claim: self.request.id.to_string(),
             mode: job.mode.to_string(),
             names: job.names.iter().map(ToString::to_string).collect(),
@@ -121,7 +121,7 @@ impl Joining {
     /// service refused the attempt with a reason, or was never reached.
     pub(super) async fn withdraw(&self, context: &Context<'_>, deadline: Moment) -> Result<()> {
         let backend = &context.job.backend;
-        if !context.machine.may_have_entered() || !backend.has_connected() {
+        if !context.machine.may_have_entered() || !backend.client().has_connected() {
             return Ok(());
         }
         backend.withdraw(&self.request, deadline).await

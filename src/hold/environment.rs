@@ -11,7 +11,7 @@ pub const HELD: &str = "DLOCK_HELD";
 /// One hold that a process runs under. [`HELD`] lists them, outermost first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldRecord {
-    /// [`crate::backend::Backend::identity`] of the service.
+    /// [`crate::backend::ServiceClient::identity`] of the service.
     pub service: String,
     /// The address of the service without secrets, for people.
     #[serde(default)]

@@ -62,7 +62,7 @@ impl Health {
         self.examine_at = Moment::NEVER;
         let backend = &context.job.backend;
         // Only where the result can matter, and will be printed.
-        if !backend.capabilities().look_while_running || !context.progress.tells_risks() {
+        if !backend.client().capabilities().look_while_running || !context.progress.tells_risks() {
             return;
         }
         let (backend, deadline) = (backend.clone(), now + EXAMINATION);

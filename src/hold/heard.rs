@@ -73,7 +73,7 @@ impl Driver<'_> {
         }
         let context = &mut self.context;
         let job = context.job;
-        job.backend.connects_as(match &state {
+        job.backend.client().connects_as(match &state {
             ClaimState::Waiting { ahead, .. } => Rank::Waits { ahead: ahead.unwrap_or(0), ttl: job.plan.ttl },
             _ => Rank::Holds,
         });
@@ -114,7 +114,7 @@ impl Driver<'_> {
              (sudo --preserve-env=DLOCK_HELD), so that it shares the lock",
             holder.owner()
         );
-        let backend = self.context.job.backend.capabilities().backend;
+        let backend = self.context.job.backend.client().capabilities().backend;
         let name = self.context.job.names.first();
         Error::new(ErrorKind::Deadlock, reason).during(backend, "join the queue", name)
     }
@@ -152,7 +152,7 @@ impl Driver<'_> {
     }
 
     fn is_leased(&self) -> bool {
-        self.context.job.backend.capabilities().leased
+        self.context.job.backend.client().capabilities().leased
     }
 
     pub(super) fn renewed(&mut self, answer: (Moment, Result<Moment>)) -> Option<Event> {

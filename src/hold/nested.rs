@@ -68,7 +68,7 @@ pub async fn enter(
         granted.push(grant);
     }
     let grant = Grant { names: granted, counts_from: since };
-    let claim = Arc::new(NestedClaim { grant, marks, backend: backend.capabilities().backend });
+    let claim = Arc::new(NestedClaim { grant, marks, backend: backend.client().capabilities().backend });
     Ok(Entered { claim, under })
 }
 
@@ -81,7 +81,7 @@ async fn register(
     wanted: Mode,
     deadline: Moment,
 ) -> Result<Option<(ClaimId, Mark, Granted)>> {
-    let identity = backend.identity();
+    let identity = backend.client().identity();
     for record in outer.iter().rev().filter(|record| record.service == identity) {
         let Some((claim, grant)) = record.covering(name, wanted) else { continue };
         let Some(mark) = record.mark.as_ref().and_then(|mark| mark.set().ok()) else { continue };

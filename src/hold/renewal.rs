@@ -29,7 +29,7 @@ impl Renewal {
 
     /// Starts a lease for `claim` that counts from `from`.
     pub(super) fn keep(&mut self, context: &Context<'_>, claim: &Arc<dyn Claim>, from: Moment) {
-        let (job, capabilities) = (context.job, context.job.backend.capabilities());
+        let (job, capabilities) = (context.job, context.job.backend.client().capabilities());
         let asked = LeaseRequest {
             ttl: job.plan.ttl,
             grace: job.plan.grace,

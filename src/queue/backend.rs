@@ -11,11 +11,10 @@ use super::decide;
 use super::observe::WatchedQueue;
 use super::store::{Change, Extent, Item, Key, Note, Own, Queue, Step, Store};
 use crate::backend::observe::QueueObserver;
-use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
+use crate::backend::{Backend, Claim, Evict, Examination, Observer, ServiceClient};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::rank::Rank;
 use crate::sync::locked;
 
 /// A backend that keeps its queues in a store.
@@ -106,28 +105,8 @@ impl Queues {
 
 #[async_trait]
 impl Backend for Queues {
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn identity(&self) -> String {
-        self.store.identity()
-    }
-
-    fn place(&self) -> String {
-        self.store.place()
-    }
-
-    fn remark(&self) -> String {
-        self.store.remark()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        self.store.connects_as(rank);
-    }
-
-    fn has_connected(&self) -> bool {
-        self.store.has_connected()
+    fn client(&self) -> &dyn ServiceClient {
+        &*self.store
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
@@ -186,12 +165,8 @@ impl Backend for Queues {
         self.act(name, |queue| decide::holder(queue, id), label, deadline).await
     }
 
-    fn is_detachable(&self) -> bool {
-        self.store.is_detachable()
-    }
-
     async fn renew(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        if !self.is_detachable() {
+        if !self.store.is_detachable() {
             return Err(Fault::new(ErrorKind::Unsupported, "it keeps no lease without a process"));
         }
         let queue = self.whole(name, deadline).await?;

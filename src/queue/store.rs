@@ -9,12 +9,11 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use crate::backend::record::Record;
-use crate::backend::{Capabilities, Examination};
+use crate::backend::{Examination, ServiceClient};
 use crate::lock::{
     ClaimId, Entry, FencingToken, Holder, LockName, LossReason, Mode, Moment, Request, Result,
 };
 use crate::net::fault::FaultResult;
-use crate::net::rank::Rank;
 
 /// The place of an entry in a queue. No other entry of the lock ever has the same key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -274,20 +273,12 @@ pub enum Watched<'a> {
 /// Each call returns by its deadline. After an `Unavailable` fault a step may or may not have been made, and may still
 /// be made later. Leases end, and times are recorded, by the clock of the service alone; a [`Moment`] is this client's.
 #[async_trait]
-pub trait Store: Debug + Send + Sync {
-    /// Implements [`crate::backend::Backend::capabilities`].
-    fn capabilities(&self) -> Capabilities;
-
+pub trait Store: ServiceClient {
     /// Returns whether a claim in `mode` holds only after a [`Step::Hold`]. `waited` is whether it did not hold on
     /// arrival.
     fn hold_is_a_step(&self, mode: Mode, waited: bool) -> bool {
         let _ = waited;
         matches!(mode, Mode::Slots(_))
-    }
-
-    /// Implements [`crate::backend::Backend::is_detachable`].
-    fn is_detachable(&self) -> bool {
-        self.capabilities().leased
     }
 
     /// Returns the present length of the claim's lease.
@@ -352,27 +343,6 @@ pub trait Store: Debug + Send + Sync {
     fn abandon(&self, id: ClaimId) {
         let _ = id;
     }
-
-    /// Implements [`crate::backend::Backend::identity`].
-    fn identity(&self) -> String;
-
-    /// Implements [`crate::backend::Backend::place`].
-    fn place(&self) -> String {
-        self.identity()
-    }
-
-    /// Implements [`crate::backend::Backend::remark`].
-    fn remark(&self) -> String {
-        String::new()
-    }
-
-    /// Implements [`crate::backend::Backend::connects_as`].
-    fn connects_as(&self, rank: Rank) {
-        let _ = rank;
-    }
-
-    /// Implements [`crate::backend::Backend::has_connected`].
-    fn has_connected(&self) -> bool;
 
     /// Implements [`crate::backend::Backend::examine`].
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination>;

@@ -17,7 +17,7 @@ async fn c07_renewal_by_id_prolongs_one_claim_and_revives_none(b: Bench) {
     let (lock, other) = (b.name("a"), b.name("b"));
     let names = [lock.clone(), other.clone()];
     let names = b.in_one_step(&names);
-    if !client.is_detachable() {
+    if !client.client().is_detachable() {
         let error =
             client.renew(&lock, b.id(), b.soon()).await.expect_err("it keeps no lease without a process");
         return assert_eq!(error.kind, ErrorKind::Unsupported);

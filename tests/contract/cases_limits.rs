@@ -87,7 +87,7 @@ async fn c12_unavailable_has_action_and_place_and_is_transient(b: Bench) {
     let lock = b.name("a");
     let a = b.hold(b.ask(&lock)).await;
     let client = b.connect().await;
-    let backend = client.capabilities().backend;
+    let backend = client.client().capabilities().backend;
     b.fixture.freeze().await;
     let request = b.ask(&lock);
     let errors = [
@@ -120,7 +120,7 @@ async fn c15_pairs_of_kinds(b: Bench) {
 async fn c15_mismatch_names_the_holder_and_changes_nothing(b: Bench) {
     let lock = b.name("a");
     let holder = b.hold(b.ask_as(&lock, slots(3))).await;
-    let backend = holder.client.capabilities().backend;
+    let backend = holder.client.client().capabilities().backend;
     for mode in b.offered(&[Mode::Exclusive, Mode::Shared, slots(5)]) {
         let error = b.try_enter(&b.ask_as(&lock, mode)).await.expect_err("kinds do not mix");
         assert!(error.kind == ErrorKind::Mismatch && !error.is_transient(), "{error}");

@@ -65,7 +65,7 @@ pub(crate) trait Fixture: Send + Sync {
 
     /// Returns the time beyond the TTL after which an abandoned claim is gone (C04).
     async fn bound(&self) -> Duration {
-        self.connect().await.capabilities().abandoned_bound
+        self.connect().await.client().capabilities().abandoned_bound
     }
 
     /// Returns a client with a wrong clock.

@@ -79,8 +79,8 @@ fn incomplete(subject: Subject) -> Vec<String> {
         .start_paused(subject.is_paused())
         .build()
         .expect("a runtime");
-    let facts =
-        runtime.block_on(async { subject.open(Opening::default()).await.connect().await.capabilities() });
+    let facts = runtime
+        .block_on(async { subject.open(Opening::default()).await.connect().await.client().capabilities() });
     let stated = [(Need::Leased, facts.leased), (Need::Queue, facts.queue)];
     let mut complaints: Vec<String> = stated
         .into_iter()

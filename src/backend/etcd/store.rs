@@ -15,7 +15,7 @@ use super::fault::{LEASE_EXISTS, LEASE_GONE, NAME, NOT_PERMITTED};
 use super::follow::{self, LEAST_BEHIND_PROXY, Streams};
 use super::keys::{Arrived, note, stored, wall_clock};
 use super::queue::{self, Claimed, MOST_OPERATIONS, put, stands};
-use crate::backend::{Capabilities, Examination, success};
+use crate::backend::{Capabilities, Examination, ServiceClient, success};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
 use crate::net::cause;
@@ -112,13 +112,31 @@ fn entries(claimed: &Claimed, request: &Request) -> Txn {
     Txn::new().when(compares).and_then(then).or_else(claimed.reads())
 }
 
-#[async_trait]
-impl Store for EtcdStore {
+impl ServiceClient for EtcdStore {
     fn capabilities(&self) -> Capabilities {
         let abandoned_bound = Duration::from_secs(2);
         Capabilities { look_while_running: false, abandoned_bound, ..Capabilities::of(NAME) }
     }
 
+    fn identity(&self) -> String {
+        self.cluster.config().identity()
+    }
+
+    fn place(&self) -> String {
+        self.cluster.config().servers()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.cluster.link.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.cluster.link.has_connected()
+    }
+}
+
+#[async_trait]
+impl Store for EtcdStore {
     /// The token of a claim that waited is the revision of its hold, because other clients publish later revisions than
     /// those of their keys.
     fn hold_is_a_step(&self, mode: Mode, waited: bool) -> bool {
@@ -214,22 +232,6 @@ impl Store for EtcdStore {
 
     fn abandon(&self, id: ClaimId) {
         locked(&self.claims).remove(&id);
-    }
-
-    fn identity(&self) -> String {
-        self.cluster.config().identity()
-    }
-
-    fn place(&self) -> String {
-        self.cluster.config().servers()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        self.cluster.link.connects_as(rank);
-    }
-
-    fn has_connected(&self) -> bool {
-        self.cluster.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

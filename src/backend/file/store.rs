@@ -24,7 +24,7 @@ use super::surroundings;
 use super::view;
 use super::watch::Events;
 use crate::backend::claim_state::{POLL, patience};
-use crate::backend::{Capabilities, Examination};
+use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::FaultResult;
@@ -169,20 +169,9 @@ impl FileStore {
     }
 }
 
-#[async_trait]
-impl Store for FileStore {
+impl ServiceClient for FileStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { leased: false, abandoned_bound: Duration::ZERO, ..Capabilities::of(BACKEND) }
-    }
-
-    /// A caller without a state is shown the present one.
-    fn reports_changes(&self) -> bool {
-        false
-    }
-
-    /// Each look takes the lock files if it may.
-    fn hold_is_a_step(&self, _: Mode, _: bool) -> bool {
-        false
     }
 
     fn identity(&self) -> String {
@@ -212,6 +201,19 @@ impl Store for FileStore {
 
     fn has_connected(&self) -> bool {
         true
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    /// A caller without a state is shown the present one.
+    fn reports_changes(&self) -> bool {
+        false
+    }
+
+    /// Each look takes the lock files if it may.
+    fn hold_is_a_step(&self, _: Mode, _: bool) -> bool {
+        false
     }
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {

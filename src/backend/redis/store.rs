@@ -17,7 +17,7 @@ use super::rows::Row;
 use super::script::{Call, millis, on_queues, written};
 use super::watch::{Local, Watcher};
 use crate::backend::record::Record;
-use crate::backend::{Capabilities, Examination};
+use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
@@ -128,12 +128,26 @@ fn parts(said: &client::Answer) -> FaultResult<(&Value, &[Value])> {
     said.replies.split_first().ok_or_else(|| fault::nonsense("no reply"))
 }
 
-#[async_trait]
-impl Store for RedisStore {
+impl ServiceClient for RedisStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities::of(NAME)
     }
 
+    fn identity(&self) -> String {
+        self.service.config.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.service.link.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.service.link.has_connected()
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
         let Request { id, names, mode, ttl, .. } = request;
         let keys = self.keys(names)?;
@@ -277,18 +291,6 @@ impl Store for RedisStore {
 
     fn abandon(&self, id: ClaimId) {
         locked(&self.claims).remove(&id);
-    }
-
-    fn identity(&self) -> String {
-        self.service.config.identity()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        self.service.link.connects_as(rank);
-    }
-
-    fn has_connected(&self) -> bool {
-        self.service.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

@@ -13,7 +13,7 @@ use super::rows::{self, Shown, length};
 use super::sessions::{Reply, Sessions};
 use super::statements::{self, DONE, Statements};
 use super::watch::Watcher;
-use crate::backend::{Capabilities, Examination, success};
+use crate::backend::{Capabilities, Examination, ServiceClient, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
@@ -97,12 +97,26 @@ fn is_done(reply: &Reply) -> FaultResult<bool> {
     rows::number(&reply.sets, DONE).map(|done| done > 0).ok_or_else(|| Fault::nonsense("no result of a step"))
 }
 
-#[async_trait]
-impl Store for SqlStore {
+impl ServiceClient for SqlStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { renewals_per_ttl: RENEWALS_PER_TTL, ..Capabilities::of(self.dialect().name()) }
     }
 
+    fn identity(&self) -> String {
+        self.dialect().identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.service.link.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.service.link.has_connected()
+    }
+}
+
+#[async_trait]
+impl Store for SqlStore {
     fn reports_changes(&self) -> bool {
         !self.dialect().listen(&[]).is_empty()
     }
@@ -232,18 +246,6 @@ impl Store for SqlStore {
 
     fn abandon(&self, id: ClaimId) {
         locked(&self.claims).remove(&id);
-    }
-
-    fn identity(&self) -> String {
-        self.dialect().identity()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        self.service.link.connects_as(rank);
-    }
-
-    fn has_connected(&self) -> bool {
-        self.service.link.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

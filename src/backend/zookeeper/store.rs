@@ -15,7 +15,7 @@ use super::ensemble::{Ensemble, LOOKING};
 use super::fault::{LOST, NAME};
 use super::life::{Life, RENEWALS, RETRY};
 use super::{commit, examine, success, view, watch};
-use crate::backend::{Capabilities, Examination};
+use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Moment, Request};
 use crate::net::fault::FaultResult;
@@ -129,8 +129,7 @@ impl ZkStore {
     }
 }
 
-#[async_trait]
-impl Store for ZkStore {
+impl ServiceClient for ZkStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             renewals_per_ttl: RENEWALS,
@@ -146,6 +145,21 @@ impl Store for ZkStore {
         false
     }
 
+    fn identity(&self) -> String {
+        self.ensemble.config.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        *locked(&self.ensemble.rank) = rank;
+    }
+
+    fn has_connected(&self) -> bool {
+        self.ensemble.connected.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl Store for ZkStore {
     fn ttl(&self, own: &Own) -> Duration {
         self.life(own.id).map_or(own.ttl, |life| life.proofs().ttl)
     }
@@ -244,18 +258,6 @@ impl Store for ZkStore {
         if let Some(life) = locked(&self.lives).remove(&id) {
             life.close();
         }
-    }
-
-    fn identity(&self) -> String {
-        self.ensemble.config.identity()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        *locked(&self.ensemble.rank) = rank;
-    }
-
-    fn has_connected(&self) -> bool {
-        self.ensemble.connected.load(Ordering::Relaxed)
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

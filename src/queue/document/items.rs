@@ -43,13 +43,13 @@ pub struct Arrival {
 /// still be made later. A missing item differs from one that cannot be read.
 #[async_trait]
 pub trait Items: Debug + Send + Sync {
-    /// Implements [`crate::backend::Backend::capabilities`].
+    /// Implements [`crate::backend::ServiceClient::capabilities`].
     fn capabilities(&self) -> Capabilities;
 
-    /// Implements [`crate::backend::Backend::identity`].
+    /// Implements [`crate::backend::ServiceClient::identity`].
     fn identity(&self) -> String;
 
-    /// Implements [`crate::backend::Backend::connects_as`].
+    /// Implements [`crate::backend::ServiceClient::connects_as`].
     fn connects_as(&self, rank: Rank) {
         let _ = rank;
     }
@@ -59,7 +59,7 @@ pub trait Items: Debug + Send + Sync {
         std::future::pending::<()>().await;
     }
 
-    /// Implements [`crate::backend::Backend::has_connected`].
+    /// Implements [`crate::backend::ServiceClient::has_connected`].
     fn has_connected(&self) -> bool;
 
     /// Implements [`crate::backend::Backend::forget`].

@@ -9,7 +9,7 @@ use super::change::{DocumentStore, Found, contended, is_at, seen};
 use super::queue::{Document, EMPTY_LIFE};
 use super::watch::MARGIN;
 use crate::backend::record::Record;
-use crate::backend::{Capabilities, Examination};
+use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LossReason, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
@@ -119,12 +119,26 @@ impl DocumentStore {
     }
 }
 
-#[async_trait]
-impl Store for DocumentStore {
+impl ServiceClient for DocumentStore {
     fn capabilities(&self) -> Capabilities {
         self.items.capabilities()
     }
 
+    fn identity(&self) -> String {
+        self.items.identity()
+    }
+
+    fn connects_as(&self, rank: Rank) {
+        self.items.connects_as(rank);
+    }
+
+    fn has_connected(&self) -> bool {
+        self.items.has_connected()
+    }
+}
+
+#[async_trait]
+impl Store for DocumentStore {
     fn reports_changes(&self) -> bool {
         false
     }
@@ -320,18 +334,6 @@ impl Store for DocumentStore {
 
     fn abandon(&self, id: ClaimId) {
         locked(&self.leases).remove(&id);
-    }
-
-    fn identity(&self) -> String {
-        self.items.identity()
-    }
-
-    fn connects_as(&self, rank: Rank) {
-        self.items.connects_as(rank);
-    }
-
-    fn has_connected(&self) -> bool {
-        self.items.has_connected()
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use dlock::backend::{Backend, Capabilities, Examination};
+use dlock::backend::{Backend, Capabilities, Examination, ServiceClient};
 use dlock::clock::Clock;
 use dlock::lock::{Error, ErrorKind, LockName, Moment, Request, Result};
 use dlock::queue::Queues as Engine;
@@ -47,8 +47,7 @@ impl MemoryStore {
     }
 }
 
-#[async_trait]
-impl Store for MemoryStore {
+impl ServiceClient for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: NAME,
@@ -60,6 +59,17 @@ impl Store for MemoryStore {
         }
     }
 
+    fn identity(&self) -> String {
+        NAME.to_owned()
+    }
+
+    fn has_connected(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
     async fn append(&self, request: &Request, deadline: Moment) -> Result<(Own, Answer)> {
         let sent = self.clock.now();
         let entered = self.call(deadline, |queues, now| {
@@ -137,14 +147,6 @@ impl Store for MemoryStore {
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
         self.call(deadline, |queues, now| Ok(queues.last_success(name, now))).await
-    }
-
-    fn identity(&self) -> String {
-        NAME.to_owned()
-    }
-
-    fn has_connected(&self) -> bool {
-        true
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {

@@ -32,7 +32,7 @@ use crate::backend::redis::keys::Naming;
 use crate::backend::redis::rows::integer;
 use crate::backend::redis::script::Call;
 use crate::backend::success;
-use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer};
+use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, ServiceClient};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
 use crate::net::fault::{Fault, FaultResult};
@@ -86,8 +86,7 @@ impl RedlockBackend {
     }
 }
 
-#[async_trait]
-impl Backend for RedlockBackend {
+impl ServiceClient for RedlockBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities { queue: false, ..Capabilities::of(NAME) }
     }
@@ -104,6 +103,17 @@ impl Backend for RedlockBackend {
 
     fn has_connected(&self) -> bool {
         self.nodes.all.iter().any(|node| node.link.has_connected())
+    }
+
+    fn is_detachable(&self) -> bool {
+        false
+    }
+}
+
+#[async_trait]
+impl Backend for RedlockBackend {
+    fn client(&self) -> &dyn ServiceClient {
+        self
     }
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
