@@ -270,3 +270,23 @@ fn node_refusing_the_login_blocks_no_claim() {
     let ran = env.finish(&mut env.run(["--try", "-q", "--name", "x", "--", "true"]));
     assert_eq!(ran.code(), Some(0), "{}", ran.err);
 }
+
+/// Of one claim, requests of an attempt that was given up may arrive after those of a later attempt.
+#[test]
+fn late_requests_of_an_earlier_attempt_leave_the_hold() {
+    let server = redis::start_with(&[]);
+    let script = include_str!("../../src/backend/redis/redlock/node.lua");
+    let step = |command: &str, claim: &str, attempt: u32, more: &[&str]| {
+        let own = format!(r#"{{"claim":"{claim}","attempt":{attempt}}}"#);
+        let head = ["EVAL", script, "3", "x", "x", "counters", command, "slot", "", own.as_str()];
+        redis::raw(server.port(), &[&head[..], more].concat())
+    };
+    let acquire =
+        |claim: &str, attempt| step("acquire", claim, attempt, &["10000", "5", "redlock:exclusive"]);
+    assert_eq!(acquire("a", 9), "$1\r\n5\r\n");
+    assert_eq!(acquire("a", 10), "$1\r\n6\r\n", "a later attempt replaces an earlier one");
+    assert_eq!(acquire("a", 9), ":0\r\n");
+    assert_eq!(step("release", "a", 9, &[]), ":0\r\n");
+    assert_eq!(acquire("b", 11), ":0\r\n", "another claim");
+    assert_eq!(step("extend", "a", 10, &["10000", "6", "redlock:exclusive"]), ":1\r\n");
+}

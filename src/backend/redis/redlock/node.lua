@@ -82,13 +82,17 @@ local commands = {}
 -- Returns the part of a value that names its claim.
 local function claim_of(value) return string.match(value, '^[^,]+,') end
 
+-- Returns the number of the attempt that set a value of dlock.
+local function attempt_of(value) return tonumber(string.match(value .. '\n', '"attempt":(%d+)}\n')) end
+
 -- Sets the key, unless another claim has. `proposal` is for the token; `marker` is the value of the lock's key if it has
 -- slots. Returns the token, also if the key has the value already, or 0.
 function commands.acquire(ttl, proposal, marker)
   local there = value_of(hold)
   if is_own(there) then return lines(there)[2] end
-  -- An attempt replaces another one of its claim.
-  if there and claim_of(there) ~= claim_of(own) or not mark(marker, ttl) then return 0 end
+  -- An attempt replaces an earlier one of its claim. A late request must not: its removal, also late, would follow.
+  local is_earlier = there and claim_of(there) == claim_of(own) and attempt_of(there) < attempt_of(own)
+  if there and not is_earlier or not mark(marker, ttl) then return 0 end
   local token = micros(math.max(tonumber(proposal), counter('fence') + 1))
   redis.call('HSET', counters, 'fence', token)
   redis.call('SET', hold, table.concat({ own, token, micros(now()), '', '' }, '\n'), 'PX', ttl)
