@@ -35,7 +35,7 @@ pub(crate) fn left_for(
     if strike.is_some_and(|strike| strike.fault == Fault::Silence) {
         return TTL_OF_OTHERS + service.adds_to_ttl();
     }
-    let is_late = strike.is_some_and(|strike| matches!(strike.fault, Fault::Late | Fault::Ghost));
+    let is_late = strike.is_some_and(|strike| strike.fault.comes_late());
     // Without a queue, the number of slots is stored beside the slots, and expires with the longest of them.
     if is_late && shape.company == Company::QueueForSlot && !service.kind.has_queue() {
         return TTL_OF_OTHERS + service.adds_to_ttl();
@@ -223,7 +223,7 @@ impl Seen {
 
     /// Returns whether a request may be executed after its run: it may create an entry, which expires with its lease.
     pub(crate) fn may_come_late(&self) -> bool {
-        matches!(self.fault(), Some(Fault::Late | Fault::Ghost))
+        self.fault().is_some_and(Fault::comes_late)
     }
 
     /// The waiter behind and the newcomer run soon.

@@ -123,9 +123,9 @@ impl Shape {
     pub(crate) fn faults(&self, way: Way) -> &'static [Fault] {
         match (self.company, way) {
             // Between two steps of one claim the other takes all of its own.
-            (Company::Rival, Way::Request) => &[Fault::Delayed(4), Fault::Lost, Fault::Late],
+            (Company::Rival, Way::Request) => &[Fault::Delayed(4), Fault::Lost, Fault::Late, Fault::Burst],
             (Company::Rival, Way::Answer) => &[Fault::Delayed(4), Fault::Lost],
-            (_, Way::Request) => &[Fault::Lost, Fault::Late, Fault::Ghost, Fault::Silence],
+            (_, Way::Request) => &[Fault::Lost, Fault::Late, Fault::Burst, Fault::Ghost, Fault::Silence],
             (_, Way::Answer) => &[Fault::Lost, Fault::Delayed(4), Fault::Delayed(12), Fault::Silence],
         }
     }

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// The TTL by which delays are measured.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
+/// The length of a [`Fault::Burst`].
+pub(crate) const BURST: Duration = TTL.checked_div(4).expect("not by zero");
+
 /// The direction of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
@@ -21,6 +24,9 @@ pub(crate) enum Fault {
     Lost,
     /// The relay cuts the client's connection and delivers the request half a TTL later.
     Late,
+    /// As `Late`, and the same happens to all requests of the next quarter of a TTL, each on its own connection: a
+    /// whole attempt arrives after the one that replaces it.
+    Burst,
     /// The relay cuts the client's connection and delivers the request after the claim's dlock has ended.
     Ghost,
     /// The relay delays it, and all messages after it on its connection, by so many tenths of a TTL.
@@ -46,13 +52,23 @@ impl Fault {
         match self {
             Self::Delayed(tenths) => tenths >= 10,
             Self::Silence => true,
-            Self::Lost | Self::Late | Self::Ghost => false,
+            Self::Lost | Self::Late | Self::Burst | Self::Ghost => false,
         }
+    }
+
+    /// Returns whether a request may be executed after a later one, or after its run: it may create an entry, which
+    /// expires with its lease.
+    pub(crate) fn comes_late(self) -> bool {
+        matches!(self, Self::Late | Self::Burst | Self::Ghost)
     }
 
     /// Returns the time for which this fault alone makes a process wait.
     pub(crate) fn delay(self) -> Duration {
-        if let Self::Delayed(tenths) = self { TTL * tenths / 10 } else { Duration::ZERO }
+        match self {
+            Self::Delayed(tenths) => TTL * tenths / 10,
+            Self::Burst => BURST,
+            Self::Lost | Self::Late | Self::Ghost | Self::Silence => Duration::ZERO,
+        }
     }
 }
 
@@ -61,6 +77,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Lost => f.write_str("lost"),
             Self::Late => f.write_str("late"),
+            Self::Burst => f.write_str("burst"),
             Self::Ghost => f.write_str("ghost"),
             Self::Delayed(tenths) => write!(f, "{}.{}ttl", tenths / 10, tenths % 10),
             Self::Silence => f.write_str("silence"),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use fault::{Fault, Strike, TTL, Way};
+use fault::{BURST, Fault, Strike, TTL, Way};
 use rustix::time::{ClockId, clock_gettime};
 use wire::Wire;
 
@@ -42,6 +42,8 @@ struct State {
     messages: [Vec<String>; 2],
     /// The message that the fault has met.
     met: Option<String>,
+    /// The end of the burst.
+    burst_until: Duration,
     /// The server that is silent from now on.
     silent: Option<usize>,
     /// A request is still kept back, or not answered yet.
@@ -147,10 +149,17 @@ impl Shared {
         if state.silent == Some(server) {
             return Some(Fault::Silence);
         }
-        let strike = self.strike.filter(|strike| strike.way == way && strike.number == number)?;
+        let strike = self.strike.filter(|strike| strike.way == way)?;
+        if now < state.burst_until {
+            return Some(strike.fault);
+        }
+        if strike.number != number {
+            return None;
+        }
         state.met = state.messages[way as usize].last().cloned();
+        state.burst_until = if strike.fault == Fault::Burst { now + BURST } else { Duration::ZERO };
         state.silent = (strike.fault == Fault::Silence).then_some(server);
-        state.is_kept_back = matches!(strike.fault, Fault::Late | Fault::Ghost);
+        state.is_kept_back = strike.fault.comes_late();
         Some(strike.fault)
     }
 
@@ -165,9 +174,9 @@ impl Shared {
     /// Keeps a request back until its time. Returns false if the life is over first.
     fn keep_back(&self, fault: Fault) -> bool {
         match fault {
-            Fault::Late => self.wait(TTL / 2, |_| false),
             // The life is over only after that.
-            _ => self.wait(TTL * 100, |state| state.stage == Stage::Ended),
+            Fault::Ghost => self.wait(TTL * 100, |state| state.stage == Stage::Ended),
+            _ => self.wait(TTL / 2, |_| false),
         }
     }
 }
@@ -268,7 +277,7 @@ impl Direction {
                     let _ = (self.from.shutdown(Shutdown::Both), self.to.shutdown(Shutdown::Both));
                     return false;
                 }
-                Some(fault @ (Fault::Late | Fault::Ghost)) => {
+                Some(fault @ (Fault::Late | Fault::Burst | Fault::Ghost)) => {
                     self.deliver_late(fault, waiting);
                     return false;
                 }
