@@ -6,7 +6,7 @@ use crate::enumeration::Normal;
 use crate::enumeration::command::OWN;
 use crate::life::{Ended, Seen};
 use crate::oracle::{REFUSED, has_left};
-use crate::servers::relay::fault::TTL;
+use crate::servers::relay::fault::{Fault, TTL};
 use crate::shape::{Company, Event, Verb};
 
 /// The documented exit statuses of dlock itself that can occur here.
@@ -64,7 +64,7 @@ impl Seen {
         }
         if !DOCUMENTED.contains(&code) {
             found.push(format!("status: {code}; it said {said:?}"));
-        } else if !self.is_outage() && !self.was_released_before(said) {
+        } else if !self.is_outage() && !self.was_released_before(said) && !self.was_cut_off(code) {
             found.push(format!("lost: status {code} though the service was there; it said {said:?}"));
         }
         if said.is_empty() {
@@ -107,6 +107,13 @@ impl Seen {
         let last = said.lines().last().unwrap_or_default();
         let ran_out = self.shape.verb == Verb::Detach && last.contains(" does not hold ");
         may_be && (ran_out || last.contains(" any more"))
+    }
+
+    /// Returns whether a command of a script had no answer, such as `release`: it makes each request twice, and a burst
+    /// cuts both.
+    fn was_cut_off(&self, code: i32) -> bool {
+        let has_lease = self.shape.verb == Verb::Detach || self.start("claim").is_some();
+        code == 69 && self.shape.is_for_script() && has_lease && self.fault() == Some(Fault::Burst)
     }
 
     /// The answers to a script about its lease are true.
