@@ -34,9 +34,9 @@ enum Counted {
 /// Joins the queues with [`Backend::enter`], and refuses a wait that closes a cycle of waits. Of two claims that close
 /// it together the later one is refused. `clock` is that of the deadline.
 ///
-/// Errors: those of [`Backend::enter`]; `Deadlock`, with the entry removed; transient ones of the search. After a
-/// transient error the same request can be made again, and [`Backend::withdraw`] removes the entry. Dropping the future
-/// may leave the entry as well.
+/// Errors: those of [`Backend::enter`]; `Deadlock`, with the entry removed, or left to its ttl if the service does not
+/// answer; transient ones of the search. After a transient error the same request can be made again, and
+/// [`Backend::withdraw`] removes the entry. Dropping the future may leave the entry as well.
 pub async fn enter(
     backend: &dyn Backend,
     request: &Request,
@@ -64,7 +64,9 @@ pub async fn enter(
         // The queues are read one after the other. A cycle that two reads show existed between them.
         let is_closed = before.as_ref() == Some(&found);
         if is_closed && (is_last || clock.now() >= until) {
-            claim.leave(false, deadline).await?;
+            // Final even if the leaving fails. Entering again could succeed, and a late request to leave would then end a
+            // hold.
+            let _ = claim.leave(false, deadline).await;
             let (name, lock) = (backend.client().capabilities().backend, request.names.first());
             return Err(Error::new(ErrorKind::Deadlock, found).during(name, "join the queue", lock));
         }
@@ -210,6 +212,8 @@ mod tests {
     struct Scripted {
         looks: Vec<Look>,
         looked: AtomicUsize,
+        /// Whether it does not answer requests to leave.
+        is_silent: bool,
         left: AtomicBool,
     }
 
@@ -234,7 +238,7 @@ mod tests {
         }
         async fn leave(&self, _: bool, _: Moment) -> Result<()> {
             self.0.left.store(true, Ordering::Relaxed);
-            Ok(())
+            if self.0.is_silent { Err(away()) } else { Ok(()) }
         }
     }
 
@@ -293,10 +297,18 @@ mod tests {
 
     /// Returns the error of entering with `request`, whether the claim left, and how long that took.
     async fn entered(looks: Vec<Look>, request: Request) -> (Option<ErrorKind>, bool, Duration) {
+        entered_at(looks, false, request).await
+    }
+
+    async fn entered_at(
+        looks: Vec<Look>,
+        is_silent: bool,
+        request: Request,
+    ) -> (Option<ErrorKind>, bool, Duration) {
         let clock = Clock::Runtime(tokio::time::Instant::now());
         let begun = clock.now();
-        let service =
-            Arc::new(Scripted { looks, looked: AtomicUsize::default(), left: AtomicBool::default() });
+        let (looked, left) = (AtomicUsize::default(), AtomicBool::default());
+        let service = Arc::new(Scripted { looks, looked, is_silent, left });
         let ended = enter(&service, &request, clock, begun + request.ttl).await;
         (ended.err().map(|error| error.kind), service.left.load(Ordering::Relaxed), clock.now().since(begun))
     }
@@ -319,6 +331,13 @@ mod tests {
         let brief = Request { ttl: Duration::from_secs(3), ..crossing(3) };
         let ended = entered(vec![Some(crossed())], brief).await;
         assert_eq!(ended, (Some(ErrorKind::Deadlock), true, Duration::from_secs(1)), "a short ttl");
+    }
+
+    /// The request to leave may be executed late. If the claim entered again, that would end its hold.
+    #[tokio::test(start_paused = true)]
+    async fn late_request_to_leave_cannot_end_a_hold() {
+        let ended = entered_at(vec![Some(crossed())], true, crossing(4)).await;
+        assert_eq!(ended, (Some(ErrorKind::Deadlock), true, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

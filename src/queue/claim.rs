@@ -109,7 +109,8 @@ pub(super) fn removal(request: &Request) -> Step {
 async fn append(store: &dyn Store, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
     let (own, mut answer) = store.append(request, deadline).await?;
     if let Some(why) = decide::mismatch(&answer.queues, &own) {
-        store.commit(Some(&own), &[], &[removal(request)], deadline).await?;
+        // Final even if the removal fails. Entering again could succeed, and a late removal would then end a hold.
+        let _ = store.commit(Some(&own), &[], &[removal(request)], deadline).await;
         return Err(Fault::new(ErrorKind::Mismatch, why));
     }
     if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits(_)) {

@@ -3,6 +3,7 @@
 #[path = "random_tests.rs"]
 mod random;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -114,6 +115,17 @@ async fn late_entry_counts_unless_the_claim_has_ended() {
     scene.withdraw(2).await;
     assert_eq!(scene.fake.deliver(), [false], "the queue has changed since");
     assert_eq!(scene.queue("a").await, [id(1)]);
+}
+
+/// The removal after a mismatch may be executed late. If the claim entered again, that would end its hold.
+#[tokio::test(start_paused = true)]
+async fn late_removal_of_a_misfit_cannot_end_a_hold() {
+    let scene = Scene::new();
+    let slots = Request { mode: Mode::Slots(NonZeroU32::MIN), ..request(1, &["a"]) };
+    let _holder = scene.client().enter(&slots, scene.soon()).await.expect("enters");
+    scene.fake.expect(&[&[None][..], &[Some(Mishap::Late); 500]].concat());
+    let error = scene.enter(2).await.expect_err("another kind");
+    assert_eq!(error.kind, ErrorKind::Mismatch, "{error}");
 }
 
 /// A newer claim writes its note before it supersedes a waiter, and may come too late.
