@@ -24,14 +24,12 @@ impl RedlockConfig {
     /// Parses the connection options if they name more than one server; `None` if they do not. An error is one line
     /// without secrets.
     pub fn parse(options: &Options) -> Result<Option<Self>, String> {
-        let endpoints: Vec<String> =
-            options.endpoints.iter().flat_map(|endpoint| taken_apart(endpoint)).collect();
-        if endpoints.len() < 2 {
+        let endpoints: Vec<String> = options.endpoints.iter().flat_map(|given| taken_apart(given)).collect();
+        let count = endpoints.len();
+        if count < 2 {
             return Ok(None);
         }
-        let count = endpoints.len();
-        let mut nodes: Vec<RedisConfig> = Vec::with_capacity(count);
-        for endpoint in endpoints {
+        let node = |endpoint| {
             let node = RedisConfig::parse(&Options { endpoints: vec![endpoint], ..options.clone() })?;
             if matches!(node.topology, Topology::Sentinel { .. } | Topology::Cluster(_)) {
                 return Err(format!(
@@ -40,14 +38,9 @@ impl RedlockConfig {
                     node.identity()
                 ));
             }
-            if let Some(same) = nodes.iter().find(|other| other.topology == node.topology) {
-                return Err(format!(
-                    "{} is given twice: Redlock counts servers; give each server once",
-                    same.identity()
-                ));
-            }
-            nodes.push(node);
-        }
+            Ok(node)
+        };
+        let nodes = endpoints.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
         if count < LEAST || count.is_multiple_of(2) {
             return Err(format!(
                 "{count} independent Redis servers are named, and Redlock takes an odd number of them, three or more: \
@@ -55,8 +48,7 @@ impl RedlockConfig {
                 count - 1
             ));
         }
-        let max_ttl = options.max_ttl.unwrap_or(MAX_TTL);
-        Ok(Some(Self { nodes, max_ttl }))
+        Ok(Some(Self { nodes, max_ttl: options.max_ttl.unwrap_or(MAX_TTL) }))
     }
 
     /// Returns the nodes as text without secrets, equal for equal sets of nodes.
@@ -117,8 +109,6 @@ mod tests {
         for (endpoints, part) in [
             (&["redis://a,b"] as &[&str], "an odd number"),
             (&["redis://:secret@a,b,c,d"], "an odd number"),
-            (&["redis://a,b,a:6379"], "is given twice"),
-            (&["redis://a,b,a/1"], "is given twice"),
             (&["redis://a,b", "redis+cluster://c"], "not one server"),
             (&["redis://a,b,c:x"], "not HOST:PORT"),
         ] {

@@ -1,73 +1,53 @@
-//! The keys of one lock at each node, and the steps on them.
+//! The keys of one lock at each node: the steps on them, and the holds that they show.
 
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+use redis::Value;
+
+use super::nodes::Answer;
+use crate::backend::record::{Record, instant};
+use crate::backend::redis::dial::{text, value_of};
+use crate::backend::redis::fault;
 use crate::backend::redis::keys::LockKeys;
-use crate::backend::redis::script::{Call, NODE, micros, millis};
-use crate::lock::{ClaimId, FencingToken, Mode};
+use crate::backend::redis::rows::{foreign_entry, integer, life};
+use crate::backend::redis::script::{Call, NODE, millis};
+use crate::lock::{ClaimId, Entry, FencingToken, Mode};
+use crate::net::fault::FaultResult;
 
-/// The hold of a claim.
+/// The hold of a claim, or what an attempt would hold.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
     /// The first line of its keys' value.
     pub(super) value: String,
     /// From 1, if the lock has slots.
     pub(super) slot: Option<u32>,
-    pub(super) token: FencingToken,
+    /// The token; for an attempt a proposal, which is the least one that a node may give.
+    pub(super) token: u64,
 }
 
-/// The notes in a claim's values, by the line of a value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Note {
-    Label = 4,
-    Asked = 5,
-}
+/// The lines of a value that other clients may set.
+pub(super) const LABEL: &str = "4";
+pub(super) const ASKED: &str = "5";
 
-/// The steps on the keys of one lock. `own` is the beginning of the values that a step concerns.
 impl LockKeys {
     /// Returns the key that a holder sets.
     fn hold(&self, slot: Option<u32>) -> String {
         slot.map_or_else(|| self.lock.clone(), |slot| self.side(&format!("slot{slot}")))
     }
 
-    /// Returns the step `command` of `node.lua`.
-    fn step(&self, command: &str, own: &str, slot: Option<u32>, more: &[&str]) -> Call {
+    /// Returns the step `command` of `node.lua`. `own` is the beginning of the values that it concerns.
+    pub(super) fn step(&self, command: &str, own: &str, slot: Option<u32>, more: &[&str]) -> Call {
         let first = [command, &self.side_prefix("slot"), self.claim_suffix(), own];
         let arguments = first.iter().chain(more).map(|word| (*word).to_owned()).collect();
         let keys = vec![self.lock.clone(), self.hold(slot), self.counters()];
         Call::Script { script: &NODE, keys, arguments }
     }
 
-    /// Returns the step that sets the key of `slot` to `value`, with a token of at least `proposal`.
-    pub(super) fn acquire(
-        &self,
-        value: &str,
-        slot: Option<u32>,
-        ttl: Duration,
-        proposal: u64,
-        mode: Mode,
-    ) -> Call {
-        self.step("acquire", value, slot, &[&millis(ttl), &proposal.to_string(), &marker(mode)])
-    }
-
-    /// Returns the step that renews `hold` by another ttl.
-    pub(super) fn extend(&self, hold: &Hold, ttl: Duration, mode: Mode) -> Call {
-        let words = [&millis(ttl), &hold.token.to_string(), &marker(mode)];
-        self.step("extend", &hold.value, hold.slot, &words.map(String::as_str))
-    }
-
-    /// Returns the step that removes keys; `held_for` is the length of a successful hold.
-    pub(super) fn release(&self, own: &str, held_for: Option<Duration>) -> Call {
-        let held_for = held_for.map(|length| micros(length).to_string());
-        self.step("release", own, None, &held_for.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    pub(super) fn note(&self, id: ClaimId, note: Note, json: &str) -> Call {
-        self.step("note", &beginning(id), None, &[&(note as u8).to_string(), json])
-    }
-
-    pub(super) fn evict_foreign(&self, id: ClaimId) -> Call {
-        self.step("evict_foreign", "", None, &[&id.to_string()])
+    /// Returns the step `command`, which sets or renews the key of `hold` for `ttl`.
+    pub(super) fn set(&self, command: &str, hold: &Hold, ttl: Duration, mode: Mode) -> Call {
+        let words = [&millis(ttl), &hold.token.to_string(), &format!("redlock:{mode}")];
+        self.step(command, &hold.value, hold.slot, &words.map(String::as_str))
     }
 
     /// Returns the step that reads all holds. Older servers report changes only of the lock's key and of those of
@@ -81,19 +61,48 @@ impl LockKeys {
     }
 }
 
-/// Returns the beginning of all values of the claim `id`, as [`crate::backend::record::Record`] writes it.
+/// Returns the beginning of all values of the claim `id`, as [`Record`] writes it.
 pub(super) fn beginning(id: ClaimId) -> String {
     format!("{{\"claim\":\"{id}\"")
 }
 
-/// Returns the value of the lock's key that stands for all slots together.
-fn marker(mode: Mode) -> String {
-    format!("redlock:{mode}")
+/// Parses the holds in the `n`th reply, to [`LockKeys::inspect`] of `lock`.
+pub(super) fn holds(answer: &Answer, n: usize, lock: &str) -> FaultResult<Vec<Entry>> {
+    let Some(Value::Array(found)) = answer.replies.get(n) else {
+        return Err(fault::nonsense("no holders"));
+    };
+    found.iter().map(|reply| entry(reply, lock).ok_or_else(|| fault::nonsense("no holder"))).collect()
 }
 
-/// Returns the wall clock, in microseconds: a proposal for tokens that is the same at all nodes. It also exceeds the
-/// earlier tokens of a node that has lost its counter. Nothing else depends on it.
-pub(super) fn proposal() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(0)
+fn entry(reply: &Value, lock: &str) -> Option<Entry> {
+    let Value::Array(parts) = reply else { return None };
+    let [slot, value, left, foreign] = parts.as_slice() else { return None };
+    let (value, ttl) = (value_of(value)?, life(left));
+    let lines: Vec<&str> = value.split('\n').collect();
+    let line = |n: usize| lines.get(n).copied().unwrap_or_default();
+    let slot = integer(slot)?.try_into().ok().filter(|slot| *slot > 0);
+    let Some(record) = Record::parse(line(0).as_bytes()) else {
+        let id = text(foreign).and_then(|id| id.parse().ok());
+        return Some(Entry { slot, ..foreign_entry(lock, id, ttl) });
+    };
+    let entry = record.entry();
+    let label = serde_json::from_str(line(3)).ok().or(entry.label);
+    let token = line(1).parse().ok().and_then(FencingToken::new);
+    Some(Entry { label, token, slot, since: instant(line(2)), ttl, ..entry })
+}
+
+/// Merges the holds that the nodes report, and leaves out those of fewer nodes than `least`. A node that missed a
+/// publication, or issued a token that is too high, differs from the others.
+pub(super) fn merge<'a>(said: impl Iterator<Item = &'a Entry>, least: usize) -> Vec<Entry> {
+    let mut all: BTreeMap<(Option<u32>, Option<ClaimId>), Vec<&Entry>> = BTreeMap::new();
+    for entry in said {
+        all.entry((entry.slot, entry.claim)).or_default().push(entry);
+    }
+    let usual = |said: Vec<&Entry>| {
+        let alike = |one: &&&Entry| {
+            said.iter().filter(|other| (other.token, &other.label) == (one.token, &one.label)).count()
+        };
+        said.iter().max_by_key(alike).map(|usual| (*usual).clone())
+    };
+    all.into_values().filter(|said| said.len() >= least).filter_map(usual).collect()
 }

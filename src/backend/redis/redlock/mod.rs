@@ -10,28 +10,26 @@
 //! slots a lock has that many keys, of which a claim holds one. A node votes only if it has run for longer than any
 //! ttl: a restarted one may have lost a hold that it granted.
 
-mod attempt;
 mod claim;
 mod config;
 mod examine;
 mod keys;
 mod nodes;
-mod view;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::future::pending;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::Value;
 
-use crate::backend::observe::QueueObserver;
-use crate::backend::redis::dial::text;
+use crate::backend::claim_state::POLL;
+use crate::backend::observe::{LOOK, QueueObserver, Watched, first_expiry};
+use crate::backend::redis::client::Client;
 use crate::backend::redis::fault::NAME;
-use crate::backend::redis::keys::Naming;
-use crate::backend::redis::rows::integer;
+use crate::backend::redis::keys::{COUNTERS, Naming};
+use crate::backend::redis::names::{QUEUES_AT_ONCE, scan};
 use crate::backend::redis::script::Call;
-use crate::backend::success;
 use crate::backend::{Backend, Capabilities, Claim, Evict, Examination, Observer, ServiceClient};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LockStatus, Mode, Moment, Request, Result};
@@ -40,17 +38,80 @@ use crate::net::rank::Rank;
 use crate::sync::locked;
 use claim::RedlockClaim;
 pub use config::RedlockConfig;
-use keys::{Note, beginning};
-use nodes::{Answer, Nodes, Question, answered};
+use keys::{ASKED, LABEL, beginning, holds, merge};
+use nodes::{Answer, Nodes, Question, answered, count};
 
 /// Several independent Redis servers.
 #[derive(Debug)]
 pub struct RedlockBackend {
-    nodes: Arc<Nodes>,
-    naming: Naming,
+    locks: Locks,
     identity: String,
     /// The claims that this client has entered: entering one again returns the same.
     claims: Mutex<HashMap<ClaimId, Weak<RedlockClaim>>>,
+}
+
+/// The locks at the nodes, as they show them.
+#[derive(Clone, Debug)]
+struct Locks {
+    nodes: Arc<Nodes>,
+    naming: Naming,
+}
+
+impl Locks {
+    /// Reads the status of each lock. A hold is left out if it would not have a majority even with all the nodes that
+    /// have not answered.
+    async fn read(&self, names: &[LockName], deadline: Moment) -> FaultResult<Vec<LockStatus>> {
+        let keys = names.iter().map(|name| self.naming.of(name)).collect::<FaultResult<Vec<_>>>()?;
+        let steps = keys.iter().map(|keys| keys.inspect(&[])).collect();
+        let answers = self.nodes.majority_of(Question::by(deadline), steps).await?;
+        let silent = self.nodes.all.len() - answered(&answers).count();
+        let status = |(n, name): (usize, &LockName)| {
+            let said = answered(&answers).map(|answer| holds(answer, n, &keys[n].lock));
+            let said = said.collect::<FaultResult<Vec<_>>>()?;
+            let holders = merge(said.iter().flatten(), self.nodes.majority() - silent);
+            Ok(LockStatus::of(name, holders, Vec::new()))
+        };
+        names.iter().enumerate().map(status).collect()
+    }
+
+    /// Returns the held locks with names that start with `prefix`.
+    async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
+        let names = |node: Arc<Client>| {
+            let naming = self.naming.clone();
+            async move { scan(&node, &naming, None, COUNTERS, deadline).await }
+        };
+        let scans = self.nodes.each(deadline, names).await;
+        self.nodes.refuse_too_few(answered(&scans).count(), &scans)?;
+        let mut names: BTreeSet<LockName> = answered(&scans).flatten().cloned().collect();
+        names.retain(|name| name.as_str().starts_with(prefix));
+        let mut found = Vec::new();
+        for some in names.into_iter().collect::<Vec<_>>().chunks(QUEUES_AT_ONCE) {
+            found.extend(self.read(some, deadline).await?);
+        }
+        found.retain(|status| !status.is_empty());
+        Ok(found)
+    }
+
+    /// Executes `step` at all nodes, at least a majority. Returns how many had the key to change, and how many did not.
+    async fn change(&self, step: Call, deadline: Moment) -> FaultResult<(usize, usize)> {
+        let found = self.nodes.majority_of(Question::by(deadline), vec![step]).await?;
+        Ok((count(&found, |changed| changed > 0), count(&found, |changed| changed == 0)))
+    }
+}
+
+impl Watched for Locks {
+    async fn look(&mut self, name: &LockName) -> FaultResult<LockStatus> {
+        let deadline = self.nodes.clock.now() + LOOK;
+        Ok(self.read(std::slice::from_ref(name), deadline).await?.remove(0))
+    }
+
+    async fn notified(&mut self) -> FaultResult<()> {
+        pending().await
+    }
+
+    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
+        first_expiry(status, now).min(now + POLL)
+    }
 }
 
 impl RedlockBackend {
@@ -62,27 +123,8 @@ impl RedlockBackend {
     /// Creates a client with a clock that may differ from the servers'; otherwise works like [`RedlockBackend::open`].
     pub fn with_clock(config: RedlockConfig, clock: Clock) -> Self {
         let prefix = config.nodes.first().and_then(|node| node.prefix.clone());
-        Self {
-            naming: Naming { prefix, group: "redlock:" },
-            identity: config.identity(),
-            nodes: Nodes::of(config, clock),
-            claims: Mutex::default(),
-        }
-    }
-
-    fn known(&self, id: ClaimId) -> Option<Arc<RedlockClaim>> {
-        let mut claims = locked(&self.claims);
-        claims.retain(|_, claim| claim.strong_count() > 0);
-        claims.get(&id).and_then(Weak::upgrade).filter(|claim| !claim.is_over())
-    }
-
-    /// Executes `step` at all nodes, at least a majority. Returns how many had the key to change, and how many did not.
-    async fn change(&self, step: Call, deadline: Moment) -> FaultResult<(usize, usize)> {
-        let found = self.nodes.majority_of(Question::by(deadline), vec![step]).await?;
-        let count = |n: fn(i64) -> bool| {
-            answered(&found).filter_map(|answer| answer.number(0)).filter(|x| n(*x)).count()
-        };
-        Ok((count(|found| found > 0), count(|found| found == 0)))
+        let (naming, identity) = (Naming { prefix, group: "redlock:" }, config.identity());
+        Self { locks: Locks { nodes: Nodes::of(config, clock), naming }, identity, claims: Mutex::default() }
     }
 }
 
@@ -96,13 +138,13 @@ impl ServiceClient for RedlockBackend {
     }
 
     fn connects_as(&self, rank: Rank) {
-        for node in &self.nodes.all {
+        for node in &self.locks.nodes.all {
             node.link.connects_as(rank);
         }
     }
 
     fn has_connected(&self) -> bool {
-        self.nodes.all.iter().any(|node| node.link.has_connected())
+        self.locks.nodes.all.iter().any(|node| node.link.has_connected())
     }
 
     fn is_detachable(&self) -> bool {
@@ -128,28 +170,28 @@ impl Backend for RedlockBackend {
             let why = "a Redlock keeps no queue of waiters, so none can be replaced";
             return Err(Fault::new(ErrorKind::Unsupported, why));
         }
-        if let Some(claim) = self.known(request.id) {
+        let known = locked(&self.claims).get(&request.id).and_then(Weak::upgrade);
+        if let Some(claim) = known.filter(|claim| claim.is_live()) {
             return Ok(claim);
         }
-        let keys = self.naming.of(name)?;
-        let claim = Arc::new(RedlockClaim::enter(&self.nodes, keys, request, deadline).await?);
+        let keys = self.locks.naming.of(name)?;
+        let claim = Arc::new(RedlockClaim::enter(&self.locks.nodes, keys, request, deadline).await?);
         let mut claims = locked(&self.claims);
+        claims.retain(|_, claim| claim.strong_count() > 0);
         claims.insert(request.id, Arc::downgrade(&claim));
         Ok(claim)
     }
 
     async fn inspect(&self, name: &LockName, deadline: Moment) -> Result<LockStatus> {
-        view::status(&self.nodes, self.naming.of(name)?, deadline).await
+        Ok(self.locks.read(std::slice::from_ref(name), deadline).await?.remove(0))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> Result<Vec<LockStatus>> {
-        view::list(&self.nodes, &self.naming, prefix, deadline).await
+        self.locks.list(prefix, deadline).await
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let (nodes, naming) = (Arc::clone(&self.nodes), self.naming.clone());
-        let watched = view::WatchedLock { nodes, naming, heard: Vec::new() };
-        Ok(Box::new(QueueObserver::new(self.nodes.clock, name.clone(), watched)))
+        Ok(Box::new(QueueObserver::new(self.locks.nodes.clock, name.clone(), self.locks.clone())))
     }
 
     async fn evict(
@@ -160,22 +202,22 @@ impl Backend for RedlockBackend {
         by: &Holder,
         deadline: Moment,
     ) -> Result<bool> {
-        let keys = self.naming.of(name)?;
+        let (keys, by) = (self.locks.naming.of(name)?, serde_json::to_string(by).unwrap_or_default());
         let step = match how {
-            Evict::Ask => keys.note(id, Note::Asked, &serde_json::to_string(by).unwrap_or_default()),
-            Evict::Force => keys.release(&beginning(id), None),
+            Evict::Ask => keys.step("note", &beginning(id), None, &[ASKED, &by]),
+            Evict::Force => keys.step("release", &beginning(id), None, &[]),
         };
-        Ok(self.change(step, deadline).await?.0 > 0)
+        Ok(self.locks.change(step, deadline).await?.0 > 0)
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {
         let label = serde_json::to_string(value).unwrap_or_default();
-        let step = self.naming.of(name)?.note(id, Note::Label, &label);
-        let (done, without) = self.change(step, deadline).await?;
-        let all = self.nodes.all.len();
+        let step = self.locks.naming.of(name)?.step("note", &beginning(id), None, &[LABEL, &label]);
+        let (done, without) = self.locks.change(step, deadline).await?;
+        let (all, majority) = (self.locks.nodes.all.len(), self.locks.nodes.majority());
         // Even with all the other nodes they would be too few.
-        if done >= self.nodes.majority() || all - without < self.nodes.majority() {
-            return Ok(done >= self.nodes.majority());
+        if done >= majority || all - without < majority {
+            return Ok(done >= majority);
         }
         Err(Fault::unavailable(format!(
             "{done} of {all} nodes have taken the value and {without} have not, so it may or may not hold"
@@ -184,30 +226,23 @@ impl Backend for RedlockBackend {
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
         // At every node with an equal value of the key.
-        let step = self.naming.of(name)?.evict_foreign(id);
-        Ok(self.change(step, deadline).await?.0 > 0)
+        let step = self.locks.naming.of(name)?.step("evict_foreign", "", None, &[&id.to_string()]);
+        Ok(self.locks.change(step, deadline).await?.0 > 0)
     }
 
     async fn examine(&self, deadline: Moment) -> Result<Examination> {
-        examine::examine(&self.nodes, deadline).await
+        examine::examine(&self.locks.nodes, deadline).await
     }
 
     async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
-        let step = Call::command(["DEL", &self.naming.of(name)?.counters()]);
-        self.nodes.majority_of(Question::by(deadline), vec![step]).await.map(drop)
+        let step = Call::command(["DEL", &self.locks.naming.of(name)?.counters()]);
+        self.locks.change(step, deadline).await.map(drop)
     }
 
     /// The age by each node's own clock, and of these the least.
     async fn last_success(&self, name: &LockName, deadline: Moment) -> Result<Option<Duration>> {
-        let counters = self.naming.of(name)?.counters();
-        let steps = vec![Call::command(["HGET", &counters, "success"]), Call::command(["TIME"])];
-        let age = |answer: &Answer| {
-            let [success, Value::Array(time)] = answer.replies.as_slice() else { return None };
-            let part = |n: usize| time.get(n).and_then(integer).and_then(|n| u64::try_from(n).ok());
-            let now = Duration::from_secs(part(0)?) + Duration::from_micros(part(1)?);
-            success::age(now, Duration::from_micros(text(success)?.parse().ok()?))
-        };
-        let found = self.nodes.majority_of(Question::by(deadline), steps).await?;
-        Ok(answered(&found).filter_map(age).min())
+        let step = self.locks.naming.of(name)?.step("age", "", None, &[]);
+        let found = self.locks.nodes.majority_of(Question::by(deadline), vec![step]).await?;
+        Ok(answered(&found).filter_map(Answer::number).min().map(Duration::from_micros))
     }
 }

@@ -1,9 +1,7 @@
 //! The nodes, and requests to all of them.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use redis::Value;
@@ -19,6 +17,7 @@ use crate::backend::redis::script::Call;
 use crate::backend::redis::watch::TRACKING;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
+use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::request::Patience;
 
@@ -32,28 +31,22 @@ pub(super) struct Nodes {
     pub(super) clock: Clock,
     /// How long a restarted node does not vote; no ttl is longer.
     pub(super) max_ttl: Duration,
-    /// The number of attempts by this client.
-    pub(super) attempts: AtomicU64,
 }
 
 /// How to ask a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) deadline: Moment,
-    /// When to proceed with the answers received so far.
-    pub(super) give_up_at: Moment,
+    pub(super) patience: Patience,
     /// Whether the nodes are to report later changes of the keys that are read.
     pub(super) listens: bool,
-    pub(super) patience: Patience,
+    /// Whether the answer is a vote, which a restarted node does not have: it may have lost a hold that it granted.
+    pub(super) votes: bool,
 }
 
 impl Question {
     pub(super) fn by(deadline: Moment) -> Self {
-        Self { deadline, give_up_at: deadline, listens: false, patience: Patience::Once }
-    }
-
-    pub(super) fn listening(deadline: Moment) -> Self {
-        Self { listens: true, ..Self::by(deadline) }
+        Self { deadline, patience: Patience::Once, listens: false, votes: false }
     }
 }
 
@@ -63,31 +56,34 @@ pub(super) struct Answer {
     pub(super) replies: Vec<Value>,
     /// The identity of the server process.
     run: String,
-    /// From when it votes: before, it may have lost a hold that it granted before a restart.
-    votes_from: Moment,
     /// Where it reports changes after this answer, if it does.
     pub(super) heard: Option<Heard>,
 }
 
 impl Answer {
-    /// Returns the `n`th reply as a number.
-    pub(super) fn number(&self, n: usize) -> Option<i64> {
-        self.replies.get(n).and_then(integer)
+    /// Returns the first reply as a number.
+    pub(super) fn number(&self) -> Option<u64> {
+        u64::try_from(integer(self.replies.first()?)?).ok()
     }
 }
 
-/// The answer of each node; `None` if it is missing, or a fault.
-pub(super) type Answers<T = Answer> = Vec<Option<FaultResult<T>>>;
+/// The answer of each node, or why it is missing.
+pub(super) type Answers<T = Answer> = Vec<FaultResult<T>>;
 
 /// Returns the received answers.
 pub(super) fn answered<T>(answers: &Answers<T>) -> impl Iterator<Item = &T> {
-    answers.iter().flatten().flatten()
+    answers.iter().flatten()
+}
+
+/// Returns the number of nodes with this number as their first reply.
+pub(super) fn count(answers: &Answers, number: impl Fn(u64) -> bool) -> usize {
+    answered(answers).filter_map(Answer::number).filter(|found| number(*found)).count()
 }
 
 impl Nodes {
     pub(super) fn of(config: RedlockConfig, clock: Clock) -> Arc<Self> {
         let all = config.nodes.into_iter().map(|node| Arc::new(Client::new(node, clock))).collect();
-        Arc::new(Self { all, clock, max_ttl: config.max_ttl, attempts: AtomicU64::new(1) })
+        Arc::new(Self { all, clock, max_ttl: config.max_ttl })
     }
 
     /// Returns the least number of nodes that is a majority.
@@ -97,7 +93,7 @@ impl Nodes {
 
     /// Executes `ask` for each node until all have answered; once a majority has, waits only [`STRAGGLE`] longer. The
     /// other requests continue.
-    pub(super) async fn each<T, F>(&self, give_up_at: Moment, ask: impl Fn(Arc<Client>) -> F) -> Answers<T>
+    pub(super) async fn each<T, F>(&self, deadline: Moment, ask: impl Fn(Arc<Client>) -> F) -> Answers<T>
     where
         T: Send + 'static,
         F: Future<Output = FaultResult<T>> + Send + 'static,
@@ -107,19 +103,12 @@ impl Nodes {
             let asked = ask(Arc::clone(node));
             under_way.spawn(async move { (at, asked.await) });
         }
-        let mut found: Answers<T> = self.all.iter().map(|_| None).collect();
+        let silent = |node: &Arc<Client>| Err(Fault::spent(cause::silent(&node.config.identity())));
+        let mut found: Answers<T> = self.all.iter().map(silent).collect();
         // The nodes' own errors at the deadline are more precise.
-        let mut until = give_up_at + Duration::from_millis(5);
-        loop {
-            tokio::select! {
-                biased;
-                ended = under_way.join_next() => match ended {
-                    None => break,
-                    Some(Ok((at, answer))) => found[at] = Some(answer),
-                    Some(Err(_)) => {}
-                },
-                () = self.clock.sleep_until(until) => break,
-            }
+        let mut until = deadline + Duration::from_millis(5);
+        while let Some(Some(Ok((at, answer)))) = self.clock.by(until, under_way.join_next()).await {
+            found[at] = answer;
             if answered(&found).count() >= self.majority() {
                 until = until.min(self.clock.now() + STRAGGLE);
             }
@@ -130,12 +119,13 @@ impl Nodes {
 
     /// Sends `steps` to the nodes.
     pub(super) async fn ask(&self, question: Question, steps: Vec<Call>) -> Answers {
-        let (max_ttl, steps) = (self.max_ttl, Arc::new(steps));
+        let steps = Arc::new(steps);
+        let max_ttl = self.max_ttl;
         let ask = |node: Arc<Client>| {
             let steps = Arc::clone(&steps);
             async move { ask(&node, max_ttl, question, &steps).await }
         };
-        self.each(question.give_up_at, ask).await
+        self.each(question.deadline, ask).await
     }
 
     /// Sends `steps` to the nodes, and returns the answers of at least a majority. Too few are an error.
@@ -145,24 +135,18 @@ impl Nodes {
         Ok(answers)
     }
 
-    /// Returns the answers of the nodes that vote.
-    pub(super) fn votes<'a>(&self, found: &'a Answers) -> impl Iterator<Item = &'a Answer> {
-        let now = self.clock.now();
-        answered(found).filter(move |answer| answer.votes_from <= now)
-    }
-
     /// Errors: only `usable` nodes could be used, fewer than a majority.
     pub(super) fn refuse_too_few<T>(&self, usable: usize, found: &Answers<T>) -> FaultResult<()> {
         let all = self.all.len();
         if usable >= self.majority() {
             return Ok(());
         }
-        let faults: Vec<&Fault> = found.iter().flatten().filter_map(|answer| answer.as_ref().err()).collect();
+        let faults: Vec<&Fault> = found.iter().filter_map(|answer| answer.as_ref().err()).collect();
         let reasons: Vec<Reason> = faults.iter().map(|fault| fault.reason.clone()).collect();
         let reason = if reasons.is_empty() {
             format!("{usable} of {all} nodes confirm it").into()
         } else {
-            Reason::within(&reasons, |reasons| format!("{usable} of {all} nodes can be used ({reasons})"))
+            Reason::within(&reasons, |reasons| format!("{usable} of {all} nodes vote ({reasons})"))
         };
         // Kinds that time does not change take precedence.
         let kinds = || faults.iter().map(|fault| fault.kind);
@@ -170,9 +154,8 @@ impl Nodes {
         let full = kinds().find(|kind| *kind == ErrorKind::Full);
         let kind = lasting.or(full).unwrap_or(ErrorKind::Unavailable);
         // Silent nodes may have executed the request.
-        let is_silent = |(answer, node): (&Option<FaultResult<T>>, &Arc<Client>)| {
-            let asked = answer.as_ref().is_none_or(|answer| answer.as_ref().is_err_and(Fault::is_spent));
-            asked && node.link.has_connected()
+        let is_silent = |(answer, node): (&FaultResult<T>, &Arc<Client>)| {
+            answer.as_ref().is_err_and(Fault::is_spent) && node.link.has_connected()
         };
         let is_open = found.iter().zip(&self.all).any(is_silent);
         let retry = if is_open { Retry::OtherConnection } else { Retry::Nothing };
@@ -181,39 +164,24 @@ impl Nodes {
 
     /// Errors: an address is not that of an independent master.
     pub(super) fn refuse_unfit(&self, found: &Answers) -> FaultResult<()> {
-        let mut runs: BTreeMap<&str, String> = BTreeMap::new();
-        for (answer, node) in found.iter().zip(&self.all) {
-            let place = node.config.identity();
+        for (at, answer) in found.iter().enumerate() {
+            let place = |at: usize| self.all[at].config.identity();
             let reason = match answer {
-                Some(Ok(answer)) => match runs.insert(&answer.run, place.clone()) {
-                    Some(other) => format!("{other} and {place} are the same server; give each server once"),
-                    None => continue,
-                },
-                Some(Err(fault)) if fault.retry == Retry::OtherServer => format!(
-                    "{place} is a replica: it follows its master and decides nothing; name independent masters only"
+                Ok(answer) => {
+                    let runs = |other: &Answer| other.run == answer.run;
+                    let is_same = |other: &FaultResult<Answer>| other.as_ref().is_ok_and(runs);
+                    let Some(other) = found[..at].iter().position(is_same) else { continue };
+                    format!("{} and {} are the same server; give each server once", place(other), place(at))
+                }
+                Err(fault) if fault.retry == Retry::OtherServer => format!(
+                    "{} is a replica: it follows its master and decides nothing; name independent masters only",
+                    place(at)
                 ),
-                _ => continue,
+                Err(_) => continue,
             };
             return Err(Fault::new(ErrorKind::Invalid, reason));
         }
         Ok(())
-    }
-
-    /// Errors: so few nodes vote that they and the silent ones together are not a majority.
-    pub(super) fn refuse_few_votes(&self, found: &Answers) -> FaultResult<()> {
-        let mut from: Vec<Moment> = answered(found).map(|answer| answer.votes_from).collect();
-        from.sort_unstable();
-        let (able, majority) = (self.votes(found).count(), self.majority());
-        let silent = found.iter().filter(|answer| answer.is_none()).count();
-        let Some(again) = from.get(majority - 1).filter(|_| able + silent < majority) else { return Ok(()) };
-        let reason = format!(
-            "{able} of {} nodes vote: one that was restarted within --max-ttl ({} s) does not, in case it forgot a \
-             lock; there is a majority again in {} s",
-            self.all.len(),
-            self.max_ttl.as_secs(),
-            again.since(self.clock.now()).as_secs() + 1
-        );
-        Err(Fault::unavailable(reason))
     }
 }
 
@@ -227,11 +195,15 @@ async fn ask(node: &Client, max_ttl: Duration, question: Question, steps: &[Call
     let answer = node.call(None, deadline, patience, &all).await?;
     let mut replies = answer.replies;
     let info = properties(&replies.pop().unwrap_or(Value::Nil));
-    let lacking = |name: &str| fault::nonsense(format!("INFO without {name}"));
-    let run = info.text("run_id").ok_or_else(|| lacking("run_id"))?.to_owned();
-    let uptime = info.number("uptime_in_seconds").ok_or_else(|| lacking("uptime_in_seconds"))?;
+    let (Some(run), Some(uptime)) = (info.text("run_id"), info.number("uptime_in_seconds")) else {
+        return Err(fault::nonsense("INFO without run_id and uptime_in_seconds"));
+    };
     // The uptime is the difference of two whole seconds, so it may be one too high.
     let short = max_ttl.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)));
-    let votes_from = if short.is_zero() { Moment::from_nanos(0) } else { node.clock.now() + short };
-    Ok(Answer { replies, run, votes_from, heard: answer.heard })
+    if question.votes && !short.is_zero() {
+        let (place, short) = (node.config.identity(), short.as_secs() + 1);
+        let reason = format!("{place} abstains for {short} s after its restart, see --max-ttl");
+        return Err(Fault::unavailable(reason));
+    }
+    Ok(Answer { replies, run: run.to_owned(), heard: answer.heard })
 }
