@@ -94,12 +94,6 @@ impl Properties {
     pub fn is(&self, name: &str, value: &str) -> Option<bool> {
         self.text(name).map(|told| told == value)
     }
-
-    /// Returns the properties with names that begin with `prefix`: the rest of the name, and the value.
-    pub fn beginning(&self, prefix: &str) -> impl Iterator<Item = (String, String)> {
-        let rest = move |name: &str| Some(name.strip_prefix(prefix)?.to_owned());
-        self.0.iter().filter_map(move |(name, value)| Some((rest(name)?, value.clone())))
-    }
 }
 
 impl FromIterator<(String, String)> for Properties {

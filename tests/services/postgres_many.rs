@@ -76,6 +76,25 @@ fn waiters_leave_connections_to_others_where_few_are_left() {
     env.assert_free("x");
 }
 
+#[test]
+fn observer_sleeps_before_and_after_the_tables_exist() {
+    let server = start();
+    let env = env_on(&server);
+    let watch = env.start(&mut env.verb("watch", ["x", "--json"]));
+    let sleeps = || {
+        let latest = "SELECT max(query_start) < clock_timestamp() - interval '1500 ms' FROM pg_stat_activity";
+        server.sql(&format!("{latest} WHERE application_name = 'dlock'")) == "t"
+    };
+    until_true("the first look", || watch.out_so_far().lines().count() == 1);
+    until_true("an observer that sleeps without tables", sleeps);
+    let holder = env.held(&["--quiet", "--name", "x", "--ttl", "30s"]);
+    until_true("the holder", || watch.out_so_far().contains(holder.claim()));
+    until_true("an observer that sleeps while the lock is held", sleeps);
+    holder.release().silently(0);
+    watch.signal(Signal::INT);
+    watch.finish();
+}
+
 /// A pooler that gives each transaction one of two connections.
 pub(super) fn pooler(server: &Postgres) -> Server {
     let (folder, port) = (shared_folder("pgbouncer"), free_port());

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::facts::Facts;
+use super::examine::Facts;
 use super::tables::Tables;
 use crate::backend::Risk;
-use crate::lock::{ClaimId, LockName};
-use crate::net::cause::Manner;
-use crate::net::fault::FaultResult;
+use crate::lock::{ClaimId, ErrorKind, LockName, Reason};
+use crate::net::cause::{self, Manner};
+use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Stage;
 
 /// One row, as text; `None` for NULL.
@@ -37,7 +37,7 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
     async fn run(&self, batch: &str) -> FaultResult<Sets>;
 
     /// Returns the server, without secrets.
-    fn peer(&self) -> &str;
+    fn peer(&self) -> String;
 
     /// Returns whether the connection is open, as far as known.
     fn is_open(&self) -> bool;
@@ -94,6 +94,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Returns the database as text without secrets, equal for equal databases.
     fn identity(&self) -> String;
 
+    /// Returns the same database with each of its servers alone.
+    fn alone(&self) -> Vec<Arc<dyn Dialect>>;
+
     /// Returns the tables.
     fn tables(&self) -> &Tables;
 
@@ -106,8 +109,8 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Returns how to recognise such a server.
     fn manner(&self) -> &'static Manner;
 
-    /// Returns a query for the number of connections that the server has left, if they are few, else NULL. Empty for
-    /// databases in which a waiter without a connection counts as gone.
+    /// Returns a query for a row of [`LEFT`] and the number of connections that the server has left, if they are few,
+    /// else NULL. Empty for databases in which a waiter without a connection counts as gone.
     fn few_left(&self) -> &'static str {
         ""
     }
@@ -190,13 +193,15 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// Returns the statements that request notifications of every change in the queue. Empty if that is impossible. If
-    /// it is impossible, or the server undoes the statements in favour of another transaction, observers poll every 500
-    /// ms.
+    /// Returns the statements that request notifications of every change in the queue, and a row of "f" if there will be
+    /// none. Empty if that is impossible. Observers without notifications poll every 500 ms.
     fn watch(&self, _name: &LockName) -> String {
         String::new()
     }
 }
+
+/// The first word of the row with the number of connections that the server has left.
+pub(super) const LEFT: &str = "left";
 
 /// The first character of the names of notes. Names of locks, which are percent-encoded in tables, sort before it.
 pub(super) const NOTE: char = '~';
@@ -215,6 +220,28 @@ pub(super) fn ascii(json: &str) -> String {
         }
     }
     out
+}
+
+/// The transaction was undone, and may be retried at once.
+pub(super) fn again(reason: impl Into<Reason>) -> Fault {
+    Fault::unavailable(reason).helped_by(Retry::Again)
+}
+
+/// The tables are missing.
+pub(super) fn no_tables(reason: impl Into<Reason>) -> Fault {
+    Fault::new(ErrorKind::Denied, reason).helped_by(Retry::Making)
+}
+
+/// The tables differ from those that dlock creates.
+pub(super) fn other_tables(said: &str) -> Fault {
+    let what = format!("{said}; the tables are another program's, or another version's");
+    Fault::new(ErrorKind::Corrupt, Reason::from(what).advising("use another --prefix"))
+}
+
+/// The user lacks the right to create or use the tables.
+pub(super) fn no_right(said: &str) -> Fault {
+    let remedy = "`dlock doctor --schema` prints the tables and the rights that are needed";
+    Fault::new(ErrorKind::Denied, cause::no_right(said, remedy))
 }
 
 /// Returns a length in microseconds.

@@ -1,57 +1,68 @@
-//! The risks of this database.
+//! The risks of a database, for `doctor`.
 
-use std::sync::Arc;
+use super::tables::Tables;
+use crate::backend::Risk;
+use crate::backend::facts::{Properties, Rule, risks, when, with};
 
-use super::dialect::{Dialect, Row, Session, Sets};
-use super::facts::RISKS;
-use super::sessions::Sessions;
-use super::statements::plans;
-use crate::backend::facts::{Properties, risks};
-use crate::backend::{Examination, Risk, Weight};
-use crate::lock::{ErrorKind, Moment};
-use crate::net::fault::{Fault, FaultResult, Retry};
-
-/// Returns the properties in the rows of all sets, each a name and a value.
-pub(super) fn properties(sets: Sets) -> Properties {
-    let pair = |row: Row| {
-        let mut row = row.into_iter();
-        Some((row.next()??, row.next()??))
-    };
-    sets.into_iter().flatten().filter_map(pair).collect()
+/// The known facts about a database.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Its product name, with the version.
+    pub(super) name: String,
+    pub(super) database: String,
+    /// Properties that the server reports.
+    pub(super) server: Properties,
+    /// The oldest supported version, if this one is older.
+    pub(super) too_old: Option<&'static str>,
+    /// The number of further connections that the server can accept.
+    pub(super) free: Option<u64>,
+    pub(super) open_password: Option<String>,
+    /// Whether it can notify this client of changes.
+    pub(super) notifies: bool,
 }
 
-/// Returns why existing tables cannot be used. Missing ones are created on first use.
-async fn of_tables(dialect: &dyn Dialect, session: &dyn Session) -> FaultResult<Option<Risk>> {
-    for plan in plans(dialect) {
-        match session.run(&plan).await {
-            Ok(_) => {}
-            Err(fault) if fault.retry == Retry::Making => return Ok(None),
-            Err(fault) if matches!(fault.kind, ErrorKind::Denied | ErrorKind::Corrupt) => {
-                let (what, remedy) = fault.reason.apart();
-                return Ok(Some(Risk { weight: Weight::Warning, what, remedy }));
-            }
-            Err(fault) => return Err(fault),
+/// The number of free connections below which a queue of waiters may use them up.
+const FEW: u64 = 20;
+
+/// The rules for every kind of database.
+const RISKS: &[Rule<Facts>] = &[
+    Rule::always("a claim counts on the database's clock: a jump of it ends leases early or late"),
+    Rule::warning(|f| with(f.too_old?), "it is older than {0}", "use {0} or newer"),
+    Rule::warning(
+        |f| when(f.server.is("read_only", "ON")?),
+        "this server is read-only",
+        "name the primary, or several servers of which one is the primary",
+    ),
+    Rule::warning(
+        |f| {
+            let free = f.free.filter(|free| *free < FEW)?;
+            Some(vec![free.to_string(), f.server.text("max_connections")?.to_owned()])
+        },
+        "only {0} of its {1} connections are free, and each dlock needs one",
+        "raise max_connections",
+    ),
+];
+
+/// The rule for the low tokens of a restored backup.
+const RISKS_OF_TABLES: &[Rule<Tables>] = &[Rule::backup(|tables| {
+    with(format!("after it: UPDATE {}lock SET fence = fence + 1000000", tables.prefix))
+})];
+
+/// Returns the risks of every kind of database, for one with these facts and tables.
+pub(super) fn shared_risks(facts: &Facts, tables: &Tables) -> Vec<Risk> {
+    [risks(RISKS, facts), risks(RISKS_OF_TABLES, tables)].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::facts::testing::{properties, warnings};
+
+    #[test]
+    fn few_connections_are_a_warning_and_unknown_ones_are_not() {
+        for (free, warned) in [(None, false), (Some(19), true), (Some(20), false)] {
+            let facts = Facts { free, server: properties(&[("max_connections", "99")]), ..Facts::default() };
+            assert_eq!(!warnings(RISKS, &facts).is_empty(), warned, "{free:?}");
         }
     }
-    Ok(None)
-}
-
-pub(super) async fn examine(service: &Sessions, deadline: Moment) -> FaultResult<Examination> {
-    // The first exchange includes connecting.
-    service.read(deadline, "SELECT 1;").await?;
-    let begun = service.clock.now();
-    let answer = service.read(deadline, "SELECT 1;").await?;
-    let round_trip = service.clock.now().since(begun);
-    let Some(answer) = answer else { return Err(Fault::nonsense("no answer")) };
-    let session = Arc::clone(&answer.session);
-    let found = async {
-        let (facts, more) = service.dialect.examine(&session).await?;
-        let mut risks = risks(RISKS, &facts);
-        risks.extend(more);
-        risks.extend(of_tables(&*service.dialect, &*session).await?);
-        let reached = format!("{} (database {})", session.peer(), facts.database);
-        Ok(Examination { server: facts.name, reached, round_trip, risks })
-    };
-    let late = || Err(Fault::spent(format!("{} did not answer by the deadline", session.peer())));
-    service.clock.by(deadline, found).await.unwrap_or_else(late)
 }

@@ -7,11 +7,8 @@
 //!
 //! Code for all databases is here; code for one kind is behind the trait `Dialect`.
 
-mod config;
 mod dialect;
 mod examine;
-mod facts;
-mod fault;
 mod local;
 mod login;
 #[cfg(feature = "mysql")]
@@ -23,19 +20,14 @@ mod sessions;
 mod statements;
 mod store;
 mod tables;
-mod watch;
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
 use crate::backend::service::{self as descriptor, Address};
+use crate::backend::{Backend, Options};
 use crate::clock::Clock;
 use crate::queue::Queues;
-pub use config::SqlConfig;
-#[cfg(feature = "mysql")]
-pub use mysql::{MysqlConfig, MysqlPlace, MysqlTls};
-#[cfg(feature = "postgres")]
-pub use postgres::{PgConfig, PgMode, PgPlace};
+use dialect::Dialect;
 use store::SqlStore;
 
 /// A MySQL or MariaDB.
@@ -60,14 +52,16 @@ pub static POSTGRES: descriptor::Service = descriptor::Service {
     manual: include_str!("../../../man/dlock-postgres.7"),
 };
 
+/// The address of a database, and the login.
+#[derive(Clone, Debug)]
+pub struct SqlConfig {
+    service: &'static descriptor::Service,
+    dialect: Arc<dyn Dialect>,
+}
+
 impl Address for SqlConfig {
     fn service(&self) -> &'static descriptor::Service {
-        match self {
-            #[cfg(feature = "mysql")]
-            Self::Mysql(_) => &MYSQL,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => &POSTGRES,
-        }
+        self.service
     }
 
     fn open(&self) -> Arc<dyn Backend> {
@@ -75,24 +69,36 @@ impl Address for SqlConfig {
     }
 
     fn place(&self) -> String {
-        self.identity()
+        self.dialect.identity()
     }
 
     /// Not [`Address::each`]: a server that takes no writes is passed over.
     fn alternatives(&self) -> Vec<Box<dyn Address>> {
-        self.alone().into_iter().map(|alone| Box::new(alone) as Box<_>).collect()
+        let alone = self.dialect.alone().into_iter();
+        alone.map(|dialect| Box::new(Self { service: self.service, dialect }) as Box<_>).collect()
     }
 
     /// Also the rights that users of locks need, for users that may not create tables.
     fn schema(&self) -> Option<String> {
-        let dialect = self.dialect();
-        Some(format!("{}\n{}\n", dialect.schema().join("\n"), dialect.rights()))
+        Some(format!("{}\n{}\n", self.dialect.schema().join("\n"), self.dialect.rights()))
     }
 }
 
 impl SqlConfig {
+    /// Parses the connection options for MySQL or MariaDB. An error is one line without secrets.
+    #[cfg(feature = "mysql")]
+    pub fn mysql(options: &Options) -> Result<Self, String> {
+        Ok(Self { service: &MYSQL, dialect: Arc::new(mysql::MysqlConfig::parse(options)?) })
+    }
+
+    /// Parses the connection options for PostgreSQL. An error is one line without secrets.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(options: &Options) -> Result<Self, String> {
+        Ok(Self { service: &POSTGRES, dialect: Arc::new(postgres::PgConfig::parse(options)?) })
+    }
+
     /// Creates a client with a clock that may differ from the server's; it connects with the first call.
     pub fn queues(&self, clock: Clock) -> Queues {
-        Queues::new(Arc::new(SqlStore::new(self.dialect(), clock)), clock)
+        Queues::new(Arc::new(SqlStore::new(Arc::clone(&self.dialect), clock)), clock)
     }
 }

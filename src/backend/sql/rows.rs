@@ -1,8 +1,10 @@
 //! Entries as their rows show them.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::dialect::{Row, Sets};
+use crate::backend::facts::Properties;
 use crate::backend::record::{Record, foreign_claim, instant};
 use crate::lock::{Entry, FencingToken, Holder, LockName};
 use crate::queue::store::{About, Item, Key, Note, Queue};
@@ -30,36 +32,27 @@ pub(super) struct Shown {
 impl Shown {
     /// Returns the entries in `sets` of the queues of `names`. `own` is the stored form of the own claim's id.
     pub(super) fn of(sets: &Sets, names: &[LockName], own: &str) -> Self {
-        let mut all: Vec<Found> = sets.iter().flatten().filter_map(found).collect();
-        let asked =
-            all.iter().filter(|found| found.item.key.text == own).find_map(|found| found.asked.clone());
-        let has_dead = all.iter().any(|found| found.is_dead);
-        let queue = |name: &LockName| {
-            let lock = name.percent_encoded();
-            let (here, rest) = std::mem::take(&mut all).into_iter().partition(|found| found.lock == lock);
-            all = rest;
-            let here: Vec<Found> = here;
-            Queue { name: name.clone(), items: here.into_iter().map(|found| found.item).collect() }
+        let (mut items, mut asked, mut has_dead) = (HashMap::<String, Vec<Item>>::new(), None, false);
+        for found in sets.iter().flatten().filter_map(found) {
+            has_dead |= found.is_dead;
+            if found.item.key.text == own {
+                asked = asked.or(found.asked);
+            }
+            items.entry(found.lock).or_default().push(found.item);
+        }
+        let mut queue = |name: &LockName| {
+            let items = items.remove(&name.percent_encoded()).unwrap_or_default();
+            Queue { name: name.clone(), items }
         };
-        Self { queues: names.iter().map(queue).collect(), note: asked.map(Note::Asked), has_dead }
+        Self { queues: names.iter().map(&mut queue).collect(), note: asked.map(Note::Asked), has_dead }
     }
 }
 
-/// Returns whole queues, by name.
-pub(super) fn whole(sets: &Sets) -> Vec<Queue> {
-    let mut queues: Vec<Queue> = Vec::new();
-    for found in sets.iter().flatten().filter_map(found) {
-        // A name that cannot be decoded is not a lock of this version.
-        let Some(name) = LockName::from_percent_encoded(&found.lock) else { continue };
-        if queues.last().is_none_or(|queue| queue.name != name) {
-            queues.push(Queue { name, items: Vec::new() });
-        }
-        if let Some(Queue { items, .. }) = queues.last_mut() {
-            items.push(Item { at: items.len(), ..found.item });
-        }
-    }
-    queues.sort_by(|a, b| a.name.cmp(&b.name));
-    queues
+/// Returns the names of all locks in `sets`, sorted. A name that cannot be decoded is not a lock of this version.
+pub(super) fn names(sets: &Sets) -> Vec<LockName> {
+    let all = sets.iter().flatten().filter_map(found);
+    let names: BTreeSet<_> = all.filter_map(|found| LockName::from_percent_encoded(&found.lock)).collect();
+    names.into_iter().collect()
 }
 
 /// Parses an entry. Unreadable fields are `None`, because the entry is in the queue nevertheless.
@@ -105,7 +98,7 @@ fn found(row: &Row) -> Option<Found> {
 }
 
 /// Returns the number in the row that begins with `word`.
-pub(super) fn number(sets: &Sets, word: &str) -> Option<usize> {
+pub(super) fn number(sets: &Sets, word: &str) -> Option<u32> {
     let mut pairs = sets.iter().flatten().filter(|row| row.len() == 2);
     pairs.find(|row| row[0].as_deref() == Some(word))?[1].as_deref()?.parse().ok()
 }
@@ -113,4 +106,13 @@ pub(super) fn number(sets: &Sets, word: &str) -> Option<usize> {
 /// Parses microseconds; zero if they are negative.
 pub(super) fn length(text: &str) -> Option<Duration> {
     text.parse::<i64>().ok().map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
+/// Returns the properties in the rows of all sets, each a name and a value.
+pub(super) fn properties(sets: Sets) -> Properties {
+    let pair = |row: Row| {
+        let mut row = row.into_iter();
+        Some((row.next()??, row.next()??))
+    };
+    sets.into_iter().flatten().filter_map(pair).collect()
 }

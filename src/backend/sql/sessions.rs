@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::dialect::{Dialect, Session, Sets};
+use super::examine::shared_risks;
+use crate::backend::Examination;
 use crate::clock::Clock;
 use crate::lock::Moment;
 use crate::net::cause;
@@ -57,7 +59,7 @@ impl Dial for Servers {
     }
 
     fn peer(&self, session: &(dyn Session + 'static)) -> String {
-        session.peer().to_owned()
+        session.peer()
     }
 
     async fn look(&self) -> Option<Fault> {
@@ -106,22 +108,38 @@ impl Sessions {
         self.link.call(deadline, patience, || (), request).await
     }
 
-    /// Reads, until `deadline`; `None` if there are no tables yet. Changes nothing, and does not retry a batch that the
-    /// server undid in favour of another one.
-    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Option<Reply>> {
+    /// Reads, until `deadline`; nothing if there are no tables yet. Changes nothing.
+    pub(super) async fn read(&self, deadline: Moment, batch: &str) -> FaultResult<Reply> {
         let request = |session: Arc<dyn Session>| async move {
             match self.run(&session, batch).await {
-                Err(fault) if fault.retry == Retry::Making => Ok(Ok(None)),
-                Err(fault) if fault.retry == Retry::Again => Ok(Err(fault.at(&session.peer()))),
-                answer => answer.map(|answer| Ok(Some(answer))),
+                Err(fault) if fault.retry == Retry::Making => self.run(&session, "").await,
+                answer => answer,
             }
         };
-        self.link.call(deadline, Patience::Once, || (), request).await?
+        self.link.call(deadline, Patience::Once, || (), request).await
     }
 
     async fn run(&self, session: &Arc<dyn Session>, batch: &str) -> FaultResult<Reply> {
         let (notified, sent) = (session.notified_count(), self.clock.now());
         let sets = session.run(batch).await?;
         Ok(Reply { sets, session: Arc::clone(session), notified, sent })
+    }
+
+    /// Examines the database, until `deadline`.
+    pub(super) async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
+        // The first exchange includes connecting.
+        self.read(deadline, "SELECT 1;").await?;
+        let begun = self.clock.now();
+        let answer = self.read(deadline, "SELECT 1;").await?;
+        let round_trip = self.clock.now().since(begun);
+        let session = answer.session;
+        let found = async {
+            let (facts, of_its_kind) = self.dialect.examine(&session).await?;
+            let risks = [shared_risks(&facts, self.dialect.tables()), of_its_kind].concat();
+            let reached = format!("{} (database {})", session.peer(), facts.database);
+            Ok(Examination { server: facts.name, reached, round_trip, risks })
+        };
+        let late = || Err(Fault::spent(format!("{} did not answer by the deadline", session.peer())));
+        self.clock.by(deadline, found).await.unwrap_or_else(late)
     }
 }

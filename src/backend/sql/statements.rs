@@ -5,6 +5,7 @@
 //! statements see all earlier commits. A leaver and a renewal decide about no other claim, and lock their own entries
 //! alone. An entry found expired is deleted in the same step, so that a claim judged expired is never revived.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::backend::record::Record;
 use crate::backend::success;
 use crate::lock::{ClaimId, LockName, Mode, Request};
 use crate::net::socket;
-use crate::queue::store::{Change, Key, Note, Target};
+use crate::queue::store::{Change, Key, Note, Own, Target};
 
 /// How long a claim that is absent, but may be in flight, is barred from entering: a session that is given up is
 /// closed. A client that does not learn why its claim is gone reads at its next renewal.
@@ -26,8 +27,9 @@ const FORGET: u32 = 20;
 
 /// The first word of the row that tells whether a step was made.
 pub(super) const DONE: &str = "done";
-/// The first word of the row with the number of watched entries that are unchanged.
+/// The first word of the row that tells whether the watched entries are unchanged.
 pub(super) const UNCHANGED: &str = "unchanged";
+
 /// One claim and the locks that the step concerns.
 #[derive(Clone, Debug)]
 pub(super) struct Statements<'a> {
@@ -60,7 +62,8 @@ fn entry(dialect: &dyn Dialect, ahead: &str) -> String {
 
 /// Returns the batch that reads the live entries of these queues, or with `None` of all; it changes nothing.
 pub(super) fn whole(dialect: &dyn Dialect, names: Option<&[LockName]>) -> String {
-    let (claims, now, entry) = (&dialect.tables().claim, dialect.now(), entry(dialect, "0"));
+    let (claims, now) = (&dialect.tables().claim, dialect.now());
+    let entry = entry(dialect, "ROW_NUMBER() OVER (PARTITION BY m.name ORDER BY m.seq) - 1");
     // A note does not have the name of a lock.
     let only = match names {
         Some(names) => {
@@ -81,20 +84,6 @@ pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
 /// Returns the statement that removes the row of a lock that no claim will use again.
 pub(super) fn forget(dialect: &dyn Dialect, name: &LockName) -> String {
     format!("DELETE FROM {} WHERE name = {};", dialect.tables().lock, dialect.text(&name.percent_encoded()))
-}
-
-/// Returns the statements of a run on the tables, as plans without execution.
-pub(super) fn plans(dialect: &dyn Dialect) -> [String; 3] {
-    let (claims, none) = (&dialect.tables().claim, dialect.text(""));
-    [
-        format!("EXPLAIN {}", dialect.make(&none)),
-        format!(
-            "EXPLAIN INSERT INTO {claims} (name, seq, claim, mode, since, lease_until, about) \
-             VALUES ({none}, 0, {none}, {none}, 0, 0, {none}) {}",
-            dialect.or_renew()
-        ),
-        format!("EXPLAIN DELETE FROM {claims} WHERE name = {none};"),
-    ]
 }
 
 impl<'a> Statements<'a> {
@@ -218,27 +207,22 @@ impl<'a> Statements<'a> {
         [self.dialect.begin(), &arrive, &renew, &self.show_and_commit()].concat()
     }
 
-    /// Returns the rows of these entries as a list, and their number.
-    fn rows<'k>(&self, keys: impl Iterator<Item = (&'k LockName, &'k Key)>) -> (String, usize) {
-        let mut rows: Vec<(String, u64)> =
-            keys.map(|(name, key)| (name.percent_encoded(), key.order)).collect();
-        rows.sort();
-        rows.dedup();
-        let list = rows.iter().map(|(name, seq)| format!("({}, {seq})", self.dialect.text(name)));
-        (list.collect::<Vec<_>>().join(", "), rows.len())
-    }
-
     /// Returns the statement that locks these entries, and the condition that all of them are present and `having`.
     /// Aggregates are in derived tables, because MySQL changes no table that a subquery reads directly.
     fn require(&self, keys: &[(LockName, Key)], having: &str) -> (String, String) {
         if keys.is_empty() {
             return (String::new(), "1 = 1".to_owned());
         }
-        let (claims, (rows, count)) = (self.claims, self.rows(keys.iter().map(|(name, key)| (name, key))));
-        let those = format!("FROM {claims} k WHERE (k.name, k.seq) IN ({rows})");
+        let mut rows: Vec<(String, u64)> =
+            keys.iter().map(|(name, key)| (name.percent_encoded(), key.order)).collect();
+        rows.sort();
+        rows.dedup();
+        let list: Vec<String> =
+            rows.iter().map(|(name, seq)| format!("({}, {seq})", self.dialect.text(name))).collect();
+        let those = format!("FROM {} k WHERE (k.name, k.seq) IN ({})", self.claims, list.join(", "));
         (
             format!("SELECT k.seq {those} ORDER BY k.name, k.seq FOR UPDATE;"),
-            format!("(SELECT t.n FROM (SELECT COUNT(*) AS n {those} {having}) t) = {count}"),
+            format!("(SELECT t.n FROM (SELECT COUNT(*) AS n {those} {having}) t) = {}", rows.len()),
         )
     }
 
@@ -358,25 +342,21 @@ impl<'a> Statements<'a> {
         )
     }
 
-    /// Requests notifications for the claim with the entries `keys`, in the order of `names`, and for its targets.
-    /// Then counts those that are as they were seen, and the connections that the server has left.
-    pub(super) fn listen(&self, names: &[LockName], keys: &[Key], on: &[Target]) -> String {
-        let mut ids: Vec<&str> =
-            keys.iter().chain(on.iter().map(|on| &on.key)).map(|key| &*key.text).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let (soft, firm): (Vec<_>, Vec<_>) = on.iter().partition(|on| on.or_holds);
-        let rows = |on: Vec<&'_ Target>, own: &[Key]| {
-            self.rows(on.iter().map(|on| (&names[on.name], &on.key)).chain(names.iter().zip(own))).0
-        };
-        let (firm, soft) = (rows(firm, keys), rows(soft, &[]));
-        let or_holds = format!(" OR (m.slot IS NULL AND (m.name, m.seq) IN ({soft}))");
+    /// Requests notifications for the claim and its targets. Then tells whether they are as they were seen, and how many
+    /// connections the server has left.
+    pub(super) fn listen(&self, own: &Own, on: &[Target]) -> String {
+        let keys = own.keys.iter().chain(on.iter().map(|target| &target.key));
+        let ids: BTreeSet<&str> = keys.map(|key| &*key.text).collect();
+        let entry = |target: &Target| (own.names[target.name].clone(), target.key.clone());
+        let (soft, firm): (Vec<_>, Vec<_>) = on.iter().partition(|target| target.or_holds);
+        let firm: Vec<_> = own.entries().chain(firm.into_iter().map(entry)).collect();
+        let soft: Vec<_> = soft.into_iter().map(entry).collect();
+        let (_, present) = self.require(&firm, "AND k.asked IS NULL");
+        let (_, waiting) = self.require(&soft, "AND k.asked IS NULL AND k.slot IS NULL");
         format!(
-            "{}{}SELECT '{UNCHANGED}', COUNT(*) FROM {} m WHERE m.asked IS NULL AND ((m.name, m.seq) IN ({firm}){});",
-            self.dialect.listen(&ids),
+            "{}{}SELECT '{UNCHANGED}', CASE WHEN {present} AND {waiting} THEN 1 ELSE 0 END;",
+            self.dialect.listen(&ids.into_iter().collect::<Vec<_>>()),
             if on.is_empty() { "" } else { self.dialect.few_left() },
-            self.claims,
-            if soft.is_empty() { "" } else { &or_holds },
         )
     }
 }

@@ -7,12 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::{Dialect, Session};
-use super::examine;
-use super::local::{Local, RENEWALS_PER_TTL, Waiting};
+use super::local::{Local, RENEWALS_PER_TTL, Waiting, Watcher};
 use super::rows::{self, Shown, length};
 use super::sessions::{Reply, Sessions};
 use super::statements::{self, DONE, Statements};
-use super::watch::Watcher;
 use crate::backend::{Capabilities, Examination, ServiceClient, success};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
@@ -72,11 +70,7 @@ impl SqlStore {
     }
 
     async fn needed(&self, own: &Own, deadline: Moment) -> FaultResult<Answer> {
-        let sent = self.service.clock.now();
-        let Some(reply) = self.service.read(deadline, &self.of(own).show()).await? else {
-            // Without the tables there is no entry.
-            return Ok(Answer { queues: Vec::new(), note: None, sent, seen: 0 });
-        };
+        let reply = self.service.read(deadline, &self.of(own).show()).await?;
         let (mut answer, mut has_dead) = self.shown(&reply, own);
         // Only a step may judge that an entry has expired.
         while has_dead {
@@ -143,20 +137,13 @@ impl Store for SqlStore {
         if let Extent::Needed(own) = extent {
             return self.needed(own, deadline).await;
         }
-        let sent = self.service.clock.now();
         let question = statements::whole(self.dialect(), Some(names));
-        let watcher = names.first().and_then(|name| locked(&self.watchers).get(name).map(Arc::clone));
         // An observer reads over its own session, which reports the changes after that.
-        let service =
-            watcher.as_ref().filter(|_| extent == Extent::Shown).map_or(&self.service, |w| &w.service);
+        let watcher = names.first().and_then(|name| locked(&self.watchers).get(name).map(Arc::clone));
+        let watcher = watcher.filter(|_| extent == Extent::Shown);
+        let service = watcher.as_ref().map_or(&self.service, |watcher| &watcher.service);
         let reply = service.read(deadline, &question).await?;
-        let seen = reply.as_ref().map_or(0, |reply| reply.notified);
-        let mut found = reply.map(|reply| rows::whole(&reply.sets)).unwrap_or_default();
-        let queue = |name: &LockName| {
-            let at = found.iter().position(|queue| queue.name == *name);
-            at.map_or_else(|| Queue { name: name.clone(), items: Vec::new() }, |at| found.swap_remove(at))
-        };
-        Ok(Answer { queues: names.iter().map(queue).collect(), note: None, sent, seen })
+        Ok(Answer { queues: Shown::of(&reply.sets, names, "").queues, ..nothing(&reply) })
     }
 
     async fn commit(
@@ -224,21 +211,22 @@ impl Store for SqlStore {
 
     async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         let reply = self.service.read(deadline, &self.of(own).why_gone()).await?;
-        let row = reply.as_ref().and_then(|reply| reply.sets.first()?.first());
-        let Some([Some(why), by]) = row.map(Vec::as_slice) else { return Ok(None) };
+        let row = reply.sets.first().and_then(|set| set.first()).map(Vec::as_slice);
+        let Some([Some(why), by]) = row else { return Ok(None) };
         let by = by.as_deref().and_then(|by| serde_json::from_str(by).ok());
         Ok(Note::removal(why, by))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
         let reply = self.service.read(deadline, &statements::whole(self.dialect(), None)).await?;
-        let all = reply.map(|reply| rows::whole(&reply.sets)).unwrap_or_default();
-        Ok(all.into_iter().filter(|queue| queue.name.as_str().starts_with(prefix)).collect())
+        let mut names = rows::names(&reply.sets);
+        names.retain(|name| name.as_str().starts_with(prefix));
+        Ok(Shown::of(&reply.sets, &names, "").queues)
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let question = statements::last_success(self.dialect(), name);
-        let Some(reply) = self.service.read(deadline, &question).await? else { return Ok(None) };
+        let reply = self.service.read(deadline, &question).await?;
         let row = reply.sets.first().and_then(|set| set.first()).map(Vec::as_slice);
         let Some([Some(now), Some(acquired)]) = row else { return Ok(None) };
         Ok(length(now).zip(length(acquired)).and_then(|(now, at)| success::age(now, at)))
@@ -249,8 +237,8 @@ impl Store for SqlStore {
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
-        // Over a separate session, because the trials would disturb listeners.
-        examine::examine(&self.service.another(), deadline).await
+        // Over a separate session, because a waiter may sleep over the other one.
+        self.service.another().examine(deadline).await
     }
 
     async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {

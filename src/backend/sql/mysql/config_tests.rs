@@ -94,7 +94,7 @@ fn localhost_is_the_socket_unless_a_port_is_said() {
     let places =
         |endpoint: &str, cnf: &str| config_of(&Options::at(&[endpoint]), cnf, &[]).expect(endpoint).places;
     let socket = [MysqlPlace::Socket("/run/file.sock".into())];
-    let tcp = |port| [MysqlPlace::Tcp { host: "localhost".into(), port }];
+    let tcp = |port| [MysqlPlace::Tcp(HostPort { host: "localhost".into(), port })];
     let file = "[client-server]\nsocket=/run/file.sock\n";
     assert_eq!(places("mysql://localhost/d", file), socket);
     assert_eq!(places("/d", file), socket);
@@ -104,18 +104,20 @@ fn localhost_is_the_socket_unless_a_port_is_said() {
 
 #[test]
 fn encryption_is_as_strict_as_it_was_said() {
-    let mode =
-        |endpoint: &str, cnf: &str| config_of(&Options::at(&[endpoint]), cnf, &[]).expect(endpoint).mode;
-    assert_eq!(mode("mysql://127.0.0.1/d", ""), MysqlTls::Disabled);
-    assert_eq!(mode("mysql://db.example/d", ""), MysqlTls::Preferred);
-    assert_eq!(mode("mysql://u:p@127.0.0.1/d", ""), MysqlTls::Disabled);
-    assert_eq!(mode("mysql://u:p@db.example/d", ""), MysqlTls::Required);
-    assert_eq!(mode("mysql://u:p@db.example/d?ssl-mode=preferred", ""), MysqlTls::Preferred);
-    assert_eq!(mode("mysql://db.example/d?ssl-mode=verify_ca", ""), MysqlTls::VerifyCa);
-    assert_eq!(mode("mysql://db.example/d?ssl-mode=REQUIRED", "[client]\nskip-ssl\n"), MysqlTls::Required);
-    assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), MysqlTls::Disabled);
-    assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), MysqlTls::VerifyIdentity);
-    assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), MysqlTls::VerifyIdentity);
+    let mode = |endpoint: &str, cnf: &str| {
+        let mode = config_of(&Options::at(&[endpoint]), cnf, &[]).expect(endpoint).mode;
+        format!("{mode:?}")
+    };
+    assert_eq!(mode("mysql://127.0.0.1/d", ""), "Disabled");
+    assert_eq!(mode("mysql://db.example/d", ""), "Preferred");
+    assert_eq!(mode("mysql://u:p@127.0.0.1/d", ""), "Disabled");
+    assert_eq!(mode("mysql://u:p@db.example/d", ""), "Required");
+    assert_eq!(mode("mysql://u:p@db.example/d?ssl-mode=preferred", ""), "Preferred");
+    assert_eq!(mode("mysql://db.example/d?ssl-mode=verify_ca", ""), "VerifyCa");
+    assert_eq!(mode("mysql://db.example/d?ssl-mode=REQUIRED", "[client]\nskip-ssl\n"), "Required");
+    assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), "Disabled");
+    assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), "VerifyIdentity");
+    assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), "VerifyIdentity");
 }
 
 #[test]

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
 
-use super::config::MysqlPlace;
-use super::language::{TAKES_WRITES, text};
+use super::config::{MysqlConfig, MysqlPlace};
 use super::session::MysqlSession;
-use super::{Dialer, MANNER, NAME, examine};
+use super::{MANNER, NAME, TAKES_WRITES, digits, examine, text};
 use crate::backend::Risk;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session};
-use crate::backend::sql::facts::Facts;
+use crate::backend::sql::examine::Facts;
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 use crate::net::cause::Manner;
@@ -22,27 +22,50 @@ use crate::net::link::Stage;
 /// Microseconds since 1970.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
+impl MysqlConfig {
+    /// Returns the beginning of the names of its user-level locks. They are global to the server, so a part identifies
+    /// these tables.
+    pub(super) fn locks(&self) -> String {
+        let prefix = &self.tables.prefix;
+        let database = self.database.as_deref().unwrap_or_default();
+        let (database, prefix) = prefix.split_once('.').unwrap_or((database, prefix));
+        let digest = Sha256::digest([database.as_bytes(), &[0], prefix.as_bytes()].concat());
+        format!("dlock.{}.l.", digits(&digest[..6]))
+    }
+
+    /// Returns the name of the user-level lock that a claim's session holds while the claim is in the queue; with
+    /// slots, while it waits. The end of this lock wakes claims that wait for this claim, even if the process dies.
+    pub(super) fn presence(&self, claim: ClaimId) -> String {
+        format!("{}{claim}", self.locks())
+    }
+}
+
 #[async_trait]
-impl Dialect for Arc<Dialer> {
+impl Dialect for MysqlConfig {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn identity(&self) -> String {
-        self.config.identity()
+        self.identity()
+    }
+
+    fn alone(&self) -> Vec<Arc<dyn Dialect>> {
+        let alone = |place: &MysqlPlace| Self { places: vec![place.clone()], ..self.clone() };
+        self.places.iter().map(|place| Arc::new(alone(place)) as Arc<dyn Dialect>).collect()
     }
 
     fn tables(&self) -> &Tables {
-        &self.config.tables
+        &self.tables
     }
 
     fn servers(&self) -> usize {
-        self.config.places.len()
+        self.places.len()
     }
 
     fn address(&self, server: usize) -> Option<String> {
-        match &self.config.places[server] {
-            place @ MysqlPlace::Tcp { .. } => Some(place.to_string()),
+        match &self.places[server] {
+            MysqlPlace::Tcp(place) => Some(place.to_string()),
             MysqlPlace::Socket(_) => None,
         }
     }
@@ -53,11 +76,11 @@ impl Dialect for Arc<Dialer> {
 
     async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
         let connection = self.connect_to_writer(server, stage).await?;
-        Ok(Arc::new(MysqlSession::over(connection, self, self.peer(server))))
+        Ok(Arc::new(MysqlSession::over(connection, self, self.places[server].to_string())))
     }
 
     async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
-        examine::examine(&self.config, session).await
+        examine::examine(self, session).await
     }
 
     /// Texts are bytes, so that collations and character sets have no effect.
@@ -104,7 +127,7 @@ impl Dialect for Arc<Dialer> {
     }
 
     fn make(&self, lock: &str) -> String {
-        let locks = &self.config.tables.lock;
+        let locks = &self.tables.lock;
         format!(
             "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;"
         )
@@ -116,7 +139,7 @@ impl Dialect for Arc<Dialer> {
 
     /// In the order of their index, to avoid deadlocks.
     fn forget(&self, most: u32) -> String {
-        let claims = &self.config.tables.claim;
+        let claims = &self.tables.claim;
         format!(
             "DELETE FROM {claims} WHERE name > '{NOTE}' AND name < CONCAT('{NOTE}', {NOW}) ORDER BY name LIMIT {most};"
         )
@@ -131,5 +154,32 @@ impl Dialect for Arc<Dialer> {
 
     fn depart(&self, claim: ClaimId) -> String {
         format!("DO RELEASE_LOCK('{}');", self.presence(claim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Options;
+
+    #[test]
+    fn literals_say_nothing_but_their_bytes() {
+        assert_eq!(text("a'\\"), "x'61275c'");
+        assert_eq!(text(""), "x''");
+    }
+
+    #[test]
+    fn names_of_locks_are_short_enough_and_these_tables_own() {
+        let id = ClaimId::from_bytes([0xab; 16]);
+        let presence = |database: &str, prefix: &str| {
+            let at = format!("mysql://u@127.0.0.1:1/{database}");
+            let options = Options { prefix: Some(prefix.to_owned()), ..Options::at(&[&at]) };
+            MysqlConfig::parse(&options).expect("valid").presence(id)
+        };
+        let here = presence("ops", "dlock_");
+        assert!(here.len() <= 64, "{here}");
+        assert_eq!(here, presence("other", "ops.dlock_"));
+        assert_ne!(here, presence("other", "dlock_"));
+        assert_ne!(here, presence("ops", "x_"));
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::config::MysqlConfig;
-use super::language::text;
+use super::text;
 use crate::backend::Risk;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::backend::sql::dialect::Session;
-use crate::backend::sql::examine::properties;
-use crate::backend::sql::facts::{Facts, after_backup};
+use crate::backend::sql::examine::Facts;
+use crate::backend::sql::rows::properties;
 use crate::backend::sql::tables::Tables;
 use crate::net::fault::{Fault, FaultResult};
 
@@ -19,20 +19,17 @@ const QUESTION: &str = "SELECT 'own session', @dlock_session <=> CONNECTION_ID()
      SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected', 'Slaves_connected', \
      'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients');";
 
-/// Returns a query for the engines without transactions among those of the tables.
+/// Returns a query for the tables with an engine without transactions.
 fn engines(tables: &Tables) -> String {
     let (schema, names) = tables.bare();
     let schema = schema.map_or_else(|| "DATABASE()".to_owned(), text);
     format!(
-        "SELECT CONCAT('{ENGINE}', t.table_name), t.engine FROM information_schema.tables t \
-         JOIN information_schema.engines e ON e.engine = t.engine \
+        "SELECT 'engine', GROUP_CONCAT(CONCAT(t.table_name, ' is ', t.engine) SEPARATOR ' and that of ') \
+         FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine \
          WHERE t.table_schema = {schema} AND t.table_name IN ({}) AND NOT e.transactions <=> 'YES';",
         names.map(|name| text(&name)).join(", ")
     )
 }
-
-/// The prefix of a table's name in the property for its engine.
-const ENGINE: &str = "engine of ";
 
 /// Returns whether a replica confirms what it receives; `None` if the server returned no counts at all. A server
 /// without the plugin for semi-synchronous replication returns only other counts.
@@ -80,18 +77,16 @@ const RISKS: &[Rule<Facts>] = &[
         "set ssl-mode=verify_identity, or required, in the address",
     ),
     Rule::warning(
+        |f| with(f.server.text("engine")?),
+        "the engine of {0}, which has no transactions, so two can hold one lock",
+        "ALTER TABLE ... ENGINE = InnoDB, while no lock is used",
+    ),
+    Rule::warning(
         |f| when(!f.notifies),
         "a proxy in between gives each statement another connection, so waiters poll every 500 ms",
         "connect to the server itself",
     ),
 ];
-
-/// The rule for a table with an engine without transactions, given both names.
-const RISKS_OF_A_TABLE: &[Rule<(String, String)>] = &[Rule::warning(
-    |(table, engine)| Some(vec![table.clone(), engine.clone()]),
-    "the engine of {0} is {1}, which has no transactions, so two can hold one lock",
-    "ALTER TABLE {0} ENGINE = InnoDB, while no lock is used",
-)];
 
 /// Returns the facts about the server of `session`, and the risks of MySQL and MariaDB alone.
 pub(super) async fn examine(
@@ -113,14 +108,11 @@ pub(super) async fn examine(
         too_old: version(plain).filter(|known| *known < least).map(|_| oldest),
         free: all.zip(taken).map(|(all, taken)| all.saturating_sub(taken)),
         open_password: config.open_password().map(ToString::to_string),
-        after_backup: after_backup(&config.tables),
         notifies: server.is("own session", "1") == Some(true),
-        ignored: None,
         server,
     };
-    let mut found = risks(RISKS, &facts);
-    found.extend(facts.server.beginning(ENGINE).flat_map(|table| risks(RISKS_OF_A_TABLE, &table)));
-    Ok((facts, found))
+    let risks = risks(RISKS, &facts);
+    Ok((facts, risks))
 }
 
 #[cfg(test)]

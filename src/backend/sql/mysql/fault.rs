@@ -3,7 +3,7 @@
 use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
+use crate::backend::sql::dialect::{again, no_right, no_tables, other_tables};
 use crate::lock::ErrorKind;
 use crate::net::cause;
 use crate::net::fault::Fault;

@@ -17,9 +17,10 @@ use tokio::sync::{Mutex as Gate, OwnedMutexGuard, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::dial::{Dialer, ask, say_goodbye};
-use super::{fault, language};
-use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
+use super::config::MysqlConfig;
+use super::dial::{ask, say_goodbye};
+use super::{TAKES_WRITES, fault, text};
+use crate::backend::sql::dialect::{Session, Sets, Wait, first_count};
 use crate::lock::ClaimId;
 use crate::net::fault::{Fault, FaultResult};
 use crate::sync::locked;
@@ -39,12 +40,16 @@ const PRELUDE: &str = "SET SESSION autocommit = 1, SESSION completion_type = 0, 
 
 /// The rest of a sleep that is worth waiting for; a longer sleep is ended by closing its connection.
 const SOON: Duration = Duration::from_millis(250);
+/// The answer to a sleep that ended because the presence lock was free; it is that of `RELEASE_LOCK`, too.
+const FREE: &str = "1";
+/// The answer to a sleep on another connection than the session's first.
+const POOLED: &str = "2";
 /// How much later than requested a sleep may end: MySQL rounds its length to seconds.
 const LATE: Duration = Duration::from_secs(1);
 
 /// A session. Dropping it closes its connection; the server may still execute requests in flight.
 pub(super) struct MysqlSession {
-    dialer: Arc<Dialer>,
+    config: MysqlConfig,
     peer: String,
     /// Whether no batch was answered yet.
     fresh: AtomicBool,
@@ -126,7 +131,7 @@ impl Drop for MysqlSession {
 
 impl MysqlSession {
     /// Takes over an open connection to `peer`.
-    pub(super) fn over(connection: MySqlConnection, dialer: &Arc<Dialer>, peer: String) -> Self {
+    pub(super) fn over(connection: MySqlConnection, config: &MysqlConfig, peer: String) -> Self {
         let line = Line {
             connection: Arc::new(Gate::new(Some(connection))),
             open: AtomicBool::new(true),
@@ -135,7 +140,7 @@ impl MysqlSession {
             notified: watch::Sender::new(first_count()),
         };
         Self {
-            dialer: Arc::clone(dialer),
+            config: config.clone(),
             peer,
             fresh: AtomicBool::new(true),
             line: Arc::new(line),
@@ -150,7 +155,7 @@ impl MysqlSession {
         if is_asleep || wait.length.is_zero() || !self.is_open() {
             return;
         }
-        let batch = sleep(&self.dialer, wait);
+        let batch = sleep(&self.config, wait);
         let (line, wait) = (Arc::clone(&self.line), *wait);
         let until = Instant::now() + wait.length;
         let task = tokio::spawn(async move {
@@ -183,27 +188,24 @@ async fn sleep_over(
 ) {
     let Some(mut connection) = place.take() else { return };
     let until = Instant::now() + wait.length;
-    let end = match ask(&mut connection, batch).await {
-        Ok(sets) => end_of(&sets),
+    let slept = ask(&mut connection, batch).await;
+    let end = match &slept {
+        Ok(sets) => sets.first().and_then(|set| set.first()?.first()?.as_deref()),
         // The server took the wait for a deadlock.
-        Err(error) if matches!(fault::number(&error), Some(1213 | 3058)) => End::Free,
+        Err(error) if matches!(fault::number(error), Some(1213 | 3058)) => Some(FREE),
         Err(_) => return line.close(),
     };
     *place = Some(connection);
     drop(place);
     match end {
-        End::Free => {
-            *locked(&line.free) = Some((wait.ahead, wait.crowd));
-            line.tell();
-        }
-        End::Pooled => {
-            line.pooled.store(true, Ordering::Relaxed);
-            line.tell();
-        }
+        Some(FREE) => *locked(&line.free) = Some((wait.ahead, wait.crowd)),
+        Some(POOLED) => line.pooled.store(true, Ordering::Relaxed),
+        // A renewal is due.
+        _ if until <= Instant::now() + LATE => return,
         // An administrator has ended the sleep.
-        End::Slept if Instant::now() + LATE < until => line.tell(),
-        End::Slept => {}
+        _ => {}
     }
+    line.tell();
 }
 
 #[async_trait]
@@ -215,14 +217,14 @@ impl Session for MysqlSession {
             ""
         };
         // Another server may have taken over since the last batch.
-        let sets = self.exchange([prelude, language::TAKES_WRITES, batch].concat()).await?;
+        let sets = self.exchange([prelude, TAKES_WRITES, batch].concat()).await?;
         // A proxy may have forwarded nothing of a batch that failed.
         self.fresh.store(false, Ordering::Relaxed);
         Ok(sets)
     }
 
-    fn peer(&self) -> &str {
-        &self.peer
+    fn peer(&self) -> String {
+        self.peer.clone()
     }
 
     fn is_open(&self) -> bool {
@@ -273,17 +275,6 @@ impl Session for MysqlSession {
     }
 }
 
-/// The end of a sleep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    /// The presence lock is free.
-    Free,
-    /// The time is over.
-    Slept,
-    /// The statement was executed on another connection than the session's first.
-    Pooled,
-}
-
 /// Returns how many claims ahead the claim is that a waiter sleeps on. The server takes a chain of 32 waits for a
 /// deadlock. So a waiter far back sleeps on a claim further ahead, and is near the front when that is gone. Chains of a
 /// thousand claims then have 31 waits.
@@ -296,13 +287,13 @@ fn step(crowd: u32) -> u32 {
 }
 
 /// Returns the batch that sleeps.
-fn sleep(dialer: &Dialer, wait: &Wait) -> String {
-    let claims = &dialer.config.tables.claim;
-    let own = language::text(&wait.own.to_string());
+fn sleep(config: &MysqlConfig, wait: &Wait) -> String {
+    let claims = &config.tables.claim;
+    let own = text(&wait.own.to_string());
     let presence = match step(wait.crowd) {
-        1 => format!("'{}'", dialer.presence(wait.ahead)),
+        1 => format!("'{}'", config.presence(wait.ahead)),
         step => {
-            let start = &dialer.locks;
+            let start = config.locks();
             format!(
                 "CONCAT('{start}', (SELECT p.claim FROM {claims} m JOIN {claims} p ON p.name = m.name AND p.seq < m.seq \
                  WHERE m.claim = {own} ORDER BY p.seq DESC LIMIT 1 OFFSET {step}))"
@@ -311,17 +302,7 @@ fn sleep(dialer: &Dialer, wait: &Wait) -> String {
     };
     format!(
         "SET @dlock_ahead = COALESCE({presence}, '');\
-         SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_ahead = '', 1, IF(GET_LOCK(@dlock_ahead, {length:.3}), RELEASE_LOCK(@dlock_ahead), 0)), 2);",
+         SELECT IF(@dlock_session <=> CONNECTION_ID(), IF(@dlock_ahead = '', {FREE}, IF(GET_LOCK(@dlock_ahead, {length:.3}), RELEASE_LOCK(@dlock_ahead), 0)), {POOLED});",
         length = wait.length.as_secs_f64(),
     )
-}
-
-/// Parses the answer.
-fn end_of(sets: &Sets) -> End {
-    let first = |set: &Vec<Row>| set.first()?.first()?.clone();
-    match sets.first().and_then(first).as_deref() {
-        Some("1") => End::Free,
-        Some("2") => End::Pooled,
-        _ => End::Slept,
-    }
 }

@@ -10,7 +10,7 @@ use tokio_postgres::config::SslMode;
 
 use super::config::{PgConfig, PgMode, PgPlace};
 use super::fault;
-use super::session::{Canceller, MARK, PgSession, reach};
+use super::session::{MARK, PgSession, reach};
 use super::tls::Encryption;
 use crate::backend::sql::dialect::Session;
 use crate::lock::ErrorKind;
@@ -72,18 +72,16 @@ async fn greet(
     stage.connected();
     let mode = if place.socket().is_some() { PgMode::Disable } else { config.mode };
     wanted.ssl_mode(match mode {
-        PgMode::Disable | PgMode::Allow => SslMode::Disable,
+        PgMode::Disable => SslMode::Disable,
         PgMode::Prefer => SslMode::Prefer,
         PgMode::Require | PgMode::VerifyCa | PgMode::VerifyFull => SslMode::Require,
     });
     let encryption = Encryption::new(mode, &config.tls, &place.host)?;
-    let opened = wanted.connect_raw(stream, encryption).boxed().await;
+    let opened = wanted.connect_raw(stream, encryption.clone()).boxed().await;
     let (client, connection) = opened.map_err(|error| refusal(&error, mark.is_some(), stage))?;
     // Versions from 14 on report it.
     let standby = connection.parameter("in_hot_standby").map(|said| said == "on");
-    let canceller =
-        Canceller { token: client.cancel_token(), place: place.clone(), mode, tls: config.tls.clone() };
-    let session = PgSession::over(client, connection, canceller, mark);
+    let session = PgSession::over(client, connection, place, encryption, mark);
     let is_standby = if let Some(said) = standby {
         said
     } else {

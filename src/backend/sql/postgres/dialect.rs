@@ -6,10 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 
+use super::config::PgPlace;
 use super::{MANNER, NAME, PgConfig, dial, examine};
 use crate::backend::Risk;
 use crate::backend::sql::dialect::{Dialect, NOTE, Session};
-use crate::backend::sql::facts::Facts;
+use crate::backend::sql::examine::Facts;
 use crate::backend::sql::tables::Tables;
 use crate::lock::LockName;
 use crate::net::cause::Manner;
@@ -34,7 +35,7 @@ const OR_RENEW: &str =
     "ON CONFLICT (claim, name) WHERE claim <> '' DO UPDATE SET lease_until = EXCLUDED.lease_until;";
 
 /// Not all users may see whether a process serves a client, but all may see whether it is in a database.
-const FEW_LEFT: &str = "SELECT CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
+const FEW_LEFT: &str = "SELECT 'left', CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
      (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS spare FROM (SELECT current_setting('max_connections')::int AS most, \
      current_setting('superuser_reserved_connections')::int + COALESCE(current_setting('reserved_connections', true)::int, 0) AS reserved) s) n;";
 
@@ -64,6 +65,11 @@ impl Dialect for PgConfig {
 
     fn identity(&self) -> String {
         self.identity()
+    }
+
+    fn alone(&self) -> Vec<Arc<dyn Dialect>> {
+        let alone = |place: &PgPlace| Self { places: vec![place.clone()], ..self.clone() };
+        self.places.iter().map(|place| Arc::new(alone(place)) as Arc<dyn Dialect>).collect()
     }
 
     fn tables(&self) -> &Tables {
@@ -180,13 +186,10 @@ impl Dialect for PgConfig {
         format!("BEGIN;{}COMMIT;", each.collect::<String>())
     }
 
-    /// Any user that may connect may hold that lock, even forever, so the wait for it is short. A step holds it until
-    /// its commit, so it is waited for.
+    /// Any user that may connect may hold that lock, even forever, so this does not wait for it. A step holds it until
+    /// its commit, and the observer asks again after that.
     fn watch(&self, name: &LockName) -> String {
         let (channel, key) = watchers(self.tables(), &text(&name.percent_encoded()));
-        format!(
-            "BEGIN;SET LOCAL lock_timeout = '100ms';LISTEN \"{channel}\";SELECT pg_advisory_lock_shared({key}) WHERE NOT EXISTS (\
-             SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid());COMMIT;"
-        )
+        format!("BEGIN;LISTEN \"{channel}\";SELECT pg_try_advisory_lock_shared({key});COMMIT;")
     }
 }

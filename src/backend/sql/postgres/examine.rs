@@ -6,8 +6,8 @@ use super::config::PgConfig;
 use crate::backend::Risk;
 use crate::backend::facts::{Rule, risks, when, with};
 use crate::backend::sql::dialect::Session;
-use crate::backend::sql::examine::properties;
-use crate::backend::sql::facts::{Facts, after_backup};
+use crate::backend::sql::examine::Facts;
+use crate::backend::sql::rows::properties;
 use crate::backend::sql::tables::Tables;
 use crate::net::fault::{Fault, FaultResult};
 
@@ -36,7 +36,6 @@ const RISKS: &[Rule<Facts>] = &[
         |f| with(f.open_password.as_ref()?),
         "set sslmode=verify-full, or require, in the address",
     ),
-    Rule::warning(|f| with(f.ignored.as_ref()?), "{0}", "make it a plain file with the mode 0600"),
     Rule::warning(
         |f| when(f.server.is("fsync", "off")?),
         "fsync is off, so a crash of the database's host can give a lock twice",
@@ -78,13 +77,13 @@ pub(super) async fn examine(
         too_old: is_old.then_some("PostgreSQL 13"),
         free: server.number("free"),
         open_password: config.open_password().map(ToString::to_string),
-        after_backup: after_backup(&config.tables),
         notifies: session.can_notify(),
-        ignored: config.ignored.clone(),
         server,
     };
-    let risks = risks(RISKS, &facts);
-    Ok((facts, risks))
+    let mut found = risks(RISKS, &facts);
+    let ignored = config.ignored.iter();
+    found.extend(ignored.map(|why| Risk::warning(why.clone(), "make it a plain file with the mode 0600")));
+    Ok((facts, found))
 }
 
 #[cfg(test)]

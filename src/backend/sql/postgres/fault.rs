@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use tokio_postgres::Error;
 
-use crate::backend::sql::fault::{again, no_right, no_tables, other_tables};
+use crate::backend::sql::dialect::{again, no_right, no_tables, other_tables};
 use crate::lock::ErrorKind;
 use crate::net::cause;
 use crate::net::fault::Fault;

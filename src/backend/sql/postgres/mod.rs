@@ -1,10 +1,8 @@
 //! PostgreSQL, from version 13.
 
-mod binding;
 mod config;
 mod dial;
 mod dialect;
-mod environment;
 mod examine;
 mod fault;
 mod session;
@@ -12,7 +10,7 @@ mod settings;
 mod tls;
 
 use crate::net::cause::Manner;
-pub use config::{PgConfig, PgMode, PgPlace};
+pub(super) use config::PgConfig;
 
 /// The backend's name.
 pub(super) const NAME: &str = "postgres";

@@ -11,13 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, CancelToken, Client, Connection, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
 
-use super::config::{PgMode, PgPlace};
+use super::config::PgPlace;
 use super::fault;
 use super::tls::Encryption;
 use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
-use crate::net::credentials::Tls;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::socket;
 use crate::net::tls::Stream;
@@ -64,8 +63,8 @@ const POOLED: u8 = 2;
 /// A connection. Dropping it closes it; the server may still execute requests in flight.
 pub(super) struct PgSession {
     client: Client,
-    peer: String,
-    canceller: Canceller,
+    place: PgPlace,
+    encryption: Encryption,
     /// The number of notifications. Their sender and contents prove nothing.
     notified: watch::Sender<u64>,
     end: watch::Receiver<Option<Fault>>,
@@ -80,7 +79,7 @@ pub(super) struct PgSession {
 
 impl fmt::Debug for PgSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PgSession({})", self.peer)
+        write!(f, "PgSession({})", self.place)
     }
 }
 
@@ -95,7 +94,8 @@ impl PgSession {
     pub(super) fn over<S, T>(
         client: Client,
         mut connection: Connection<S, T>,
-        canceller: Canceller,
+        place: &PgPlace,
+        encryption: Encryption,
         mark: Option<String>,
     ) -> Self
     where
@@ -117,7 +117,7 @@ impl PgSession {
             ended.send_replace(Some(why));
         });
         let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
-        Self { client, peer: canceller.peer(), canceller, notified, end, mark, direct, local, task }
+        Self { client, place: place.clone(), encryption, notified, end, mark, direct, local, task }
     }
 
     async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
@@ -133,6 +133,26 @@ impl PgSession {
             Err(error) => Err(self.end.borrow().clone().unwrap_or_else(|| fault::of(&error))),
         }
     }
+
+    /// Makes the server end the statement that it executes. A commit that waits for a standby is complete without it.
+    async fn cancel(&self) {
+        if let Ok(stream) = reach(&self.place).await {
+            let token = self.client.cancel_token();
+            // Without it, the statement takes as long as the server takes.
+            let _ = token.cancel_query_raw(stream, self.encryption.clone()).boxed().await;
+        }
+    }
+}
+
+/// Connects to the server at `place`.
+pub(super) async fn reach(place: &PgPlace) -> io::Result<Box<dyn Stream>> {
+    if let Some(path) = place.socket() {
+        return Ok(Box::new(UnixStream::connect(&path).await?));
+    }
+    Ok(Box::new(match place.address {
+        Some(address) => socket::connect_to(SocketAddr::new(address, place.port)).await?,
+        None => socket::connect(&place.host, place.port).await?,
+    }))
 }
 
 fn sets(messages: Vec<SimpleQueryMessage>) -> Sets {
@@ -174,9 +194,9 @@ impl Session for PgSession {
     async fn settled(&self) -> bool {
         let mut end = self.end.clone();
         let settled = async {
-            self.canceller.cancel().await;
-            // It is answered after all other requests.
-            self.client.simple_query("").await.is_ok()
+            self.cancel().await;
+            // It is answered after all other requests. One that was cancelled leaves its transaction open.
+            self.client.simple_query("ROLLBACK").await.is_ok()
         };
         tokio::select! {
             _ = end.wait_for(Option::is_some) => false,
@@ -184,8 +204,8 @@ impl Session for PgSession {
         }
     }
 
-    fn peer(&self) -> &str {
-        &self.peer
+    fn peer(&self) -> String {
+        self.place.to_string()
     }
 
     fn is_open(&self) -> bool {
@@ -206,40 +226,5 @@ impl Session for PgSession {
             _ = now.wait_for(|now| *now != notified) => {}
             _ = end.wait_for(Option::is_some) => {}
         }
-    }
-}
-
-/// Connects to the server at `place`.
-pub(super) async fn reach(place: &PgPlace) -> io::Result<Box<dyn Stream>> {
-    if let Some(path) = place.socket() {
-        return Ok(Box::new(UnixStream::connect(&path).await?));
-    }
-    Ok(Box::new(match place.address {
-        Some(address) => socket::connect_to(SocketAddr::new(address, place.port)).await?,
-        None => socket::connect(&place.host, place.port).await?,
-    }))
-}
-
-/// Cancels the requests of one connection.
-pub(super) struct Canceller {
-    pub(super) token: CancelToken,
-    pub(super) place: PgPlace,
-    pub(super) mode: PgMode,
-    pub(super) tls: Tls,
-}
-
-impl Canceller {
-    /// Makes the server end the statement that it executes. A commit that waits for a standby is complete without it.
-    pub(super) async fn cancel(&self) {
-        let Ok(stream) = reach(&self.place).await else { return };
-        if let Ok(encryption) = Encryption::new(self.mode, &self.tls, &self.place.host) {
-            // Without it, the statement takes as long as the server takes.
-            let _ = self.token.cancel_query_raw(stream, encryption).boxed().await;
-        }
-    }
-
-    /// Returns the server for display.
-    pub(super) fn peer(&self) -> String {
-        self.place.to_string()
     }
 }

@@ -8,13 +8,16 @@ use std::task::{Context, Poll};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::alg_id::{
+    ECDSA_SHA256, ECDSA_SHA384, ECDSA_SHA512, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512,
+};
+use rustls::pki_types::{AlgorithmIdentifier, CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-use super::binding::end_point;
 use super::config::PgMode;
 use crate::lock::ErrorKind;
 use crate::net::credentials::Tls;
@@ -22,12 +25,13 @@ use crate::net::fault::{Fault, FaultResult};
 use crate::net::tls::{builder, roots, server_name, showing};
 
 /// The encryption of a connection to one host; `None` for a plain connection.
+#[derive(Clone)]
 pub(super) struct Encryption(Option<(TlsConnector, ServerName<'static>)>);
 
 impl Encryption {
     /// Combines `mode` and `tls`, for a connection to `host`.
     pub(super) fn new(mode: PgMode, tls: &Tls, host: &str) -> FaultResult<Self> {
-        if matches!(mode, PgMode::Disable | PgMode::Allow) {
+        if matches!(mode, PgMode::Disable) {
             return Ok(Self(None));
         }
         let name = server_name(tls, host)?;
@@ -50,7 +54,7 @@ fn verifier(
     let chain = match mode {
         PgMode::VerifyFull | PgMode::VerifyCa => true,
         PgMode::Require => tls.authority.is_some(),
-        PgMode::Disable | PgMode::Allow | PgMode::Prefer => false,
+        PgMode::Disable | PgMode::Prefer => false,
     };
     let inner = if chain {
         let roots = Arc::new(roots(tls.authority.as_ref())?);
@@ -188,5 +192,79 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// The beginning of the contents of a certificate of version 3.
+const VERSION_3: [u8; 5] = [0xa0, 3, 2, 1, 2];
+
+/// Returns what binds a login to a connection with the server of this `certificate` (RFC 5929,
+/// `tls-server-end-point`): its digest, by the algorithm of its signature. `None` for an algorithm without one, for
+/// obsolete ones, and for another version than 3, because the server's possession of the key was not verified.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (whole, _) = taken_off(certificate)?;
+    let (contents, behind) = taken_off(whole)?;
+    contents.strip_prefix(&VERSION_3)?;
+    let (algorithm, _) = taken_off(behind)?;
+    let is_one = |of: [AlgorithmIdentifier; 2]| of.iter().any(|id| id.as_ref() == algorithm);
+    if is_one([ECDSA_SHA256, RSA_PKCS1_SHA256]) {
+        Some(Sha256::digest(certificate).to_vec())
+    } else if is_one([ECDSA_SHA384, RSA_PKCS1_SHA384]) {
+        Some(Sha384::digest(certificate).to_vec())
+    } else if is_one([ECDSA_SHA512, RSA_PKCS1_SHA512]) {
+        Some(Sha512::digest(certificate).to_vec())
+    } else {
+        None
+    }
+}
+
+/// Splits off the first DER value of `bytes`, and returns its contents and the rest.
+fn taken_off(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&[_, first], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = match usize::from(first) {
+        short @ 0..0x80 => (short, rest),
+        long => {
+            let (number, rest) =
+                rest.split_at_checked(long - 0x80).filter(|(number, _)| number.len() <= 4)?;
+            (number.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
+        }
+    };
+    rest.split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::alg_id::{ED25519, RSA_PSS_SHA256};
+
+    use super::*;
+
+    /// Returns a certificate that contains only the signed contents and the algorithm.
+    fn certificate(contents: &[u8], algorithm: AlgorithmIdentifier) -> Vec<u8> {
+        let value = |contents: &[u8]| {
+            let mut all = vec![0x30, 0x82, 0, u8::try_from(contents.len()).expect("short")];
+            all.extend_from_slice(contents);
+            all
+        };
+        value(&[value(contents), value(algorithm.as_ref())].concat())
+    }
+
+    #[test]
+    fn binding_digest_matches_the_signature_algorithm() {
+        for (algorithm, length) in [
+            (RSA_PKCS1_SHA256, Some(32)),
+            (RSA_PKCS1_SHA384, Some(48)),
+            (RSA_PKCS1_SHA512, Some(64)),
+            (RSA_PSS_SHA256, None),
+            (ECDSA_SHA256, Some(32)),
+            (ECDSA_SHA384, Some(48)),
+            (ECDSA_SHA512, Some(64)),
+            (ED25519, None),
+        ] {
+            let found = end_point(&certificate(&VERSION_3, algorithm));
+            assert_eq!(found.map(|digest| digest.len()), length, "{algorithm:?}");
+        }
+        assert_eq!(end_point(&certificate(b"version 1", RSA_PKCS1_SHA256)), None);
+        assert_eq!(end_point(b"0"), None);
+        assert_eq!(end_point(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
     }
 }
