@@ -133,6 +133,34 @@ impl MysqlConfig {
     }
 }
 
+/// Settings in other programs' addresses that dlock ignores, in lower case and with dashes.
+const HARMLESS: [&str; 24] = [
+    "allowpublickeyretrieval",
+    "autoreconnect",
+    "characterencoding",
+    "charset",
+    "collation",
+    "compress",
+    "compression",
+    "connect-timeout",
+    "connection-limit",
+    "connecttimeout",
+    "encoding",
+    "get-server-public-key",
+    "loc",
+    "parsetime",
+    "pool",
+    "pool-timeout",
+    "read-timeout",
+    "reconnect",
+    "servertimezone",
+    "sockettimeout",
+    "time-zone",
+    "timezone",
+    "useunicode",
+    "write-timeout",
+];
+
 impl Settings<'_> {
     /// Parses one endpoint: `[mysql://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?OPTION=VALUE&…]`.
     fn read(&mut self, endpoint: &str) -> Result<(), String> {
@@ -152,6 +180,9 @@ impl Settings<'_> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let known = name.to_ascii_lowercase().replace('_', "-").replace("sslmode", "ssl-mode");
+            if HARMLESS.contains(&known.as_str()) {
+                continue;
+            }
             let setting = SETTINGS.into_iter().find(|setting| *setting == known).ok_or_else(|| {
                 format!("{name} is not an option of a mysql address; the options are {}", SETTINGS.join(", "))
             })?;

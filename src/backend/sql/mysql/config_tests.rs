@@ -160,3 +160,14 @@ fn a_password_of_an_option_file_is_read_when_it_is_needed() {
     std::fs::write(&file.0, "").expect("writes");
     assert!(found.reveal().is_err_and(|fault| fault.is_transient()));
 }
+
+#[test]
+fn settings_of_applications_that_change_nothing_are_passed_over() {
+    let parsed = |query: &str| config_of(&Options::at(&[&format!("mysql://h/d?{query}")]), "", &[]);
+    for query in
+        ["charset=utf8mb4", "connection_limit=5&parseTime=true", "serverTimezone=UTC&ssl-mode=required"]
+    {
+        assert!(parsed(query).is_ok(), "{query}");
+    }
+    assert_refused(parsed("sslmod=required"), "is not an option of a mysql address");
+}
