@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use super::directory::Directory;
 use super::entries::{Document, State, Stored};
-use super::fifo::{self, Life};
-use super::guard::Guard;
+use super::fifo;
+use super::header::wall;
 use super::locker::{self, lockers};
 use super::seat::Seat;
-use super::storage::{QueueFile, guards};
-use super::token;
+use super::storage::{Guard, QueueFile, guards};
 use crate::backend::success;
 use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
@@ -47,11 +46,6 @@ impl Section {
         })
     }
 
-    /// Returns an entry of the claim `id`, also one that was removed.
-    pub(super) fn own(&self, id: ClaimId) -> Option<&Stored> {
-        self.queues.iter().find_map(|(_, document)| document.entries.iter().find(|e| e.id == id))
-    }
-
     /// Removes the claim `id` from all queues. Returns false if an entry of `when` is absent, or if a newer claim wants
     /// to supersede a holder.
     pub(super) fn remove(
@@ -60,25 +54,22 @@ impl Section {
         note: Option<&Note>,
         when: &[(LockName, Key)],
     ) -> FaultResult<bool> {
-        let is_own = |entry: &Stored| entry.id == id && entry.in_queue();
         if !self.has(when) {
             return Ok(false);
         }
+        let (state, by) = match note {
+            Some(Note::Superseded(by)) => (State::Superseded, Some(by.clone())),
+            Some(Note::Evicted(by)) => (State::Evicted, by.clone()),
+            _ => (State::Evicted, None),
+        };
+        let is_own = |entry: &Stored| entry.id == id && entry.in_queue();
         let (mut lives, mut found) = (false, false);
         for (file, document) in &self.queues {
-            // A process that was killed may have left an unfinished file, or a FIFO without an entry.
-            file.directory.unlink(&file.files.unready());
-            let Some(entry) = document.queue().find(|entry| is_own(entry)) else {
-                let fifo = file.files.fifo(id);
-                if let (false, Life::Dead) = (found, fifo::probe(&file.directory, &fifo)?) {
-                    file.directory.unlink(&fifo);
-                }
-                continue;
-            };
+            let Some(entry) = document.queue().find(|entry| is_own(entry)) else { continue };
             found = true;
-            lives = matches!(file.life(entry)?, Life::Alive(_));
+            lives = file.life(entry)?.is_some();
             if lives && entry.state == State::Held {
-                if matches!(note, Some(Note::Superseded(_))) {
+                if state == State::Superseded {
                     return Ok(false);
                 }
                 let path = file.directory.path_of(file.files.canonical());
@@ -87,26 +78,27 @@ impl Section {
                 return Err(locked(&path, pid, advice));
             }
         }
-        let (state, by) = match note {
-            Some(Note::Superseded(by)) => (State::Superseded, Some(by.clone())),
-            Some(Note::Evicted(by)) => (State::Evicted, by.clone()),
-            _ => (State::Evicted, None),
-        };
-        for (file, document) in &mut self.queues {
-            let Some(own) = document.entries.iter_mut().find(|entry| is_own(entry)) else { continue };
-            let token = own.token;
-            if lives {
-                own.state = state;
-                own.change(|details| details.by.clone_from(&by));
-            } else {
-                file.bury(document, token)?;
-            }
-            file.write(document)?;
-        }
         let mut told = Ok(());
-        for (file, document) in self.queues.iter().filter(|_| lives) {
+        for (file, document) in &mut self.queues {
+            let Some(own) = document.entries.iter_mut().find(|entry| is_own(entry)) else {
+                // A process that was killed may have left a FIFO without an entry.
+                let fifo = file.files.fifo(id);
+                if !found && fifo::probe(&file.directory, &fifo)?.is_none() {
+                    file.directory.unlink(&fifo);
+                }
+                continue;
+            };
+            let token = own.token;
+            if !lives {
+                file.bury(document, token)?;
+                file.write(document)?;
+                continue;
+            }
+            own.state = state;
+            own.change(|details| details.by.clone_from(&by));
+            file.write(document)?;
             // It, and those that may wait for it.
-            let behind = document.entries.iter().skip_while(|entry| entry.id != id);
+            let behind = document.entries.iter().filter(|entry| entry.token >= token);
             told = told.and(file.wake(behind.filter(|entry| entry.state != State::Held)));
         }
         told.map(|()| true)
@@ -116,7 +108,7 @@ impl Section {
     pub(super) fn change(mut self, item: &Item, change: &Change) -> FaultResult<bool> {
         for (file, document) in &mut self.queues {
             let Some(entry) = document.at(item.key.order).filter(|entry| entry.in_queue()) else { continue };
-            if let Life::Dead = file.life(entry)? {
+            if file.life(entry)?.is_none() {
                 return Ok(false);
             }
             match change {
@@ -147,7 +139,7 @@ impl Seat {
                 let mut document = place.queue.read()?;
                 document.entries.retain(|entry| entry.token != place.token);
                 if let Some(held_for) = held_for {
-                    let [now, known] = [token::wall(), document.header.success].map(Duration::from_micros);
+                    let [now, known] = [wall(), document.header.success].map(Duration::from_micros);
                     let latest = success::latest(now, known, now.saturating_sub(held_for)).as_micros();
                     document.header.success = u64::try_from(latest).unwrap_or(u64::MAX);
                 }

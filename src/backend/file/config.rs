@@ -1,12 +1,11 @@
 //! The choice of the lock directory, and the checks whether locks may live in it.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs, fstat, fstatfs, mkdirat, openat};
+use rustix::fs::{CWD, Mode, OFlags, Stat, StatFs, fstat, fstatfs, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::directory::{Directory, set_mode};
+use super::directory::Directory;
 use super::fault;
 use super::names::Naming;
 use crate::backend::Options;
@@ -18,7 +17,7 @@ use crate::net::passwords::without_passwords;
 /// The configuration of the `file` backend: where it keeps its locks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileConfig {
-    /// The directory. Without one it is `/var/lib/dlock` for root and `/var/tmp/dlock-UID` for other users.
+    /// The absolute path of the directory. Without one it is `/var/lib/dlock` for root and `/var/tmp/dlock-UID` for other users.
     pub directory: Option<PathBuf>,
     /// With a prefix a lock's file is named by the prefix and the raw name; without one, by the percent-encoded name.
     pub prefix: Option<String>,
@@ -43,47 +42,38 @@ impl FileConfig {
                  give --endpoint"
             ));
         }
+        // A relative path is resolved now, since dlock leaves the present working directory later.
+        let absolute = |path: PathBuf| {
+            let resolved = std::path::absolute(&path);
+            resolved.map_err(|error| format!("{} is not a directory: {error}", path.display()))
+        };
+        let directory = directory.map(absolute).transpose()?;
         Ok(Self { directory, prefix: options.prefix.clone(), allow_network_fs: options.allow_network_fs })
     }
 
-    /// Returns the directory as an absolute path.
-    ///
-    /// Errors: `Invalid` if the working directory, which a relative path needs, is unknown.
-    pub(super) fn path(&self) -> FaultResult<PathBuf> {
-        match &self.directory {
-            Some(path) => std::path::absolute(path).map_err(|error| {
-                Fault::new(ErrorKind::Invalid, format!("{} is not a directory: {error}", path.display()))
-            }),
-            None => Ok(default_directory(rustix::process::geteuid().as_raw())),
-        }
-    }
-
-    /// Returns the directory for display: as it was configured if [`Self::path`] fails.
-    pub(super) fn shown(&self) -> PathBuf {
-        self.path().ok().or_else(|| self.directory.clone()).unwrap_or_default()
+    /// Returns the path of the directory.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.clone().unwrap_or_else(|| default_directory(rustix::process::geteuid().as_raw()))
     }
 }
 
 fn directory_of(endpoint: &str) -> Result<PathBuf, String> {
-    let path = after(endpoint, "file:").unwrap_or(endpoint);
-    let path = match path.strip_prefix("//") {
-        // `file:///DIR` is accepted. `file://HOST/DIR` would mean another host's directory.
-        Some(rest) if endpoint.len() != path.len() => {
-            if !rest.starts_with('/') {
+    let path = match after(endpoint, "file:") {
+        None => endpoint,
+        Some(path) => match path.strip_prefix("//") {
+            // `file:///DIR` is accepted. `file://HOST/DIR` would mean another host's directory.
+            Some(rest) if !rest.starts_with('/') => {
                 let shown = without_passwords(endpoint);
                 return Err(format!("{shown} names a host; write file:/DIRECTORY"));
             }
-            rest
-        }
-        _ => path,
+            rest => rest.unwrap_or(path),
+        },
     };
     if path.is_empty() {
         return Err("the lock directory cannot be empty".to_owned());
     }
     Ok(PathBuf::from(path))
 }
-
-const OWNER_ONLY: Mode = Mode::RWXU;
 
 /// A file system in user space, served by another program.
 const FUSE: &str = "FUSE";
@@ -110,22 +100,38 @@ const NETWORK: [(u32, &str); 18] = [
     (0xBACB_ACBC, "a directory shared by VMware"),
 ];
 
-/// Resolves, creates and checks the directory.
+/// Creates the directory if it is missing, one level deep and for the owner only, opens it and checks it.
 pub(super) fn open(config: &FileConfig) -> FaultResult<Directory> {
-    let path = config.path()?;
+    let path = config.path();
     let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let is_default = config.directory.is_none();
     if is_default {
         flags |= OFlags::NOFOLLOW;
     }
-    let handle = open_or_make(&path, flags)?;
+    let open = || openat(CWD, &path, flags, Mode::empty());
+    let mut opened = open();
+    if let Err(Errno::NOENT) = opened {
+        match mkdirat(CWD, &path, Mode::RWXU) {
+            // Another process may have created it meanwhile.
+            Ok(()) | Err(Errno::EXIST) => opened = open(),
+            Err(errno) => return Err(fault::os("create the lock directory", &path)(errno)),
+        }
+    }
+    let handle = opened.map_err(fault::os("open the lock directory", &path))?;
     let stat = fstat(&handle).map_err(fault::os("examine", &path))?;
     if is_default {
         check_private(&path, &stat, rustix::process::geteuid().as_raw())?;
     }
     if !config.allow_network_fs {
         let system = fstatfs(&handle).map_err(fault::os("examine the file system of", &path))?;
-        refuse_network(&path, &system, stat.st_dev)?;
+        if let Some(name) = network_file_system_of(&system, stat.st_dev) {
+            let reason = format!(
+                "{} is on {name}, where locks may not work across hosts or may outlive their process; choose a \
+                 local directory or a lock service, or pass --allow-network-fs",
+                path.display()
+            );
+            return Err(Fault::new(ErrorKind::Unsupported, reason));
+        }
     }
     let naming = Naming { prefix: config.prefix.clone() };
     Ok(Directory::new(handle, path, &stat, naming, is_default))
@@ -135,75 +141,24 @@ fn default_directory(uid: u32) -> PathBuf {
     if uid == 0 { PathBuf::from("/var/lib/dlock") } else { PathBuf::from(format!("/var/tmp/dlock-{uid}")) }
 }
 
-/// Opens the directory. If it is missing, creates it, one level deep and for the owner only, whatever the umask.
-fn open_or_make(path: &Path, flags: OFlags) -> FaultResult<OwnedFd> {
-    let open = || openat(CWD, path, flags, Mode::empty());
-    let opened = match open() {
-        Err(Errno::NOENT) => {
-            match mkdirat(CWD, path, OWNER_ONLY) {
-                Ok(()) => give_own_directory_its_mode(path)?,
-                // Another process created it meanwhile.
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(fault::os("create the lock directory", path)(errno)),
-            }
-            open()
-        }
-        // `NOFOLLOW` refuses a link and a file alike; [`check_private`] tells them apart by their type.
-        Err(Errno::LOOP | Errno::NOTDIR) if flags.contains(OFlags::NOFOLLOW) => {
-            openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        }
-        other => other,
-    };
-    opened.map_err(fault::os("open the lock directory", path))
-}
-
-/// Undoes the umask's effect on a directory that was just created. Leaves alone a directory that another user put there
-/// meanwhile.
-fn give_own_directory_its_mode(path: &Path) -> FaultResult<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = openat(CWD, path, flags, Mode::empty()).map_err(fault::os("open the lock directory", path))?;
-    let stat = fstat(&made).map_err(fault::os("examine", path))?;
-    let own = stat.st_uid == rustix::process::geteuid().as_raw();
-    if stat.st_mode & 0o777 == OWNER_ONLY.as_raw_mode() || !own {
-        return Ok(());
-    }
-    set_mode(&made, OWNER_ONLY).map_err(fault::os("set the mode of", path))
-}
-
 /// Refuses a default directory that is not private to the user `uid`.
 ///
 /// Other users may write in `/var/tmp`, so the directory must be this user's own. Root's does not lie there, and a
 /// service manager may have created it (`StateDirectory=`). Root's may be readable to others, since the files in it are
 /// for root only.
 fn check_private(path: &Path, stat: &Stat, uid: u32) -> FaultResult<()> {
-    let problem = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Symlink => "it is a symbolic link".to_owned(),
-        FileType::Directory if stat.st_uid != uid => format!("it belongs to uid {}", stat.st_uid),
-        FileType::Directory if uid == 0 && stat.st_mode & 0o722 == 0o700 => return Ok(()),
-        FileType::Directory if stat.st_mode & 0o777 != 0o700 => {
-            format!("its mode is {:o} and not 700 (chmod 700 it)", stat.st_mode & 0o777)
-        }
-        FileType::Directory => return Ok(()),
-        _ => "it is not a directory".to_owned(),
+    let mode = stat.st_mode & 0o777;
+    let problem = if stat.st_uid != uid {
+        format!("it belongs to uid {}", stat.st_uid)
+    } else if mode != 0o700 && (uid != 0 || mode & 0o722 != 0o700) {
+        format!("its mode is {mode:o} and not 700 (chmod 700 it)")
+    } else {
+        return Ok(());
     };
     let path = path.display();
     let reason =
         format!("{path} is not safe as the lock directory: {problem}; or choose one with --endpoint");
     Err(Fault::new(ErrorKind::Unwritable, reason))
-}
-
-fn refuse_network(path: &Path, system: &StatFs, device: u64) -> FaultResult<()> {
-    match network_file_system_of(system, device) {
-        None => Ok(()),
-        Some(name) => Err(Fault::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{} is on {name}, where locks may not work across hosts or may outlive their process; choose a \
-                 local directory or a lock service, or pass --allow-network-fs",
-                path.display()
-            ),
-        )),
-    }
 }
 
 /// Returns the name of the network file system on `device`, if it is one. A FUSE file system may be anything, so it
@@ -246,12 +201,13 @@ mod tests {
         assert_eq!(parsed(&[]), Ok(None));
         for (endpoint, path) in [
             ("/run/locks", "/run/locks"),
-            ("./locks", "./locks"),
+            ("./locks", "locks"),
             ("file:/run/locks", "/run/locks"),
             ("FILE:///run/locks", "/run/locks"),
             ("file:locks", "locks"),
         ] {
-            assert_eq!(parsed(&[endpoint]), Ok(Some(PathBuf::from(path))), "{endpoint}");
+            let path = std::env::current_dir().expect("a directory").join(path);
+            assert_eq!(parsed(&[endpoint]), Ok(Some(path)), "{endpoint}");
         }
     }
 

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, linkat, mknodat, openat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mknodat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::fault::{self, is_one_of};
+use super::header::wall;
 use super::names::Naming;
 use super::surroundings;
 use crate::lock::ErrorKind;
@@ -29,19 +28,14 @@ pub(super) type Identity = (u64, u64);
 pub(super) struct Directory {
     handle: OwnedFd,
     path: PathBuf,
-    identity: Identity,
+    pub(super) identity: Identity,
     /// The mode of the files created in it: its read and write bits.
     mode: Mode,
     pub(super) naming: Naming,
     boot: OnceLock<String>,
     /// Keeps programs that remove old files away, where there are any, for as long as it is open.
     _in_use: Option<OwnedFd>,
-    #[cfg(test)]
-    pub(super) faults: super::testing::Faults,
 }
-
-/// An open file and its `stat`.
-pub(super) type Opened = (OwnedFd, Stat);
 
 pub(super) fn identity_of(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
@@ -62,17 +56,11 @@ impl Directory {
             naming,
             boot: OnceLock::new(),
             _in_use: in_use,
-            #[cfg(test)]
-            faults: super::testing::Faults::default(),
         }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub(super) fn identity(&self) -> Identity {
-        self.identity
     }
 
     /// Returns the path of `file`, for display and for checks that must notice a replaced directory.
@@ -88,146 +76,96 @@ impl Directory {
             let file = openat(CWD, "/proc/sys/kernel/random/boot_id", OFlags::CLOEXEC, Mode::empty());
             let got = file.and_then(|f| rustix::io::read(f, &mut buffer)).unwrap_or(0);
             let text = std::str::from_utf8(&buffer[..got]).unwrap_or_default().trim();
-            if text.len() == 36 && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit()) {
-                return text.to_owned();
+            if text.is_empty() {
+                return format!("process-{}-{}", std::process::id(), wall());
             }
-            format!("process-{}-{}", std::process::id(), super::token::wall())
+            text.to_owned()
         })
     }
 
-    /// Opens the regular file `file` if it exists.
-    pub(super) fn open(&self, file: &str, flags: OFlags) -> FaultResult<Option<Opened>> {
-        self.open_as(FileType::RegularFile, file, flags)
-    }
-
-    /// Opens the FIFO `file` if it exists.
-    pub(super) fn open_fifo(&self, file: &str, flags: OFlags) -> FaultResult<Option<OwnedFd>> {
-        Ok(self.open_as(FileType::Fifo, file, flags)?.map(|(fd, _)| fd))
-    }
-
-    /// Opens the directory itself, for listing. Returns `None` if it was removed.
-    pub(super) fn open_listing(&self) -> FaultResult<Option<OwnedFd>> {
-        Ok(self.open_as(FileType::Directory, ".", OFlags::RDONLY)?.map(|(fd, _)| fd))
-    }
-
-    fn open_as(&self, kind: FileType, file: &str, flags: OFlags) -> FaultResult<Option<Opened>> {
+    /// Opens `file`, which is to be of this kind, if it exists.
+    pub(super) fn open(&self, kind: FileType, file: &str, flags: OFlags) -> FaultResult<Option<OwnedFd>> {
+        let planted = |found| fault::planted(&self.path_of(file), name_of(found), name_of(kind));
         let fd = match openat(&self.handle, file, flags | CAREFUL, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             // For a FIFO opened for writing `ENXIO` means that it has no reader.
-            Err(Errno::NXIO) if !flags.contains(OFlags::WRONLY) => {
-                let (found, wanted) = (name_of(FileType::Socket), name_of(kind));
-                return Err(fault::planted(&self.path_of(file), found, wanted));
-            }
+            Err(Errno::NXIO) if !flags.contains(OFlags::WRONLY) => return Err(planted(FileType::Socket)),
             Err(errno) => return Err(fault::os("open", self.path_of(file))(errno)),
         };
-        let stat = fstat(&fd).map_err(fault::os("examine", self.path_of(file)))?;
-        let found = FileType::from_raw_mode(stat.st_mode);
-        if found != kind {
-            let (found, wanted) = (name_of(found), name_of(kind));
-            return Err(fault::planted(&self.path_of(file), found, wanted));
-        }
-        Ok(Some((fd, stat)))
+        let found = FileType::from_raw_mode(self.stat(file, &fd)?.st_mode);
+        if found == kind { Ok(Some(fd)) } else { Err(planted(found)) }
     }
 
     /// Opens `file` for reading and writing, and creates it if it is missing.
     ///
     /// Never uses `O_CREAT` on a file that exists: `fs.protected_regular` refuses that for another user's file in a
     /// sticky directory.
-    pub(super) fn open_or_make(&self, file: &str) -> FaultResult<Opened> {
+    pub(super) fn open_or_make(&self, file: &str) -> FaultResult<OwnedFd> {
         loop {
-            if let Some(opened) = self.open(file, OFlags::RDWR)? {
+            if let Some(opened) = self.open(FileType::RegularFile, file, OFlags::RDWR)? {
                 return Ok(opened);
             }
             // An error ends the loop, which a removed directory would otherwise keep going for ever.
-            self.make(file)?;
+            match self.make_whole(file).or_else(|_| self.make(file)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(fault::os("make", self.path_of(file))(errno)),
+            }
         }
     }
 
-    /// Creates the empty file `file`, unless the name is taken. The file gets its mode before its name. Otherwise the
-    /// umask would keep other users out until the mode is set, and for ever after a kill.
-    fn make(&self, file: &str) -> FaultResult<()> {
-        match self.make_unnamed(file) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            // The file system has no unnamed files, or there is no /proc. Any other error occurs there again.
-            Err(_) => self.make_under_another_name(file),
-        }
-    }
-
-    fn make_unnamed(&self, file: &str) -> Result<(), Errno> {
+    /// Creates the empty file `file`, which gets its mode before its name. Otherwise the umask would keep other users out
+    /// until the mode is set, and for ever after a kill. Fails where the file system has no unnamed files.
+    fn make_whole(&self, file: &str) -> Result<(), Errno> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let made = openat(&self.handle, ".", flags, self.mode)?;
         fchmod(&made, self.mode)?;
-        linkat(CWD, path_to(&made), &self.handle, file, AtFlags::SYMLINK_FOLLOW)
+        let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+        linkat(CWD, path, &self.handle, file, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// Does the same as [`Self::make`], where a file cannot be without a name.
-    pub(super) fn make_under_another_name(&self, file: &str) -> FaultResult<()> {
-        let at = || self.path_of(file);
-        let other = self.another_name(file)?;
+    /// Creates the empty file `file`, and then sets its mode.
+    pub(super) fn make(&self, file: &str) -> Result<(), Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
-        let made = openat(&self.handle, &other, flags, self.mode).map_err(fault::os("make", at()))?;
-        let ready = fchmod(&made, self.mode).map_err(fault::os("set the mode of", at()));
-        let named =
-            ready.and_then(|()| match linkat(&self.handle, &other, &self.handle, file, AtFlags::empty()) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(errno) => Err(fault::os("make", at())(errno)),
-            });
-        self.unlink(&other);
-        named
-    }
-
-    /// Returns an unused name for a file that becomes `file` when it is ready. After a kill the file stays.
-    fn another_name(&self, file: &str) -> FaultResult<String> {
-        let mut bytes = [0; 16];
-        let random = getrandom(&mut bytes, GetRandomFlags::empty());
-        random.map_err(fault::os("make", self.path_of(file)))?;
-        Ok(format!(".dlock-new-{:032x}", u128::from_ne_bytes(bytes)))
+        fchmod(openat(&self.handle, file, flags, self.mode)?, self.mode)
     }
 
     /// Opens a lock file. Its owner may let others only read it, which is enough for flock(2).
-    pub(super) fn open_lock(&self, file: &str) -> FaultResult<Opened> {
+    pub(super) fn open_lock(&self, file: &str) -> FaultResult<OwnedFd> {
         match self.open_or_make(file) {
             Err(fault) if is_one_of(&fault, &[Errno::ACCESS, Errno::ROFS]) => {
-                self.open(file, OFlags::RDONLY)?.ok_or(fault)
+                self.open(FileType::RegularFile, file, OFlags::RDONLY)?.ok_or(fault)
             }
             other => other,
         }
     }
 
-    /// Creates and opens the FIFO `file`, which must not exist. It gets its mode before its name, as in [`Self::make`].
-    ///
-    /// Until then it is called `unready`, a name that no other process uses under the guard. In a directory for the
-    /// owner only the mode that the umask leaves is enough.
-    pub(super) fn make_fifo(&self, file: &str, unready: &str) -> FaultResult<OwnedFd> {
-        let shared = self.mode.as_raw_mode() & 0o077 != 0;
-        if !shared {
-            return Ok(self.make_fifo_as(file)?.0);
-        }
-        let at = || self.path_of(file);
-        // The file is left by a kill. Another user's file may not be removable; then another name is used.
-        let other = match unlinkat(&self.handle, unready, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => unready.to_owned(),
-            Err(_) => self.another_name(file)?,
-        };
-        let made = self.make_fifo_as(&other).and_then(|(fifo, stat)| {
-            // Another user that may write in the directory may have put another FIFO there meanwhile. A FIFO with a
-            // second name keeps its mode, since it could be one from elsewhere.
-            if stat.st_nlink == 1 {
-                fchmod(&fifo, self.mode).map_err(fault::os("set the mode of", at()))?;
-            }
-            linkat(&self.handle, &other, &self.handle, file, AtFlags::empty())
-                .map_err(fault::os("make", at()))?;
-            Ok(fifo)
-        });
-        self.unlink(&other);
-        made
-    }
-
-    fn make_fifo_as(&self, file: &str) -> FaultResult<Opened> {
+    /// Creates and opens the FIFO `file`, which must not exist.
+    pub(super) fn make_fifo(&self, file: &str) -> FaultResult<OwnedFd> {
         let at = || self.path_of(file);
         mknodat(&self.handle, file, FileType::Fifo, self.mode, 0).map_err(fault::os("make", at()))?;
-        self.open_as(FileType::Fifo, file, OFlags::RDWR)?.ok_or(Errno::NOENT).map_err(fault::os("open", at()))
+        let fifo = self.open(FileType::Fifo, file, OFlags::RDWR)?;
+        let fifo = fifo.ok_or(Errno::NOENT).map_err(fault::os("open", at()))?;
+        // In a directory for the owner only the mode that the umask leaves is enough. Another user that may write in the
+        // directory may have put another FIFO there meanwhile. A FIFO with a second name keeps its mode, since it could be
+        // one from elsewhere.
+        let is_shared = self.mode.as_raw_mode() & 0o077 != 0;
+        if is_shared && self.stat(file, &fifo)?.st_nlink == 1 {
+            fchmod(&fifo, self.mode).map_err(fault::os("set the mode of", at()))?;
+        }
+        Ok(fifo)
+    }
+
+    /// Examines the open `opened`, which has the name `file`.
+    pub(super) fn stat(&self, file: &str, opened: &OwnedFd) -> FaultResult<Stat> {
+        fstat(opened).map_err(fault::os("examine", self.path_of(file)))
+    }
+
+    /// Returns whether another file than `opened`, or none, is at the path of `file` now. An unlinked file counts as
+    /// replaced, even if the directory is out of reach.
+    pub(super) fn is_replaced(&self, file: &str, opened: &OwnedFd) -> FaultResult<bool> {
+        let stat = self.stat(file, opened)?;
+        Ok(stat.st_nlink == 0 || self.present(file)? != Some(identity_of(&stat)))
     }
 
     /// Returns the identity of the file at the path of `file` now; resolves the whole path again.
@@ -257,14 +195,6 @@ impl Directory {
         }
     }
 
-    /// The error for a path that leads to another directory than the one that was opened.
-    pub(super) fn replaced(&self) -> Fault {
-        let path = self.path.display();
-        let reason =
-            format!("the lock directory {path} was replaced by another since dlock started; start it again");
-        Fault::new(ErrorKind::Unwritable, reason)
-    }
-
     /// Unlinks `file`; another user's file in a sticky directory stays. Tries twice, since nothing cleans up after a
     /// claim that has left.
     pub(super) fn unlink(&self, file: &str) {
@@ -275,24 +205,12 @@ impl Directory {
     }
 }
 
-/// Sets the mode of `file`, which was opened with `O_PATH`.
-pub(super) fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
-    chmodat(CWD, path_to(file), mode, AtFlags::empty())
-}
-
-/// Returns a path that leads to the open `file`.
-fn path_to(file: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
 fn name_of(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a regular file",
         FileType::Directory => "a directory",
-        FileType::Symlink => "a symbolic link",
         FileType::Fifo => "a FIFO",
         FileType::Socket => "a socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        FileType::Unknown => "something unknown",
+        _ => "a device",
     }
 }

@@ -5,6 +5,7 @@
 //! ```
 //! The JSON of an entry is parsed only where it is needed, since each change writes all entries.
 
+use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -105,10 +106,11 @@ impl Stored {
         })
     }
 
-    fn print(&self) -> String {
+    fn print(&self, to: &mut String) {
         let Self { token, state, slot, kept, since, mode, id, details } = self;
         let state = STATES.iter().find(|(known, _)| known == state).map_or("", |(_, word)| word);
-        format!("{token} {state} {slot} {kept} {since} {mode} {id} {details}\n")
+        writeln!(to, "{token} {state} {slot} {kept} {since} {mode} {id} {details}")
+            .expect("writing to a String cannot fail");
     }
 
     /// Returns the details, if they can be read.
@@ -159,21 +161,21 @@ impl Stored {
 pub(super) struct Document {
     pub(super) header: Header,
     pub(super) entries: Vec<Stored>,
+    /// Whether an own claim changed it since.
+    pub(super) changed: bool,
 }
 
 impl Document {
     pub(super) fn parse(header: Header, text: &[u8]) -> Self {
         let lines = std::str::from_utf8(text).unwrap_or_default().lines();
-        Self { header, entries: lines.filter_map(Stored::parse).collect() }
+        Self { header, entries: lines.filter_map(Stored::parse).collect(), changed: false }
     }
 
-    /// Returns the text of the entries, with room before it.
-    pub(super) fn after(&self, room: usize) -> Vec<u8> {
-        let mut bytes = vec![0; room];
-        for entry in &self.entries {
-            bytes.extend(entry.print().as_bytes());
-        }
-        bytes
+    /// Returns the text of the entries.
+    pub(super) fn print(&self) -> String {
+        let mut text = String::new();
+        self.entries.iter().for_each(|entry| entry.print(&mut text));
+        text
     }
 
     /// Returns the entries that count.
@@ -196,21 +198,20 @@ impl Document {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{name, request, slots};
-    use super::super::token;
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn written_entries_read_back(number in 0usize..5, text in "\\PC{0,40}|\n\t\"|\u{2028}") {
-            let mut document = Document { header: token::fresh("a", "boot"), entries: Vec::new() };
+            let mut document = Document { header: Header::fresh("a", "boot"), entries: Vec::new(), changed: false };
             for (token, (state, _)) in STATES.into_iter().enumerate().take(number) {
                 let request = request(7, &["a", "b"], slots(3));
                 let mut entry = Stored { state, slot: 4, kept: true, ..Stored::of(&request, token as u64, 3) };
                 entry.change(|details| details.asked = Some(Holder { user: text.clone(), ..request.holder }));
                 document.entries.push(entry);
             }
-            let read = Document::parse(document.header.clone(), &document.after(0));
+            let read = Document::parse(document.header.clone(), document.print().as_bytes());
             prop_assert_eq!(&read, &document);
             for entry in read.entries {
                 let details = entry.details().expect("readable");
@@ -223,9 +224,9 @@ mod tests {
     #[test]
     fn entry_of_a_newer_form_counts_as_exclusive() {
         let line = "7 waiting 0 false 3 odd 07070707070707070707070707070707 {}\n";
-        let document = Document::parse(token::fresh("a", "boot"), line.as_bytes());
+        let document = Document::parse(Header::fresh("a", "boot"), line.as_bytes());
         assert_eq!(document.entries[0].mode(), Mode::Exclusive);
         assert_eq!(document.entries[0].item(&name("a"), 0, String::new()).mode, None);
-        assert_eq!(document.after(0), line.as_bytes());
+        assert_eq!(document.print(), line);
     }
 }

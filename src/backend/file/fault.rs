@@ -55,20 +55,8 @@ pub(super) fn transient(fault: Fault) -> Fault {
 
 fn kind_of(errno: Errno) -> ErrorKind {
     match errno {
-        Errno::NOSPC
-        | Errno::DQUOT
-        | Errno::ROFS
-        | Errno::ACCESS
-        | Errno::PERM
-        | Errno::NAMETOOLONG
-        | Errno::NOENT
-        | Errno::LOOP
-        | Errno::ISDIR
-        | Errno::NOTDIR
-        | Errno::FBIG
-        | Errno::TXTBSY
-        | Errno::IO => ErrorKind::Unwritable,
-        _ => ErrorKind::System,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOLCK => ErrorKind::System,
+        _ => ErrorKind::Unwritable,
     }
 }
 
@@ -77,20 +65,18 @@ const STATE: &str = "/var/lib/dlock";
 
 /// Explains that a directory is read-only, for example because a service manager mounted it so (`ProtectSystem=`).
 fn read_only(what: &str, path: &Path) -> String {
-    // A missing directory is created in the one above it.
-    let is_named = path.starts_with(STATE) || path.is_dir();
-    let directory = if is_named { path } else { path.parent().unwrap_or(path) };
+    let setting = if path.starts_with(STATE) {
+        "StateDirectory=dlock".to_owned()
+    } else {
+        // A missing directory is created in the one above it.
+        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        format!("ReadWritePaths={}", directory.display())
+    };
     format!(
-        "cannot {what} {}: it is on a read-only file system; in a systemd unit set {}, or choose a directory on a writable file \
+        "cannot {what} {}: it is on a read-only file system; in a systemd unit set {setting}, or choose a directory on a writable file \
          system with --endpoint",
-        path.display(),
-        writable_by(&directory.display().to_string())
+        path.display()
     )
-}
-
-/// Returns the setting of a systemd unit that makes `path` writable.
-pub(super) fn writable_by(path: &str) -> String {
-    if path.starts_with(STATE) { "StateDirectory=dlock".to_owned() } else { format!("ReadWritePaths={path}") }
 }
 
 fn explain(what: &str, path: &Path, errno: Errno) -> String {

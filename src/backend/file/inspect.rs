@@ -1,6 +1,5 @@
 //! Looking at queues from outside.
 
-use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +8,10 @@ use rustix::fs::{Dir, FileType, OFlags};
 
 use super::directory::{Directory, Identity};
 use super::fault::{self, is_of_others};
-use super::guard;
+use super::flock;
+use super::header::{HEADER, Header, wall};
+use super::hold::Hold;
 use super::locker::{self, Locker, Locks, lockers};
-use super::names::base_of_queue;
 use super::storage::QueueFile;
 use crate::backend::record::foreign_claim;
 use crate::backend::success;
@@ -39,18 +39,19 @@ fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
     }
 }
 
-/// Returns the process that has `file` locked, the lock file or a slot file of `queue`, as far as the kernel shows it.
-pub(super) fn holder_of(queue: &QueueFile, file: Identity) -> Entry {
+/// Returns the process that has the lock file or slot file `hold` of `queue` locked, as far as the kernel shows it.
+pub(super) fn holder_of(queue: &QueueFile, hold: &Hold) -> FaultResult<Entry> {
     let path = queue.directory.path_of(queue.files.canonical());
-    stranger(&path, file, lockers(file).first().copied())
+    let file = hold.identity(&queue.directory)?;
+    Ok(stranger(&path, file, lockers(file).first().copied()))
 }
 
 /// Returns the processes that have the lock file locked and belong to no claim. `owners` have it locked for a claim. If no
-/// process is seen, a `probe` locks the file for a moment; else it matters whether a claim found it locked.
+/// process is seen, tries the lock for a moment: a process in another PID namespace may have it.
 pub(super) fn strangers(
     directory: &Directory,
     lock: &LockName,
-    locks: &LazyCell<Locks>,
+    locks: &Locks,
     owners: &[Option<u32>],
     probe: bool,
     is_blocked: bool,
@@ -59,11 +60,7 @@ pub(super) fn strangers(
     let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
     let path = directory.path_of(files.canonical());
     let mut lockers = locks.lockers(identity);
-    for owner in owners.iter().flatten() {
-        if let Some(at) = lockers.iter().position(|l| l.pid == *owner) {
-            lockers.remove(at);
-        }
-    }
+    lockers.retain(|locker| !owners.contains(&Some(locker.pid)));
     if lockers.is_empty() && owners.is_empty() {
         let probes = probe || !locks.are_known();
         let unseen = if probes { !is_free(directory, files.canonical())? } else { is_blocked };
@@ -73,26 +70,27 @@ pub(super) fn strangers(
 }
 
 fn is_free(directory: &Directory, file: &str) -> FaultResult<bool> {
-    let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(true) };
-    guard::try_lock(&opened, false).map_err(fault::os("lock", directory.path_of(file)))
+    let Some(opened) = directory.open(FileType::RegularFile, file, OFlags::RDONLY)? else { return Ok(true) };
+    flock::try_lock(&opened, false).map_err(fault::os("lock", directory.path_of(file)))
 }
 
 /// Returns the names of the queues and of the flocked lock files, sorted.
 pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     let at = || directory.path().to_owned();
-    let Some(opened) = directory.open_listing()? else { return Ok(Vec::new()) };
+    let opened = directory.open(FileType::Directory, ".", OFlags::RDONLY)?;
+    let Some(opened) = opened else { return Ok(Vec::new()) };
     let locks = Locks::read();
     let mut names = Vec::new();
     for found in Dir::read_from(&opened).map_err(fault::os("list", at()))? {
         let found = found.map_err(fault::os("list", at()))?;
         let Ok(file) = found.file_name().to_str() else { continue };
-        if base_of_queue(file).is_some() {
+        if file.strip_prefix('.').and_then(|file| file.strip_suffix(".queue")).is_some() {
             match name_in(directory, file) {
                 Err(fault) if is_of_others(&fault) => {}
                 found => names.extend(found?),
             }
         } else if !file.starts_with('.') {
-            let identity = (directory.identity().0, found.ino());
+            let identity = (directory.identity.0, found.ino());
             let is_file = found.file_type() == FileType::RegularFile;
             if if locks.are_known() { !locks.lockers(identity).is_empty() } else { is_file } {
                 names.extend(directory.naming.lock_of(file));
@@ -106,11 +104,12 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
 
 /// Returns the lock that the header of `file` names, if `file` is the queue of that lock.
 fn name_in(directory: &Directory, file: &str) -> FaultResult<Option<LockName>> {
-    let Some((opened, _)) = directory.open(file, OFlags::RDONLY)? else { return Ok(None) };
-    let mut bytes = vec![0; super::header::HEADER];
+    let opened = directory.open(FileType::RegularFile, file, OFlags::RDONLY)?;
+    let Some(opened) = opened else { return Ok(None) };
+    let mut bytes = vec![0; HEADER];
     let got =
         rustix::io::pread(&opened, &mut bytes, 0).map_err(fault::os("read", directory.path_of(file)))?;
-    let header = super::header::Header::parse(&bytes[..got]).ok().flatten();
+    let header = Header::parse(&bytes[..got]).ok().flatten();
     let lock = header.and_then(|h| LockName::new(h.name).ok());
     Ok(lock.filter(|l| directory.naming.of(l).is_ok_and(|f| f.queue() == file)))
 }
@@ -127,5 +126,5 @@ pub(super) async fn last_success(
     if acquired == 0 {
         return Ok(None);
     }
-    Ok(success::age(Duration::from_micros(super::token::wall()), Duration::from_micros(acquired)))
+    Ok(success::age(Duration::from_micros(wall()), Duration::from_micros(acquired)))
 }

@@ -1,8 +1,8 @@
 //! Which processes have a flock on a file, as the kernel shows them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt;
 
 use super::directory::Identity;
@@ -16,53 +16,34 @@ pub(super) struct Locker {
 
 /// How often the table is read. For the first reading the kernel waits for its processors (8 ms); each further one
 /// takes 10 µs.
-const READINGS: usize = 9;
+const READINGS: usize = 5;
+
+/// Room for a table, so that the kernel is asked for whole pages.
+const ROOM: usize = 64 * 1024;
 
 /// The locks of this host, without those of other PID namespaces.
 ///
-/// The kernel hands out its table in pieces: as much as is asked for, and at most a page. If a lock comes or goes
-/// between two pieces, another one may be repeated at the seam, or left out. If many go, the second piece is empty, and
-/// the table looks as if it had one piece.
-///
-/// So each read asks for much, unlike the first read of the standard library. The table is read several times, and the
-/// majority of the readings counts.
-pub(super) struct Locks(Vec<String>);
+/// The kernel hands out its table in pieces of at most a page. If a lock comes or goes between two pieces, another one
+/// may be repeated at the seam, or left out. So the table is read several times, and a lock counts that any reading has.
+pub(super) struct Locks(Option<String>);
 
 impl Locks {
     pub(super) fn read() -> Self {
-        Self(std::iter::repeat_with(reading).take(READINGS).flatten().collect())
+        let mut table = Vec::with_capacity(ROOM);
+        let mut reading = || File::open("/proc/locks")?.read_to_end(&mut table);
+        let is_read = (0..READINGS).all(|_| reading().is_ok());
+        Self(is_read.then(|| String::from_utf8_lossy(&table).into_owned()))
     }
 
     /// Returns whether the table could be read. Only then a file without a locker is free.
     pub(super) fn are_known(&self) -> bool {
-        !self.0.is_empty()
+        self.0.is_some()
     }
 
-    /// Returns the processes that have a flock on the file in most readings, each once.
+    /// Returns the processes that have a flock on the file, each once.
     pub(super) fn lockers(&self, file: Identity) -> Vec<Locker> {
-        let mut times = BTreeMap::new();
-        for text in &self.0 {
-            let found: BTreeSet<Locker> = text.lines().filter_map(|line| locker(line, file)).collect();
-            for locker in found {
-                *times.entry(locker).or_insert(0) += 1;
-            }
-        }
-        times.into_iter().filter(|(_, times)| times * 2 > self.0.len()).map(|(locker, _)| locker).collect()
-    }
-}
-
-/// Reads the table once, if it can be read.
-fn reading() -> Option<String> {
-    let mut table = Vec::new();
-    let mut file = File::open("/proc/locks").ok()?;
-    let mut piece = [0; 8192];
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => return Some(String::from_utf8_lossy(&table).into_owned()),
-            Ok(length) => table.extend_from_slice(&piece[..length]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
+        let lines = self.0.iter().flat_map(|text| text.lines());
+        lines.filter_map(|line| locker(line, file)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
@@ -128,21 +109,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn majority_of_readings_counts() {
-        let (line, file) =
-            ("1: FLOCK  ADVISORY  WRITE 4121 fd:01:1234 0 EOF\n", (rustix::fs::makedev(0xfd, 0x1), 1234));
-        let twice = [line, line].concat();
-        for odd in ["", &twice] {
-            for readings in [[odd, line, line], [line, odd, line], [line, line, odd]] {
-                let locks = Locks(readings.map(str::to_owned).to_vec());
-                assert_eq!(locks.lockers(file), [Locker { pid: 4121, exclusive: true }]);
-            }
-        }
-        assert_eq!(Locks(vec![String::new()]).lockers(file), []);
-        assert!(Locks(vec![String::new()]).are_known() && !Locks(Vec::new()).are_known());
-    }
-
-    #[test]
     fn lasting_locks_are_seen_while_others_come_and_go() {
         let temp = TempDir::new();
         let create = |name: String| File::create(temp.path().join(name)).expect("created");
@@ -175,7 +141,7 @@ mod tests {
             over.store(true, Ordering::Relaxed);
             wrong
         });
-        // A majority can be wrong, too, if other programs change the table all the time.
+        // All readings can lack a lock, if other programs change the table all the time.
         assert!(wrong <= 2, "{wrong} of 2,500");
     }
 

@@ -16,19 +16,16 @@ mod commit;
 mod config;
 mod directory;
 mod entries;
+mod events;
 mod examine;
 mod fault;
 mod fifo;
-mod guard;
+mod flock;
 mod header;
 mod hold;
 mod inspect;
-mod lazy_directory;
 mod locker;
-mod look;
 mod names;
-mod presence;
-mod reservation;
 mod seat;
 mod storage;
 mod store;
@@ -36,14 +33,10 @@ mod surroundings;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
-mod tests_faults;
-#[cfg(test)]
 mod tests_files;
 #[cfg(test)]
 mod tests_presence;
-mod token;
 mod view;
-mod watch;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -79,7 +72,7 @@ impl Address for FileConfig {
     }
 
     fn place(&self) -> String {
-        self.shown().display().to_string()
+        self.path().display().to_string()
     }
 
     fn path_meant(&self, name: &LockName) -> Option<(PathBuf, OsString)> {

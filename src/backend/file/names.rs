@@ -75,28 +75,9 @@ impl FileNames {
         format!(".{}.fifo", self.base)
     }
 
-    /// The name of a file until it is ready. Such files are created under the queue's guard, one at a time.
-    pub(super) fn unready(&self) -> String {
-        format!(".{}.new", self.base)
-    }
-
     pub(super) fn fifo(&self, claim: ClaimId) -> String {
         format!(".{}.{claim}", self.base)
     }
-
-    /// Returns whether `file` is one of this lock's, except slots.
-    pub(super) fn owns(&self, file: &str) -> bool {
-        let side = file.strip_prefix('.').and_then(|f| f.strip_prefix(self.base.as_str()));
-        file == self.base
-            || side
-                .and_then(|s| s.strip_prefix('.'))
-                .is_some_and(|s| s == "queue" || s == "fifo" || s.parse::<ClaimId>().is_ok())
-    }
-}
-
-/// Returns the lock file to which the queue file `file` belongs.
-pub(super) fn base_of_queue(file: &str) -> Option<&str> {
-    file.strip_prefix('.')?.strip_suffix(".queue").filter(|base| !base.is_empty())
 }
 
 fn shorten(encoded: String) -> String {
@@ -129,7 +110,6 @@ mod tests {
             let files = naming.of(&name(text)).expect("expressible");
             assert_eq!(files.canonical(), name(text).percent_encoded());
             assert_eq!(naming.lock_of(files.canonical()), Some(name(text)));
-            assert_eq!(base_of_queue(&files.queue()), Some(files.canonical()));
         }
         assert_eq!(naming.lock_of("a b"), None);
     }
@@ -156,14 +136,5 @@ mod tests {
         assert_ne!(a, b);
         assert!(a.canonical().contains(CUT) && a.canonical().len() == LONGEST);
         assert!(a.fifo(ClaimId::from_bytes([7; 16])).len() <= 255 && a.slot(u32::MAX).len() <= 255);
-    }
-
-    #[test]
-    fn a_lock_knows_its_own_files_only() {
-        let naming = Naming { prefix: None };
-        let (a, b) = (naming.of(&name("a")).expect("fits"), naming.of(&name("a.queue")).expect("fits"));
-        let fifo = ClaimId::from_bytes([1; 16]);
-        assert!(a.owns("a") && a.owns(&a.queue()) && a.owns(&a.fifo(fifo)));
-        assert!(!a.owns(&b.queue()) && !a.owns(&b.fifo(fifo)) && !a.owns("b"));
     }
 }

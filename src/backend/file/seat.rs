@@ -1,18 +1,27 @@
 //! The open files of a claim of this process: its FIFO, and the lock files.
 
+use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use super::entries::{Document, State, Stored};
-use super::fifo::{Listener, Watch};
-use super::guard::{self, Guard, Pending};
+use futures_util::stream::FuturesUnordered;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use super::directory::Directory;
+use super::entries::{Document, State};
+use super::events::Events;
+use super::fault;
+use super::fifo;
+use super::flock;
+use super::header::wall;
 use super::hold::Hold;
-use super::presence::Presence;
-use super::storage::QueueFile;
-use super::token;
+use super::storage::{Guard, QueueFile};
+use super::surroundings;
 use crate::lock::{LossReason, Mode, Moment};
 use crate::net::fault::FaultResult;
+use crate::queue::store::Target;
 
 /// A claim in one of its queues.
 #[derive(Debug)]
@@ -21,7 +30,7 @@ pub(super) struct Place {
     /// The lock file.
     pub(super) hold: Hold,
     /// With slots: the slot file that the claim has locked or waits for.
-    slot: Option<(u32, Hold)>,
+    pub(super) slot: Option<(u32, Hold)>,
     pub(super) token: u64,
 }
 
@@ -34,30 +43,27 @@ pub(super) struct Seat {
     pub(super) fifo: Option<Arc<OwnedFd>>,
     /// The name of the FIFO, unless it is kept.
     pub(super) own_fifo: Option<String>,
-    pub(super) listener: Option<Arc<Listener>>,
-    pub(super) watches: Vec<Arc<Watch>>,
-    /// When it took the lock files.
-    pub(super) held_at: Option<Moment>,
+    /// The FIFO, as the task listens to it that follows the claim.
+    listener: Option<Arc<AsyncFd<Arc<OwnedFd>>>>,
+    /// The FIFOs of other claims for whose end it waits.
+    watches: Vec<Arc<AsyncFd<OwnedFd>>>,
+    /// Notified by the threads that wait for a lock file.
+    ready: Arc<Notify>,
+    /// Whether it has the lock files.
+    pub(super) holds: bool,
     /// The kernel's events about the files of a hold.
-    pub(super) presence: Option<Arc<Presence>>,
+    events: Option<Arc<Events>>,
     /// Since when it has not been able to do its part.
     pub(super) failing_since: Option<Moment>,
 }
 
-impl Place {
-    pub(super) fn open(queue: &Arc<QueueFile>, token: u64) -> FaultResult<Self> {
-        let hold = Hold::open(&queue.directory, queue.files.canonical().to_owned())?;
-        Ok(Self { queue: Arc::clone(queue), hold, slot: None, token })
-    }
+/// The signs of a change of a claim.
+pub(super) type Signs = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
+impl Place {
     /// Returns the files that carry the hold.
     pub(super) fn holds(&self) -> impl Iterator<Item = &Hold> {
         std::iter::once(&self.hold).chain(self.slot.as_ref().map(|(_, slot)| slot))
-    }
-
-    /// Returns whether the lock file is taken, and a slot is missing.
-    pub(super) fn lacks_slot(&self) -> bool {
-        self.slot.is_some()
     }
 
     /// Returns the file that another process has locked.
@@ -67,11 +73,11 @@ impl Place {
 
     /// Waits, in a thread, for the file that another process has locked. A slot is tried only after the lock file is
     /// locked. So if there is a slot, the slot is the one to wait for.
-    pub(super) fn wait(&mut self, mode: Mode) -> FaultResult<Arc<Pending>> {
+    pub(super) fn wait(&mut self, mode: Mode, ready: &Arc<Notify>) -> FaultResult<()> {
         let directory = &self.queue.directory;
         match &mut self.slot {
-            Some((_, slot)) => slot.wait(directory, true),
-            None => self.hold.wait(directory, mode == Mode::Exclusive),
+            Some((_, slot)) => slot.wait(directory, true, ready),
+            None => self.hold.wait(directory, mode == Mode::Exclusive, ready),
         }
     }
 
@@ -100,35 +106,40 @@ impl Place {
             return Ok(true);
         }
         let used = |number| document.queue().any(|entry| entry.state == State::Held && entry.slot == number);
-        let mut first = None;
         for number in (1..=slots).filter(|number| !used(*number)) {
             let mut slot = Hold::open(directory, self.queue.files.slot(number))?;
-            if slot.try_lock(directory, true)? {
+            let is_taken = slot.try_lock(directory, true)?;
+            if is_taken || self.slot.is_none() {
                 self.slot = Some((number, slot));
+            }
+            if is_taken {
                 return Ok(true);
             }
-            first.get_or_insert((number, slot));
-        }
-        if self.slot.is_none() {
-            self.slot = first;
         }
         Ok(false)
     }
 }
 
 impl Seat {
-    pub(super) fn new(mode: Mode, places: Vec<Place>) -> Self {
+    /// Creates the claim with its FIFO, whose name is `own_fifo` unless it is kept.
+    pub(super) fn new(mode: Mode, places: Vec<Place>, fifo: Arc<OwnedFd>, own_fifo: Option<String>) -> Self {
         Self {
             mode,
             places,
-            fifo: None,
-            own_fifo: None,
+            fifo: Some(fifo),
+            own_fifo,
             listener: None,
             watches: Vec::new(),
-            held_at: None,
-            presence: None,
+            ready: Arc::default(),
+            holds: false,
+            events: None,
             failing_since: None,
         }
+    }
+
+    /// Returns whether a task has its FIFO open.
+    pub(super) fn is_followed(&self) -> bool {
+        self.listener.as_ref().is_some_and(|listener| Arc::strong_count(listener) > 1)
     }
 
     pub(super) fn queues(&self) -> Vec<Arc<QueueFile>> {
@@ -136,38 +147,86 @@ impl Seat {
     }
 
     /// Takes the lock files of all queues if it is the claim's turn, and notes that in the entries, or which of the
-    /// files a process outside of the queue has. All entries that are needed for the decision live. Returns whether an
-    /// entry was changed.
-    pub(super) fn take(&mut self, documents: &mut [Document], now: Moment) -> FaultResult<bool> {
+    /// files a process outside of the queue has. All entries that are needed for the decision live.
+    pub(super) fn take(&mut self, documents: &mut [Document]) -> FaultResult<()> {
         let may = self.places.iter().zip(&*documents).all(|(place, document)| document.may_hold(place.token));
-        if self.held_at.is_some() || !may {
-            return Ok(false);
+        if self.holds || !may {
+            return Ok(());
         }
         for (index, document) in documents.iter_mut().enumerate() {
             let place = &mut self.places[index];
-            let taken = place.take(self.mode, document);
-            if matches!(taken, Ok(true)) {
+            let outcome = place.take(self.mode, document);
+            if matches!(outcome, Ok(true)) {
                 continue;
             }
-            let own = document.at(place.token);
+            let token = place.token;
             self.release();
-            let blocked =
-                |own: &mut Stored| std::mem::replace(&mut own.state, State::Blocked) != State::Blocked;
-            return taken.map(|_| own.is_some_and(blocked));
+            outcome?;
+            if let Some(own) = document.at(token).filter(|own| own.state != State::Blocked) {
+                own.state = State::Blocked;
+                document.changed = true;
+            }
+            return Ok(());
         }
-        self.held_at = Some(now);
+        self.holds = true;
         for (place, document) in self.places.iter().zip(documents) {
             if let Some(own) = document.at(place.token) {
                 let slot = place.slot.as_ref().map_or(0, |(number, _)| *number);
-                (own.state, own.since, own.slot) = (State::Held, token::wall(), slot);
+                (own.state, own.since, own.slot) = (State::Held, wall(), slot);
+                document.changed = true;
             }
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Returns the signs of a change of the claim, which waits for `on`; `None` if there is one already.
+    pub(super) fn signs(&mut self, on: &[Target]) -> FaultResult<Option<Signs>> {
+        if let (None, Some(fifo)) = (&self.listener, &self.fifo) {
+            self.listener = Some(Arc::new(fifo::register(Arc::clone(fifo))?));
+        }
+        let signs = Signs::new();
+        if let Some(listener) = self.listener.clone() {
+            signs.push(Box::pin(async move { fifo::heard(&listener).await }));
+        }
+        let mut watches = Vec::new();
+        for target in on {
+            let place = &mut self.places[target.name];
+            if target.key.order == 0 {
+                place.wait(self.mode, &self.ready)?;
+                let ready = Arc::clone(&self.ready);
+                signs.push(Box::pin(async move { ready.notified().await }));
+                continue;
+            }
+            match fifo::probe(&place.queue.directory, &target.key.text)? {
+                None => return Ok(None),
+                Some(fifo) => watches.push(Arc::new(fifo::register(fifo)?)),
+            }
+        }
+        for watch in &watches {
+            let watch = Arc::clone(watch);
+            signs.push(Box::pin(async move { fifo::ended(&watch).await }));
+        }
+        // Those of a hold end here, and not at the moment of acquiring: the last process to close a FIFO waits for the
+        // kernel to dismantle it, and the command would wait too.
+        self.watches = watches;
+        if self.holds && self.events.is_none() {
+            let directory = self.directory();
+            let paths: Vec<_> = self.files().map(|(name, _)| directory.path_of(&name)).collect();
+            self.events = Events::of_hold(directory.path(), &paths).ok().map(Arc::new);
+            if self.events.is_some() {
+                // They may have changed before.
+                return Ok(None);
+            }
+        }
+        if let Some(events) = self.events.clone() {
+            signs.push(Box::pin(async move { events.next().await }));
+        }
+        Ok(Some(signs))
     }
 
     /// Releases the lock files, even if other processes have the descriptors.
     pub(super) fn release(&mut self) {
-        self.held_at = None;
+        self.holds = false;
         self.places.iter_mut().for_each(Place::unlock);
     }
 
@@ -176,7 +235,7 @@ impl Seat {
     fn close_fifo(&mut self) {
         self.listener = None;
         if let Some(fifo) = self.fifo.take() {
-            guard::unlock(&fifo);
+            flock::unlock(&fifo);
         }
     }
 
@@ -188,64 +247,55 @@ impl Seat {
         self.close_fifo();
         // The kernel often puts the successor on this processor, where it would wait until this process has ended.
         rustix::thread::sched_yield();
-        if let (Some(place), Some(fifo)) = (self.places.first(), &self.own_fifo) {
-            place.queue.directory.unlink(fifo);
+        if let Some(fifo) = &self.own_fifo {
+            self.directory().unlink(fifo);
         }
         // The rest is dropped last, since the kernel takes time to dismantle it.
     }
 
-    /// Stops asking for the lock files, for a claim that was removed.
-    pub(super) fn give_up(&mut self) {
-        self.release();
-        for place in &mut self.places {
-            place.hold.abandon();
-            place.slot = None;
-        }
+    fn directory(&self) -> &Directory {
+        &self.places[0].queue.directory
+    }
+
+    /// Returns the open files that must not be replaced, and their names: the queues and, for a hold, the lock files.
+    fn files(&self) -> impl Iterator<Item = (String, &OwnedFd)> {
+        self.places.iter().flat_map(|place| {
+            let holds = place.holds().filter(|_| self.holds).map(|hold| (hold.name.clone(), &*hold.file));
+            std::iter::once((place.queue.files.queue(), &*place.queue.file)).chain(holds)
+        })
     }
 
     /// Returns why the claim is lost, if one of its files is not the one at its path any more. A waiter may leave that
     /// to its renewals: with `is_cheap` only an unlinked queue counts.
     pub(super) fn loss(&self, is_cheap: bool) -> FaultResult<Option<LossReason>> {
-        let lost = |path: PathBuf| {
-            let path = path.display();
-            Some(LossReason::Replaced(format!("the lock file {path} was removed or replaced")))
-        };
-        let holds = self.held_at.is_some();
-        for place in &self.places {
-            let queue = &place.queue;
-            if if is_cheap && !holds { queue.is_unlinked()? } else { queue.is_replaced()? } {
-                return Ok(lost(queue.path()));
-            }
-            for hold in place.holds().filter(|_| holds) {
-                if hold.is_replaced(&queue.directory)? {
-                    return Ok(lost(queue.directory.path_of(&hold.name)));
-                }
+        for (name, file) in self.files() {
+            let is_gone = if is_cheap && !self.holds {
+                self.directory().stat(&name, file)?.st_nlink == 0
+            } else {
+                self.directory().is_replaced(&name, file)?
+            };
+            if is_gone {
+                let path = self.directory().path_of(&name);
+                let reason = format!("the lock file {} was removed or replaced", path.display());
+                return Ok(Some(LossReason::Replaced(reason)));
             }
         }
         Ok(None)
     }
 
-    /// Returns other descriptors of the open files that carry the hold.
-    pub(super) fn anchors(&self) -> FaultResult<Vec<OwnedFd>> {
-        let each = self.places.iter().flat_map(|place| place.holds().map(move |hold| (place, hold)));
-        each.map(|(place, hold)| hold.anchor(&place.queue.directory)).collect()
-    }
-
-    /// Returns the paths of all its files.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let paths = |place: &Place| {
-            let holds: Vec<_> = place.holds().map(|hold| place.queue.directory.path_of(&hold.name)).collect();
-            [vec![place.queue.path()], holds].concat()
-        };
-        self.places.iter().flat_map(paths).collect()
-    }
-
     /// Updates the times of a hold's old files, so that they look used.
     pub(super) fn freshen(&self) {
-        for place in self.places.iter().filter(|_| self.held_at.is_some()) {
-            place.queue.freshen();
-            place.holds().for_each(Hold::freshen);
-        }
+        self.files().filter(|_| self.holds).for_each(|(_, file)| surroundings::freshen(file));
+    }
+
+    /// Returns other descriptors of the open files that carry the hold.
+    pub(super) fn anchors(&self) -> FaultResult<Vec<OwnedFd>> {
+        let holds = self.places.iter().flat_map(Place::holds);
+        let anchor = |hold: &Hold| {
+            rustix::io::fcntl_dupfd_cloexec(&hold.file, 0)
+                .map_err(fault::os("keep open", self.directory().path_of(&hold.name)))
+        };
+        holds.map(anchor).collect()
     }
 }
 

@@ -1,35 +1,30 @@
 //! The queue file on disk, read and changed under its guard.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{OFlags, fdatasync, fstat, ftruncate};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::fs::{FileType, OFlags, fdatasync, fstat, ftruncate};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 
-use super::directory::{Directory, Identity, Opened, identity_of};
+use super::directory::{Directory, identity_of};
 use super::entries::{Document, Stored};
 use super::fault;
-use super::fifo::{self, Life};
-use super::guard::{Failed, Guard, GuardFile};
+use super::fifo;
+use super::flock::{self, Flock};
 use super::header::{HEADER, Header, checksum};
-use super::locker::Locks;
+use super::locker::lockers;
 use super::names::FileNames;
-use super::surroundings;
-use super::token;
+use crate::clock::Clock;
 use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 
 /// The unit in which the kernel writes.
 const PAGE: usize = 4096;
 
-/// A call to the file system that may fail.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Call {
-    Read,
-    Write,
-    Sync,
-}
+/// How much is read at first: all of a queue of some fifty entries.
+const FIRST: usize = 4 * PAGE;
 
 /// The queue file of one lock, opened.
 #[derive(Debug)]
@@ -37,19 +32,29 @@ pub(super) struct QueueFile {
     pub(super) directory: Arc<Directory>,
     pub(super) lock: LockName,
     pub(super) files: FileNames,
-    file: GuardFile,
-    identity: Identity,
+    pub(super) file: Arc<OwnedFd>,
+    /// Whether it was opened for changes.
+    write: bool,
+    /// The turn of one call of this process, since an open file does not exclude itself.
+    turn: Arc<AsyncMutex<()>>,
+}
+
+/// The lock on a [`QueueFile`], and the turn. Both end on drop, the lock first.
+#[derive(Debug)]
+pub(super) struct Guard {
+    _lock: Flock,
+    _turn: OwnedMutexGuard<()>,
 }
 
 impl QueueFile {
     /// Opens the queue of `lock`, and creates it if it is missing.
-    pub(super) fn open_or_make(
-        directory: &Arc<Directory>,
-        lock: &LockName,
-        files: FileNames,
-    ) -> FaultResult<Self> {
-        let opened = directory.open_or_make(&files.queue())?;
-        Ok(Self::opened(directory, lock, files, opened, true))
+    pub(super) fn open_or_make(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Self> {
+        loop {
+            if let Some(queue) = Self::open(directory, lock, true)? {
+                return Ok(queue);
+            }
+            directory.open_or_make(&directory.naming.of(lock)?.queue())?;
+        }
     }
 
     /// Opens the queue of `lock` for changes or for reading, if there is one.
@@ -60,19 +65,11 @@ impl QueueFile {
     ) -> FaultResult<Option<Self>> {
         let files = directory.naming.of(lock)?;
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        let Some(opened) = directory.open(&files.queue(), flags)? else { return Ok(None) };
-        Ok(Some(Self::opened(directory, lock, files, opened, write)))
-    }
-
-    fn opened(
-        directory: &Arc<Directory>,
-        lock: &LockName,
-        files: FileNames,
-        (file, stat): Opened,
-        write: bool,
-    ) -> Self {
-        let (directory, lock) = (Arc::clone(directory), lock.clone());
-        Self { directory, lock, files, file: GuardFile::new(file, write), identity: identity_of(&stat) }
+        let file = directory.open(FileType::RegularFile, &files.queue(), flags)?;
+        Ok(file.map(|file| {
+            let (directory, lock, file) = (Arc::clone(directory), lock.clone(), Arc::new(file));
+            Self { directory, lock, files, file, write, turn: Arc::default() }
+        }))
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -80,53 +77,58 @@ impl QueueFile {
     }
 
     /// Takes the guard: exclusively if the queue was opened for changes, else shared.
+    ///
+    /// Cancel-safe: a dropped call leaves no lock behind, and at most one thread, which has the turn until it has got and
+    /// released the lock.
     pub(super) async fn guard(&self, deadline: Moment) -> FaultResult<Guard> {
-        match self.file.lock(deadline).await {
-            Ok(guard) => Ok(guard),
-            Err(Failed::Refused(errno)) => Err(fault::os("lock", self.path())(errno)),
-            Err(failed) => {
-                let owner = super::locker::lockers(self.identity).first().map(|l| l.pid);
-                let path = self.path();
-                if matches!(failed, Failed::TurnLate) && owner == Some(std::process::id()) {
-                    // Nothing else takes this process long under the guard.
-                    return Err(fault::silent_disk(&path));
-                }
-                let owner = owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-                let reason = format!(
-                    "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems \
-                     to be stopped: continue or end it",
-                    path.display()
-                );
-                Err(Fault::new(ErrorKind::Unavailable, reason))
+        let work = async {
+            let turn = Arc::clone(&self.turn).lock_owned().await;
+            if let Some(lock) = Flock::try_take(&self.file, self.write)? {
+                return Ok(Guard { _lock: lock, _turn: turn });
             }
+            let (done, guard) = oneshot::channel();
+            let then =
+                |lock: Result<_, _>| drop(done.send(lock.map(|lock| Guard { _lock: lock, _turn: turn })));
+            flock::wait(Arc::clone(&self.file), self.write, then)?;
+            guard.await.unwrap_or(Err(Errno::CANCELED))
+        };
+        match Clock::Boot.by(deadline, work).await {
+            Some(guard) => guard.map_err(fault::os("lock", self.path())),
+            None => Err(self.late()),
         }
+    }
+
+    /// The fault for a guard that another call had until the deadline.
+    fn late(&self) -> Fault {
+        let path = self.path();
+        let identity = fstat(&self.file).map(|stat| identity_of(&stat));
+        let owner = identity.ok().and_then(|file| Some(lockers(file).first()?.pid));
+        if owner == Some(std::process::id()) {
+            // Nothing else takes this process long under the guard.
+            return fault::silent_disk(&path);
+        }
+        let owner = owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let reason = format!(
+            "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems to be \
+             stopped: continue or end it",
+            path.display()
+        );
+        Fault::new(ErrorKind::Unavailable, reason)
     }
 
     /// Returns whether the queue file was unlinked since it was opened; cheap.
     pub(super) fn is_unlinked(&self) -> FaultResult<bool> {
-        let stat = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
-        Ok(stat.st_nlink == 0)
-    }
-
-    /// Updates the times of an old file, so that it looks used.
-    pub(super) fn freshen(&self) {
-        surroundings::freshen(self.file.as_fd());
-    }
-
-    /// Returns whether another file, or none, is at the path now. An unlinked file counts as replaced, even if its
-    /// directory is out of reach.
-    pub(super) fn is_replaced(&self) -> FaultResult<bool> {
-        Ok(self.is_unlinked()? || self.directory.present(&self.files.queue())? != Some(self.identity))
+        Ok(self.directory.stat(&self.files.queue(), &self.file)?.st_nlink == 0)
     }
 
     /// Reads the queue.
     pub(super) fn read(&self) -> FaultResult<Document> {
-        let mut page = [0; PAGE];
-        let got = self.pread(&mut page, 0)?;
-        let page = &page[..got];
-        let header = match Header::parse(page) {
+        let mut first = [0; FIRST];
+        let got = self.pread(&mut first, 0)?;
+        let first = &first[..got];
+        let header = match Header::parse(first) {
             Ok(Some(header)) => header,
-            Ok(None) => token::fresh(self.lock.as_str(), self.directory.boot()),
+            Ok(None) => Header::fresh(self.lock.as_str(), self.directory.boot()),
             Err(_) => {
                 let reason = format!("{} was written by a newer dlock; use that one", self.path().display());
                 return Err(Fault::new(ErrorKind::Corrupt, reason));
@@ -135,7 +137,7 @@ impl QueueFile {
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (start, length) = (size(header.start), size(header.length));
         let mut more = Vec::new();
-        let text = if let Some(text) = page.get(start..start.saturating_add(length)) {
+        let text = if let Some(text) = first.get(start..start.saturating_add(length)) {
             text
         } else {
             // A damaged length must not take all memory.
@@ -153,14 +155,13 @@ impl QueueFile {
     /// Writes the queue: within the first page, if it has room there, or else beside what was read, which counts until
     /// the header is written. A kill can cut no write within a page.
     pub(super) fn write(&self, document: &mut Document) -> FaultResult<()> {
-        let mut bytes = document.after(HEADER);
-        let (text, header) = (&bytes[HEADER..], &mut document.header);
+        let (text, header) = (document.print(), &mut document.header);
+        let text = text.as_bytes();
         let end = header.start + header.length;
         (header.length, header.sum) = (text.len() as u64, checksum(text));
-        if bytes.len() <= PAGE {
+        if HEADER + text.len() <= PAGE {
             header.start = HEADER as u64;
-            bytes[..HEADER].copy_from_slice(&header.print());
-            self.pwrite(&bytes, 0)?;
+            self.pwrite(&[&header.print(), text].concat(), 0)?;
             if end > PAGE as u64 {
                 // It is only room.
                 let _ = ftruncate(&self.file, PAGE as u64);
@@ -174,40 +175,24 @@ impl QueueFile {
     }
 
     fn pread(&self, buffer: &mut [u8], at: u64) -> FaultResult<usize> {
-        self.inject(Call::Read)?;
         let mut done = 0;
         while done < buffer.len() {
-            match pread(&self.file, &mut buffer[done..], at + done as u64) {
+            match retry_on_intr(|| pread(&self.file, &mut buffer[done..], at + done as u64)) {
                 // A short read of a regular file is the last one.
                 Ok(got) if done + got < buffer.len() => return Ok(done + got),
                 Ok(got) => done += got,
-                Err(Errno::INTR) => {}
                 Err(errno) => return Err(fault::os("read", self.path())(errno)),
             }
         }
         Ok(done)
     }
 
-    fn pwrite(&self, mut bytes: &[u8], mut at: u64) -> FaultResult<()> {
-        self.inject(Call::Write)?;
-        while !bytes.is_empty() {
-            match pwrite(&self.file, bytes, at) {
-                Ok(0) | Err(Errno::NOSPC) => return Err(fault::os("write", self.path())(Errno::NOSPC)),
-                Ok(got) => {
-                    bytes = &bytes[got..];
-                    at += got as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(fault::os("write", self.path())(errno)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the process of the claim that has this FIFO, as seen in this PID namespace.
-    pub(super) fn owner(&self, fifo: &OwnedFd, locks: &Locks) -> FaultResult<Option<u32>> {
-        let stat = fstat(fifo).map_err(fault::os("examine", self.path()))?;
-        Ok(locks.lockers(identity_of(&stat)).first().map(|locker| locker.pid))
+    fn pwrite(&self, bytes: &[u8], at: u64) -> FaultResult<()> {
+        let written = retry_on_intr(|| pwrite(&self.file, bytes, at)).and_then(|written| {
+            // The file system is full if a part did not fit.
+            if written == bytes.len() { Ok(()) } else { Err(Errno::NOSPC) }
+        });
+        written.map_err(fault::os("write", self.path()))
     }
 
     /// Writes the header.
@@ -215,26 +200,9 @@ impl QueueFile {
         self.pwrite(&header.print(), 0)
     }
 
-    /// Writes the header to the disk itself; for a thread that may block.
-    pub(super) fn sync_header(&self, header: &Header) -> FaultResult<()> {
-        self.write_header(header)?;
-        self.inject(Call::Sync)?;
+    /// Waits until the header is on the disk itself; for a thread that may block.
+    pub(super) fn sync(&self) -> FaultResult<()> {
         fdatasync(&self.file).map_err(fault::os("sync", self.path()))
-    }
-
-    /// Fails if a test has set a fault for this call.
-    #[cfg(test)]
-    fn inject(&self, call: Call) -> FaultResult<()> {
-        match self.directory.faults.of(call) {
-            Some(errno) => Err(fault::os(call.name(), self.path())(errno)),
-            None => Ok(()),
-        }
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in tests")]
-    fn inject(&self, _: Call) -> FaultResult<()> {
-        Ok(())
     }
 
     /// Returns the name of the FIFO of an entry's claim. With several names it belongs to the first.
@@ -249,8 +217,8 @@ impl QueueFile {
         }
     }
 
-    /// Returns whether the claim of `entry` lives.
-    pub(super) fn life(&self, entry: &Stored) -> FaultResult<Life> {
+    /// Returns the FIFO of the claim of `entry`, if that lives.
+    pub(super) fn life(&self, entry: &Stored) -> FaultResult<Option<OwnedFd>> {
         fifo::probe(&self.directory, &self.fifo_of(entry)?)
     }
 
@@ -260,6 +228,7 @@ impl QueueFile {
             self.directory.unlink(&self.fifo_of(entry)?);
         }
         document.entries.retain(|entry| entry.token != token);
+        document.changed = true;
         Ok(())
     }
 

@@ -3,26 +3,26 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
+use rustix::fs::{AtFlags, CWD, statat};
+use rustix::io::Errno;
 
 use super::append::append;
 use super::commit::{Section, immovable};
-use super::config::FileConfig;
+use super::config::{self, FileConfig};
 use super::directory::Directory;
+use super::events::Events;
 use super::examine;
 use super::fault::{BACKEND, transient};
 use super::inspect;
-use super::lazy_directory::LazyDirectory;
-use super::look::{look_under, removal};
 use super::seat::Seat;
 use super::storage::guards;
 use super::surroundings;
-use super::view;
-use super::watch::Events;
+use super::view::{self, look_under};
 use crate::backend::claim_state::{POLL, patience};
 use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::clock::{self, Clock};
@@ -34,16 +34,13 @@ use crate::sync::locked;
 /// Queues in one directory of this host.
 #[derive(Debug)]
 pub(super) struct FileStore {
-    directory: LazyDirectory,
+    config: FileConfig,
+    /// The directory, once it was needed. Entering creates it if it is missing; looking does not.
+    directory: OnceLock<Arc<Directory>>,
     /// The claims of this process.
     seats: Mutex<HashMap<ClaimId, Seat>>,
     /// The events of the queues that this process observes.
     events: Mutex<HashMap<LockName, Arc<Events>>>,
-}
-
-/// Gives all callers the same error for a lock directory that is missing or unsuitable.
-fn usable<T>(found: FaultResult<T>) -> FaultResult<T> {
-    found.map_err(|fault| fault.during(BACKEND, "use the lock directory", None))
 }
 
 fn answer(queues: Vec<Queue>, note: Option<Note>, sent: Moment) -> Answer {
@@ -52,19 +49,30 @@ fn answer(queues: Vec<Queue>, note: Option<Note>, sent: Moment) -> Answer {
 
 impl FileStore {
     /// Creates the store of the directory that `config` names. The first call that needs the directory opens it and
-    /// checks whether locks may live in it. Entering creates a missing directory; looking does not.
+    /// checks whether locks may live in it.
     pub(super) fn open(config: &FileConfig) -> Self {
-        Self { directory: LazyDirectory::new(config), seats: Mutex::default(), events: Mutex::default() }
+        let config = config.clone();
+        Self { config, directory: OnceLock::new(), seats: Mutex::default(), events: Mutex::default() }
     }
 
-    /// Returns the directory; creates it if it is missing.
+    /// Returns the directory; creates it if it is missing. All callers get the same error for an unsuitable one.
     pub(super) fn made(&self) -> FaultResult<&Arc<Directory>> {
-        usable(self.directory.make())
+        if let Some(directory) = self.directory.get() {
+            return Ok(directory);
+        }
+        let opened = config::open(&self.config);
+        let opened = opened.map_err(|fault| fault.during(BACKEND, "use the lock directory", None))?;
+        Ok(self.directory.get_or_init(|| Arc::new(opened)))
     }
 
-    /// Returns the directory if it exists.
+    /// Returns the directory if anything is at its path, even if that is a dangling link.
     fn found(&self) -> FaultResult<Option<&Arc<Directory>>> {
-        usable(self.directory.find())
+        let is_missing =
+            || statat(CWD, self.config.path(), AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT);
+        if self.directory.get().is_none() && is_missing() {
+            return Ok(None);
+        }
+        self.made().map(Some)
     }
 
     fn with_seat<T>(
@@ -78,16 +86,15 @@ impl FileStore {
     /// Reads the queues of an own claim, and takes its lock files if it is its turn.
     async fn look(&self, own: &Own, deadline: Moment) -> FaultResult<Answer> {
         let sent = clock::now();
-        let gone = |note| Ok(answer(Vec::new(), note, sent));
         // The files of a hold are looked at also if its queue cannot be read.
-        let files = self.with_seat(own.id, |seat| Ok((seat.queues(), seat.loss(true)?)))?;
-        let Some((files, lost)) = files else { return gone(None) };
-        if let Some(why) = lost {
-            return gone(Some(Note::Forgotten(why)));
+        let looked = self.with_seat(own.id, |seat| Ok((seat.queues(), seat.loss(true)?)))?;
+        let (files, lost) = looked.unwrap_or_default();
+        if lost.is_some() {
+            return Ok(answer(Vec::new(), lost.map(Note::Forgotten), sent));
         }
         let _guards = guards(&files, deadline).await?;
-        let looked = self.with_seat(own.id, look_under)?;
-        looked.map_or_else(|| gone(None), |(queues, note)| Ok(answer(queues, note, sent)))
+        let (queues, note) = self.with_seat(own.id, look_under)?.unwrap_or_default();
+        Ok(answer(queues, note, sent))
     }
 
     /// Handles a failure to look. A waiter's failure counts as transient at first; meanwhile it keeps none of the lock's
@@ -95,7 +102,7 @@ impl FileStore {
     /// its FIFO, so that it blocks no other claim. A hold stays, since the kernel keeps it.
     fn conclude(&self, own: &Own, looked: FaultResult<Answer>) -> FaultResult<Answer> {
         let mut seats = locked(&self.seats);
-        let Some(seat) = seats.get_mut(&own.id).filter(|seat| seat.held_at.is_none()) else { return looked };
+        let Some(seat) = seats.get_mut(&own.id).filter(|seat| !seat.holds) else { return looked };
         let Err(fault) = looked else {
             seat.failing_since = None;
             return looked;
@@ -106,29 +113,9 @@ impl FileStore {
         if now.since(since) < patience(own.ttl) || fault.is_transient() {
             return Err(transient(fault));
         }
-        if let Some(seat) = seats.remove(&own.id) {
-            // The entry stays. Other claims remove it.
-            seat.end(None);
-        }
+        // Other claims remove its entry.
+        drop(seats.remove(&own.id));
         Err(fault)
-    }
-
-    async fn leave(&self, id: ClaimId, held_for: Option<Duration>, deadline: Moment) -> FaultResult<()> {
-        let seat = self.with_seat(id, |seat| Ok((seat.queues(), seat.listener.is_some())))?;
-        let Some((files, is_followed)) = seat else { return Ok(()) };
-        if is_followed {
-            // The task that followed the claim ends, and closes its FIFO.
-            tokio::task::yield_now().await;
-        }
-        let guards = guards(&files, deadline).await;
-        let Some(seat) = locked(&self.seats).remove(&id) else { return Ok(()) };
-        // Without the guards the entries stay: the released locks and the closed FIFO say enough.
-        let left = match &guards {
-            Ok(_) => seat.leave(held_for),
-            Err(fault) => held_for.map_or(Ok(()), |_| Err(fault.clone())),
-        };
-        seat.end(guards.ok());
-        left
     }
 
     /// Completes with a change of what is watched.
@@ -153,19 +140,33 @@ impl FileStore {
         };
         let events = locked(&self.events).get(name).cloned();
         if let Some(events) = events {
-            return events.changed().await;
+            events.next().await;
+        } else {
+            // It may have changed before.
+            locked(&self.events).insert(name.clone(), Arc::new(Events::of_queue(directory, name)?));
         }
-        // It may have changed before.
-        locked(&self.events).insert(name.clone(), Arc::new(Events::of(directory, name)?));
         Ok(())
     }
 
-    /// Returns the whole queue of `name`.
-    async fn whole(&self, name: &LockName, probe: bool, deadline: Moment) -> FaultResult<Queue> {
-        match self.found()? {
-            Some(directory) => view::whole(directory, name, probe, deadline).await,
-            None => Ok(Queue { name: name.clone(), items: Vec::new() }),
+    async fn leave(&self, id: ClaimId, held_for: Option<Duration>, deadline: Moment) -> FaultResult<()> {
+        let Some((files, is_followed)) =
+            self.with_seat(id, |seat| Ok((seat.queues(), seat.is_followed())))?
+        else {
+            return Ok(());
+        };
+        if is_followed {
+            // The task that followed the claim ends, and closes its FIFO.
+            tokio::task::yield_now().await;
         }
+        let guards = guards(&files, deadline).await;
+        let Some(seat) = locked(&self.seats).remove(&id) else { return Ok(()) };
+        // Without the guards the entries stay: the released locks and the closed FIFO say enough.
+        let left = match &guards {
+            Ok(_) => seat.leave(held_for),
+            Err(fault) => held_for.map_or(Ok(()), |_| Err(fault.clone())),
+        };
+        seat.end(guards.ok());
+        left
     }
 }
 
@@ -177,19 +178,20 @@ impl ServiceClient for FileStore {
     fn identity(&self) -> String {
         // If the directory cannot be used nothing is held, and the first request reports why.
         let Ok(directory) = self.made() else { return format!("file:{}", self.place()) };
-        let (device, inode) = directory.identity();
+        let (device, inode) = directory.identity;
         let prefix = directory.naming.prefix.as_deref();
         format!("file:{device}:{inode}{}", prefix.map(|p| format!(":{p}")).unwrap_or_default())
     }
 
     fn place(&self) -> String {
-        self.directory.path().display().to_string()
+        self.config.path().display().to_string()
     }
 
     fn remark(&self) -> String {
-        let path = surroundings::resolved(&self.directory.path());
+        let path = self.config.path();
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
         let private = surroundings::private(&path).map(|above| format!(" in a private {}", above.display()));
-        let last = if matches!(self.directory.find(), Ok(None)) {
+        let last = if matches!(self.found(), Ok(None)) {
             ", which does not exist yet"
         } else if surroundings::swept(&path).is_some_and(|(place, _)| place != "/var/tmp") {
             ", where old files are removed"
@@ -231,8 +233,11 @@ impl Store for FileStore {
         let (sent, mut queues) = (clock::now(), Vec::new());
         for name in names {
             // An observer would take its own look at the lock file for news.
-            let probe = extent == Extent::Shown && !locked(&self.events).contains_key(name);
-            queues.push(self.whole(name, probe || extent == Extent::Whole, deadline).await?);
+            let probe = !locked(&self.events).contains_key(name);
+            queues.push(match self.found()? {
+                Some(directory) => view::whole(directory, name, probe, deadline).await?,
+                None => Queue { name: name.clone(), items: Vec::new() },
+            });
         }
         Ok(answer(queues, None, sent))
     }
@@ -295,18 +300,11 @@ impl Store for FileStore {
     }
 
     async fn changed(&self, watched: Watched<'_>, _: Seen, until: Moment) -> FaultResult<()> {
-        tokio::select! {
-            () = Clock::Boot.sleep_until(until) => Ok(()),
-            changed = self.follow(watched) => changed,
-        }
+        Clock::Boot.by(until, self.follow(watched)).await.unwrap_or(Ok(()))
     }
 
     async fn why_gone(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<Note>> {
-        if let Some(why) = self.with_seat(own.id, |seat| seat.loss(false))?.flatten() {
-            return Ok(Some(Note::Forgotten(why)));
-        }
-        let section = Section::of(self.made()?, &own.names, deadline).await?;
-        Ok(section.own(own.id).and_then(removal).or(Some(Note::Evicted(None))))
+        Ok(self.look(own, deadline).await?.note.or(Some(Note::Evicted(None))))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
@@ -329,8 +327,7 @@ impl Store for FileStore {
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
-        let Some(directory) = self.found()? else { return Ok(examine::missing(&self.directory.path())) };
-        examine::examine(directory, deadline).await
+        examine::examine(self.found()?, &self.config.path(), deadline).await
     }
 
     fn anchors(&self, id: ClaimId) -> FaultResult<Vec<OwnedFd>> {

@@ -6,14 +6,17 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{
     FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, flock, fstat, futimens, openat,
 };
 use rustix::io::Errno;
 
-/// Directories from which others remove files, and when.
-const SWEPT: [(&str, &str); 4] = [
+use super::header::wall;
+
+/// Directories from which others remove files, and when. The first one that fits counts.
+const SWEPT: [(&str, &str); 5] = [
+    ("/run/user", "systemd-logind removes them when the user has logged out"),
     ("/tmp", "systemd-tmpfiles removes old files there, and a restart of the host removes all of them"),
     ("/var/tmp", "systemd-tmpfiles removes files there that no run has used for 30 days"),
     ("/run", "a restart of the host removes all of them"),
@@ -22,8 +25,6 @@ const SWEPT: [(&str, &str); 4] = [
         "systemd-logind removes a user's files there at the logout, and a restart of the host removes all of them",
     ),
 ];
-/// The same pair for `/run/user`, which loses its files earlier than `/run`.
-const OF_SESSION: (&str, &str) = ("/run/user", "systemd-logind removes them when the user has logged out");
 
 /// How often the lock on a directory is tried, and the pause between two tries.
 const TRIES: u32 = 25;
@@ -34,19 +35,13 @@ const OLD: i64 = 24 * 60 * 60;
 /// Returns the place that contains `path` and from which others remove files, and when they do. `path` must be
 /// resolved.
 pub(super) fn swept(path: &Path) -> Option<(&'static str, &'static str)> {
-    let mut places = std::iter::once(OF_SESSION).chain(SWEPT);
-    places.find(|(place, _)| path.starts_with(place) && path != Path::new(place))
+    SWEPT.into_iter().find(|(place, _)| path.starts_with(place) && path != Path::new(place))
 }
 
 /// Returns the directory above `path` that only a part of the host sees under that name, such as the /var/tmp of a unit
-/// with `PrivateTmp=`.
+/// with `PrivateTmp=`. systemd and `pam_namespace` mount a directory of a known name there.
 pub(super) fn private(path: &Path) -> Option<PathBuf> {
-    private_in(&fs::read_to_string("/proc/self/mountinfo").ok()?, path)
-}
-
-/// Does the same as [`private`], from the contents of /proc/self/mountinfo. systemd and `pam_namespace` mount a
-/// directory of a known name there.
-fn private_in(mounts: &str, path: &Path) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(3);
         Some((Path::new(fields.next()?), Path::new(fields.next()?)))
@@ -72,25 +67,18 @@ pub(super) fn keep_from_sweepers(handle: &OwnedFd, waits: bool) -> Option<OwnedF
     for left in (0..tries).rev() {
         match flock(&directory, FlockOperation::NonBlockingLockShared) {
             Ok(()) => return Some(directory),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(BETWEEN),
+            Err(Errno::INTR | Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(BETWEEN),
             Err(_) => return None,
         }
     }
     None
 }
 
-/// Returns `path` without links, as far as it exists.
-pub(super) fn resolved(path: &Path) -> PathBuf {
-    let above = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
-    fs::canonicalize(path).ok().or_else(above).unwrap_or_else(|| path.to_owned())
-}
-
 /// Updates the times of an old file, so that it looks used, for programs that go by its times alone. flock(2) changes
 /// none.
-pub(super) fn freshen(file: BorrowedFd<'_>) {
+pub(super) fn freshen(file: &OwnedFd) {
     let Ok(stat) = fstat(file) else { return };
-    let now = i64::try_from(super::token::wall() / 1_000_000).unwrap_or(0);
+    let now = i64::try_from(wall() / 1_000_000).unwrap_or(0);
     if now.saturating_sub(stat.st_mtime) > OLD {
         let at = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         // Another user's file stays as it is.

@@ -2,21 +2,17 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-use rustix::io::Errno;
 
 use super::FileConfig;
 use super::directory::Directory;
-use super::storage::Call;
 use super::store::FileStore;
 use crate::backend::{Backend, Claim};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, ClaimState, Grant, Holder, LockName, Mode, Moment, Request};
 use crate::queue::Queues;
-use crate::sync::locked;
 
 /// A directory that is removed at the end.
 pub(super) struct TempDir(PathBuf);
@@ -39,37 +35,6 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Which calls of one backend fail, and how.
-#[derive(Debug, Default)]
-pub(super) struct Faults(Mutex<Vec<(Call, Errno)>>);
-
-impl Faults {
-    /// Makes every later `call` fail with `errno`.
-    pub(super) fn add(&self, call: Call, errno: Errno) {
-        locked(&self.0).push((call, errno));
-    }
-
-    /// Ends all faults.
-    pub(super) fn clear(&self) {
-        locked(&self.0).clear();
-    }
-
-    pub(super) fn of(&self, call: Call) -> Option<Errno> {
-        let faults = locked(&self.0);
-        faults.iter().find(|(c, _)| *c == call).map(|(_, errno)| *errno)
-    }
-}
-
-impl Call {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Sync => "sync",
-        }
     }
 }
 

@@ -1,14 +1,120 @@
-//! The files: which are in the directory, and which survive a crash, a kill and a lost file.
+//! The files: which are in the directory, and which survive a crash, a kill, a lost file and a failed write.
 
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use super::storage;
+use super::append::write_reservation;
+use super::header;
+use super::storage::QueueFile;
 use super::testing::*;
-use crate::backend::Backend;
+use crate::backend::{Backend, Evict};
 use crate::clock;
-use crate::lock::{ClaimId, Mode, Request};
+use crate::lock::{ClaimId, ErrorKind, Mode, Request};
+use crate::net::fault::Fault;
+
+/// Opens the queue of `a`.
+fn queue_of(f: &Fixture) -> QueueFile {
+    QueueFile::open(f.backend.made(), &name("a"), true).expect("opens").expect("there")
+}
+
+/// Makes the queue file of `a` unreadable, as one of a newer dlock. Returns what it was.
+fn damage(f: &Fixture) -> Vec<u8> {
+    let path = f.temp.path().join(".a.queue");
+    let before = std::fs::read(&path).expect("there");
+    let mut other = before.clone();
+    other[6] = b'2';
+    let at = header::HEADER - header::SUM;
+    let sum = format!("{:016x}\n", header::checksum(&other[..at]));
+    other[at..header::HEADER].copy_from_slice(sum.as_bytes());
+    std::fs::write(&path, other).expect("written");
+    before
+}
+
+#[tokio::test]
+async fn unreadable_queue_is_an_error_and_not_a_free_lock() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let before = damage(&f);
+    let other = open(&f.temp);
+    let id = ClaimId::from_bytes([1; 16]);
+    assert_eq!(other.inspect(&name("a"), soon()).await.expect_err("unread").kind, ErrorKind::Corrupt);
+    other.evict(&name("a"), id, Evict::Force, &holder("x"), soon()).await.expect_err("unread");
+    other.enter(&request(2, &["a"], Mode::Exclusive), soon()).await.expect_err("unread");
+    other.last_success(&name("a"), soon()).await.expect_err("unread");
+    std::fs::write(f.temp.path().join(".a.queue"), before).expect("written");
+    held(&claim).await;
+    leave(&claim).await;
+}
+
+#[tokio::test]
+async fn hold_survives_an_unreadable_queue_and_can_be_released() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&claim).await;
+    let behind = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&behind).await, 1);
+    let before = damage(&f);
+    claim.renew(soon()).await.expect("its files are there");
+    claim.leave(false, soon()).await.expect_err("its record stays");
+    std::fs::write(f.temp.path().join(".a.queue"), before).expect("written");
+    held(&behind).await;
+}
+
+#[tokio::test]
+async fn unwritten_change_of_a_long_queue_hides_no_entry() {
+    let f = fixture();
+    let mut claims = Vec::new();
+    for id in 0..40 {
+        claims.push(enter(&f.backend, &request(id, &["a"], Mode::Exclusive)).await);
+    }
+    held(&claims[0]).await;
+    let queue = queue_of(&f);
+    let mut document = queue.read().expect("reads");
+    let before = document.header.clone();
+    document.entries.remove(0);
+    queue.write(&mut document).expect("written");
+    assert_ne!(document.header.start, before.start, "beside the old text");
+    // As if its process had been killed before it wrote the header.
+    queue.write_header(&before).expect("written");
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert_eq!((status.holders.len(), status.waiters.len()), (1, 39));
+    leave(&claims[0]).await;
+    held(&claims[1]).await;
+}
+
+/// A call that ends by its deadline, or is dropped, leaves a thread that waits for the guard.
+#[tokio::test]
+async fn late_calls_for_a_guard_leave_no_lock() {
+    let f = fixture();
+    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+    let (held, other, third) = (queue_of(&f), queue_of(&f), queue_of(&f));
+    let guard = held.guard(soon()).await.expect("free");
+    for _ in 0..3 {
+        other.guard(clock::now() + Duration::from_millis(5)).await.expect_err("late");
+    }
+    assert_eq!(std::sync::Arc::strong_count(&other.file), 2, "one thread");
+    drop(guard);
+    // The next call gets it after the thread, and keeps it.
+    let guard = other.guard(soon()).await.expect("released");
+    third.guard(clock::now() + Duration::from_millis(5)).await.expect_err("it is locked");
+    drop(guard);
+    drop(third.guard(soon()).await.expect("free"));
+}
+
+#[tokio::test]
+async fn c03_tokens_of_an_unwritten_reservation_are_never_granted() {
+    let f = fixture();
+    leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+    let queue = queue_of(&f);
+    let mut header = queue.read().expect("reads").header;
+    header.next = header.limit;
+    queue.write_header(&header).expect("written");
+    write_reservation(&queue, |_| Err(Fault::new(ErrorKind::Unwritable, "no disk"))).expect_err("no disk");
+    assert_eq!(queue.read().expect("reads").header.limit, header.limit);
+    let claim = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(token(&held(&claim).await), header.limit);
+}
 
 #[tokio::test]
 async fn queue_file_gives_its_room_back() {
@@ -32,7 +138,7 @@ async fn queue_file_gives_its_room_back() {
     assert!(length() <= 4096, "{}", length());
 }
 
-/// Returns the names of the files in `directory` whose mode `made` sets after they have their final name.
+/// Returns the names of the regular files in `directory` whose mode `made` sets after they have their final name.
 async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<String> {
     use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
     let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("an instance");
@@ -43,7 +149,7 @@ async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<Stri
     let mut names = Vec::new();
     while let Ok(event) = reader.next() {
         let name = event.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
-        if directory.join(&name).symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        if directory.join(&name).symlink_metadata().is_ok_and(|found| found.is_file()) {
             names.push(name);
         }
     }
@@ -56,8 +162,6 @@ async fn a_file_has_the_rights_of_its_directory_before_its_name() {
     for (rights, wanted) in [(0o775, 0o664), (0o777, 0o666)] {
         let f = fixture();
         std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(rights)).expect("chmod");
-        // A file that a kill left half made blocks nothing.
-        std::fs::File::create(f.temp.path().join(".a.new")).expect("made");
         let backend = open(&f.temp);
         let mut claims = Vec::new();
         let used = async {
@@ -78,17 +182,15 @@ async fn a_file_has_the_rights_of_its_directory_before_its_name() {
 }
 
 #[tokio::test]
-async fn a_file_system_without_unnamed_files_has_whole_ones_too() {
+async fn a_file_system_without_unnamed_files_has_the_rights_too() {
+    use std::os::unix::fs::PermissionsExt;
     let f = fixture();
-    let directory = f.backend.made();
-    let made = async {
-        directory.make_under_another_name("b").expect("made");
-        std::fs::write(f.temp.path().join("b"), "kept").expect("written");
-        directory.make_under_another_name("b").expect("there already");
-    };
-    assert_eq!(modes_set(f.temp.path(), made).await, [""; 0]);
-    assert_eq!(files(&f), ["b"]);
-    assert_eq!(std::fs::read_to_string(f.temp.path().join("b")).expect("there"), "kept");
+    std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    let backend = open(&f.temp);
+    backend.made().make("b").expect("made");
+    assert_eq!(backend.made().make("b"), Err(rustix::io::Errno::EXIST));
+    let found = std::fs::metadata(f.temp.path().join("b")).expect("there");
+    assert_eq!(found.permissions().mode() & 0o7777, 0o666);
 }
 
 #[tokio::test]
@@ -109,7 +211,7 @@ async fn c03_after_another_boot_tokens_go_on_at_the_limit() {
     let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
     held(&claim).await;
     leave(&claim).await;
-    let queue = storage::QueueFile::open(f.backend.made(), &name("a"), true).expect("opens").expect("there");
+    let queue = queue_of(&f);
     let mut header = queue.read().expect("reads").header;
     header.boot = "another".to_owned();
     queue.write_header(&header).expect("written");
@@ -149,8 +251,7 @@ async fn c03_tokens_rise_over_reservations() {
 async fn c11_slow_disk_under_the_own_guard_is_named() {
     let f = fixture();
     leave(&enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await).await;
-    let directory = f.backend.made();
-    let queue = storage::QueueFile::open(directory, &name("a"), true).expect("opens").expect("there");
+    let queue = queue_of(&f);
     let _guard = queue.guard(soon()).await.expect("free");
     let late = queue.guard(clock::now() + Duration::from_millis(20)).await.expect_err("late");
     assert!(format!("{late:?}").contains("the disk of "), "{late:?}");
@@ -217,8 +318,7 @@ async fn future_dated_success_is_unknown_and_replaceable() {
         f.backend.last_success(&name("a"), soon()).await.expect("read")
     };
     assert!(succeed(1).await.is_some());
-    let directory = f.backend.made();
-    let queue = storage::QueueFile::open(directory, &name("a"), true).expect("opens").expect("there");
+    let queue = queue_of(&f);
     let mut header = queue.read().expect("reads").header;
     header.success += 3_600_000_000;
     queue.write_header(&header).expect("written");
