@@ -54,8 +54,8 @@ pub(super) async fn append(
     }
 }
 
-/// Joins the queues under the guards. The FIFO is there before the entries, so that no other process finds an entry without
-/// it.
+/// Joins the queues under the guards, so no other process finds an entry whose FIFO is still missing. The FIFO comes after
+/// the entries, so a kill leaves no FIFO without one.
 fn join(
     queues: &[Arc<QueueFile>],
     mut documents: Vec<Document>,
@@ -72,20 +72,17 @@ fn join(
         places.push(Place { queue: Arc::clone(queue), hold, slot: None, token });
     }
     let living = tidy(&places, request.mode, &mut documents)?;
-    let (fifo, own_fifo) = if let Some(fifo) = kept_fifo(queues, &mut documents) {
-        (fifo, None)
-    } else {
+    let kept = kept_fifo(queues, &mut documents);
+    let mut seat = Seat::new(request.mode, places, kept);
+    let shown = settle(&mut seat, &mut documents, &living)?;
+    if seat.fifo.is_none() {
         let name = files.fifo(request.id);
         let fifo = fifo::take(directory, &name).inspect_err(|_| directory.unlink(&name))?;
         let in_use = fault::os("lock", directory.path_of(&name));
-        (fifo.ok_or(Errno::WOULDBLOCK).map_err(in_use)?, Some(name))
-    };
-    let mut seat = Seat::new(request.mode, places, fifo, own_fifo);
-    let shown = settle(&mut seat, &mut documents, &living);
-    if let (Err(_), Some(fifo)) = (&shown, &seat.own_fifo) {
-        directory.unlink(fifo);
+        seat.fifo = Some(fifo.ok_or(Errno::WOULDBLOCK).map_err(in_use)?);
+        seat.own_fifo = Some(name);
     }
-    Ok((seat, shown?))
+    Ok((seat, shown))
 }
 
 /// Returns the lock's own FIFO, for a claim on one name that finds no entry in its queue. Without an entry no other

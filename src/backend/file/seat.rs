@@ -121,13 +121,13 @@ impl Place {
 }
 
 impl Seat {
-    /// Creates the claim with its FIFO, whose name is `own_fifo` unless it is kept.
-    pub(super) fn new(mode: Mode, places: Vec<Place>, fifo: Arc<OwnedFd>, own_fifo: Option<String>) -> Self {
+    /// Creates the claim. `fifo` is the lock's own FIFO, if it is that of the claim.
+    pub(super) fn new(mode: Mode, places: Vec<Place>, fifo: Option<Arc<OwnedFd>>) -> Self {
         Self {
             mode,
             places,
-            fifo: Some(fifo),
-            own_fifo,
+            fifo,
+            own_fifo: None,
             listener: None,
             watches: Vec::new(),
             ready: Arc::default(),
