@@ -162,7 +162,7 @@ fn a_password_of_an_option_file_is_read_when_it_is_needed() {
 }
 
 #[test]
-fn settings_of_applications_that_change_nothing_are_passed_over() {
+fn settings_of_applications_are_ignored() {
     let parsed = |query: &str| config_of(&Options::at(&[&format!("mysql://h/d?{query}")]), "", &[]);
     for query in
         ["charset=utf8mb4", "connection_limit=5&parseTime=true", "serverTimezone=UTC&ssl-mode=required"]
