@@ -176,7 +176,7 @@ impl<D: Dial> Link<D> {
         *locked(&self.rank) = rank;
     }
 
-    fn rank(&self) -> Rank {
+    pub(super) fn rank(&self) -> Rank {
         *locked(&self.rank)
     }
 

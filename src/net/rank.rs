@@ -10,6 +10,10 @@ use crate::lock::{ErrorKind, Moment};
 pub const NEXT: u32 = 2;
 /// The additional delay of each waiter behind those before it replaces its connection.
 const STEP: Duration = Duration::from_millis(100);
+/// The longest pause between two attempts to reach a server that is down. Waiters come back at random times, so a hold is
+/// among the first if its pauses are short beside theirs.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE_OF_A_HOLD: Duration = Duration::from_millis(50);
 
 /// The purpose of a client's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -50,6 +54,11 @@ impl Rank {
             }
             Self::Free | Self::Holds => Duration::ZERO,
         }
+    }
+
+    /// Returns the longest pause between two attempts to reach a server that is down.
+    pub(super) fn longest_pause(self) -> Duration {
+        if self == Self::Holds { LONGEST_PAUSE_OF_A_HOLD } else { LONGEST_PAUSE }
     }
 
     /// Returns how long a waiter does not contact the server after `fault`: twice the length of `before`, up to a tenth

@@ -20,8 +20,8 @@ use crate::sync::locked;
 const ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
 /// How often that time may double while no server answers in time: a whole cluster may be slow.
 const MOST_DOUBLINGS: u32 = 4;
-/// The first and the longest pause between two rounds over all servers.
-const BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The first pause between two rounds over all servers.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(20);
 /// The first and the longest pause before a request is sent again that the server undid in favour of another one.
 const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
 
@@ -152,7 +152,8 @@ impl<D: Dial> Link<D> {
         request: &mut Request<'_, D>,
         progress: &mut Progress<D>,
     ) -> FaultResult<()> {
-        let (mut between_rounds, mut before_again) = (BETWEEN_ROUNDS, BEFORE_AGAIN);
+        let mut between_rounds = (BETWEEN_ROUNDS, self.rank().longest_pause());
+        let mut before_again = BEFORE_AGAIN;
         loop {
             let node = node();
             let count = self.dial.servers(&node).max(1);

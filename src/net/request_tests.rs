@@ -179,6 +179,14 @@ async fn pauses_grow_until_there_is_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_reaches_a_server_soon_after_its_return() {
+    let one = link::<false>(1, &[&[Next::Refuses; 30][..], &[Next::Works]].concat(), None);
+    one.connects_as(Rank::Holds);
+    let (answer, length) = call(&one, 60, Patience::Deadline, &[Next::Works]).await;
+    assert_eq!((answer, ms(length)), (Ok(0), 20 + 40 + 28 * 50));
+}
+
+#[tokio::test(start_paused = true)]
 async fn unreachable_service_is_an_answer_unless_waited_for() {
     let found = Fault::spent("nowhere");
     for (patience, wanted, length) in [

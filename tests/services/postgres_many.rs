@@ -67,7 +67,7 @@ fn waiters_leave_connections_to_others_where_few_are_left() {
     env.await_waiters("x", waiters.len());
     server.restart();
     let_pass(Duration::from_secs(7));
-    assert!(is_alive(holder.command()), "a restart ended the command");
+    assert!(is_alive(holder.command()), "a restart ended the command: {}", holder.err_so_far());
     assert_eq!(holder.release().code(), Some(0));
     for waiter in waiters {
         assert_eq!(waiter.finish_within(Duration::from_secs(60)).code(), Some(0));

@@ -29,7 +29,7 @@ fn holder_reconnects_before_waiters_at_the_connection_limit() {
     env.await_waiters("x", waiters.len());
     limit(&server, 10);
     let_pass(TTL * 2);
-    assert!(is_alive(holder.command()), "a restart ended the command");
+    assert!(is_alive(holder.command()), "a restart ended the command: {}", holder.err_so_far());
     let told = || waiters.iter().any(|waiter| waiter.err_so_far().contains("maxClientCnxns"));
     until_true("word of the limit", told);
     for words in [&["status", "x"][..], &["break", "x", "--yes"]] {

@@ -340,6 +340,11 @@ impl Holder {
         self.said = text.split_ascii_whitespace().map(str::to_owned).collect();
     }
 
+    /// Returns what its dlock has said.
+    pub(crate) fn err_so_far(&self) -> String {
+        self.running.err_so_far()
+    }
+
     /// Returns the PID of the command.
     pub(crate) fn command(&self) -> i32 {
         self.said[0].parse().expect("a pid")
