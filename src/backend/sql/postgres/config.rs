@@ -326,6 +326,19 @@ mod tests {
     }
 
     #[test]
+    fn unreadable_authority_is_an_error() {
+        let home = std::env::temp_dir().join(format!("dlock-home-{}", std::process::id()));
+        let around = Environment { home: Some(home.clone()), ..alone() };
+        let config = || PgConfig::within(&Options::at(&["postgres://h/d?sslmode=require"]), &around);
+        assert!(config().expect("there is no file").tls.authority.is_none());
+        // A directory in its place cannot be read, not even by root.
+        std::fs::create_dir_all(home.join(".postgresql/root.crt")).expect("a new directory");
+        let found = config();
+        std::fs::remove_dir_all(&home).expect("removes");
+        assert_refused(found, "root.crt cannot be read");
+    }
+
+    #[test]
     fn settings_of_libpq_are_obeyed_taken_or_refused() {
         let config = |settings: &str| {
             PgConfig::within(&Options::at(&[&format!("postgres://h/d?{settings}")]), &alone())

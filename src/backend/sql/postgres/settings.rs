@@ -195,7 +195,10 @@ impl<'a> Settings<'a> {
         self.get("passfile").map(PathBuf::from).or_else(usual)
     }
 
-    /// Returns the PEM file that the setting `name` names, or else the `usual` one in the user's home directory.
+    /// Returns the PEM file that the setting `name` names, or else the `usual` one in the user's home directory, if it is
+    /// there.
+    ///
+    /// Errors: a file that is there cannot be used. Without it a server might go unchecked.
     pub(super) fn pem(&self, name: &str, usual: &str) -> Result<Option<Pem>, String> {
         let read = |path: &Path| fs::read(path).map_err(|error| format!("cannot be read: {error}"));
         if let Some(path) = self.get(name).map(PathBuf::from) {
@@ -203,7 +206,11 @@ impl<'a> Settings<'a> {
             return Pem::in_file(&path, read).map(Some).map_err(of);
         }
         let Some(home) = &self.around.home else { return Ok(None) };
-        Ok(Pem::in_file(&home.join(".postgresql").join(usual), read).ok())
+        let path = home.join(".postgresql").join(usual);
+        if fs::metadata(&path).is_err() {
+            return Ok(None);
+        }
+        Pem::in_file(&path, read).map(Some).map_err(|why| format!("{} {why}", path.display()))
     }
 }
 
