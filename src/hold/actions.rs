@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::driver::Driver;
-use super::environment;
 use super::event::{Action, Event};
 use super::job::{Adoption, Notice, Stage};
 use super::plan::WITHDRAWAL;
@@ -15,7 +14,6 @@ use crate::net::cause;
 use crate::net::rank::Rank;
 use crate::supervise::caller::keep_answer;
 use crate::supervise::channel::{MAX_DESCRIPTORS, ToFront};
-use crate::supervise::command::Command;
 use crate::supervise::inherited;
 use crate::supervise::launch::Spawned;
 use crate::supervise::signals::Signal;
@@ -170,15 +168,9 @@ impl Driver<'_> {
     }
 
     fn try_spawn(&self) -> io::Result<Spawned> {
-        let Context { job, keeper, machine, .. } = &self.context;
+        let Context { keeper, machine, .. } = &self.context;
         let grant = machine.grant().ok_or(io::ErrorKind::InvalidInput)?;
-        let command = Command {
-            argv: &job.argv,
-            variables: self.variables(grant),
-            without: &environment::NAMES,
-            anchors: &self.anchors,
-        };
-        command.spawn(keeper.start, keeper.shared.gate)
+        self.command.spawn(&self.variables(grant), &self.anchors, keeper.shared.gate)
     }
 
     async fn leave(&mut self, succeeded: bool) {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use super::adopting::{self, Adopting};
 use super::context::Context;
 use super::entry::Joining;
+use super::environment;
 use super::event::{Action, Event, Phase};
 use super::following::Following;
 use super::health::{Health, tell_risks};
@@ -21,6 +22,7 @@ use super::waits::taken;
 use crate::clock::{Alarm, Clock};
 use crate::lock::Moment;
 use crate::supervise::channel::ToKeeper;
+use crate::supervise::command::Command;
 use crate::supervise::keeper::Keeper;
 
 /// One hold while it lasts. Each part knows one aspect of it; the driver does what concerns several of them.
@@ -34,6 +36,7 @@ pub(super) struct Driver<'a> {
     pub(super) marks: Marks,
     /// Descriptors that carry the hold in the kernel, between the hold and the start of the command.
     pub(super) anchors: Vec<OwnedFd>,
+    pub(super) command: Command<'a>,
     pub(super) process: Process,
     front_gone: bool,
     alarm: Alarm,
@@ -41,7 +44,7 @@ pub(super) struct Driver<'a> {
 
 /// Holds the lock for the command, from entering the queue until the claim has left it. Runs in the keeper.
 ///
-/// Errors: the system refuses a descriptor to watch the adopted process or the caller.
+/// Errors: the system refuses memory, or a descriptor to watch the adopted process or the caller.
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<HoldEnd> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
@@ -54,6 +57,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::new(),
         anchors: Vec::new(),
+        command: Command::prepare(&job.argv, &environment::NAMES, keeper.start)?,
         process: Process::not_started(adopting),
         front_gone: false,
         alarm: Alarm::default(),

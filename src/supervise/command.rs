@@ -1,6 +1,6 @@
 //! Starting the command: words, environment and descriptors.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, CString, NulError, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,60 +23,68 @@ const PIDFD_VARIABLE: &str = "LISTEN_PIDFDID";
 /// Keeps LVM from printing each inherited descriptor to standard error.
 const QUIET_LVM: &str = "LVM_SUPPRESS_FD_WARNINGS";
 
-/// The command to start.
+/// A command that is ready to start: what the grant does not decide is prepared while the claim waits.
 #[derive(Debug)]
 pub struct Command<'a> {
-    /// Its words; the first one is looked up in PATH.
-    pub argv: &'a [OsString],
-    /// Variables to add to the environment of this process.
-    pub variables: Vec<(&'static str, String)>,
-    /// Variables of this process to leave out.
-    pub without: &'a [&'a str],
-    /// Descriptors that carry the hold. The command gets them under high numbers.
-    pub anchors: &'a [OwnedFd],
+    start: &'a Start,
+    words: Vec<CString>,
+    /// The variables of this process that the command gets.
+    kept: Vec<CString>,
+    /// The variables that name the command's pid.
+    pid_variables: Vec<&'static str>,
+    stack: LaunchStack,
 }
 
-impl Command<'_> {
-    /// Starts the command as a child of the calling thread, with the signal dispositions, signal mask and standard
-    /// streams that dlock was started with. The command dies if that thread ends first. `gate` gets its pid. If the
-    /// service manager named the process that dlock was started as, the variables name the command instead. With
-    /// anchors it also sets `LVM_SUPPRESS_FD_WARNINGS`.
+impl<'a> Command<'a> {
+    /// Prepares the command `argv`, whose first word is looked up in PATH, with the environment of this process but
+    /// `without`. If the service manager named the process that dlock was started as, the variables will name the
+    /// command instead.
     ///
-    /// Errors: a word contains NUL, or fork or exec failed. For an existing file that cannot be executed the error has
-    /// the reason, without an errno.
-    pub fn spawn(self, start: &Start, gate: Gate) -> io::Result<Spawned> {
-        let Self { argv, variables, without, anchors } = self;
-        let argv =
-            argv.iter().map(|word| c_string(&[word.as_bytes(), &[0]])).collect::<io::Result<Vec<_>>>()?;
+    /// Errors: a word contains NUL, or the system has no memory left.
+    pub fn prepare(argv: &[OsString], without: &[&str], start: &'a Start) -> io::Result<Self> {
         let front = start.front_pid.to_string();
         let names_front = |name: &&str| std::env::var_os(name).is_some_and(|pid| pid == *front);
-        let pid_variables: Vec<&str> = PID_VARIABLES.into_iter().filter(names_front).collect();
+        let pid_variables: Vec<_> = PID_VARIABLES.into_iter().filter(names_front).collect();
         let is_other = |name: &OsStr| {
             let foreign = name == PIDFD_VARIABLE && !pid_variables.is_empty();
             !foreign && !pid_variables.iter().chain(without).any(|left_out| name == *left_out)
         };
-        let quiet = (!anchors.is_empty() && std::env::var_os(QUIET_LVM).is_none())
-            .then_some((QUIET_LVM, "1".to_owned()));
-        let added = variables.into_iter().chain(quiet).map(|(name, value)| (name.into(), value.into()));
         let kept = std::env::vars_os().filter(|(name, _)| is_other(name));
-        let variables = kept.chain(added);
-        let environment =
-            variables.map(|(name, value)| c_string(&[name.as_bytes(), b"=", value.as_bytes(), &[0]]));
-        let environment = environment.collect::<io::Result<Vec<_>>>()?;
-        let envp: Vec<&CStr> = environment.iter().map(CString::as_c_str).collect();
-        let words: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
+        Ok(Self {
+            start,
+            words: argv.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?,
+            kept: kept.map(|(name, value)| variable(&name, &value)).collect::<Result<_, _>>()?,
+            pid_variables,
+            stack: LaunchStack::new(argv.len())?,
+        })
+    }
+
+    /// Starts the command as a child of the calling thread, with the signal dispositions, signal mask and standard
+    /// streams that dlock was started with. The command dies if that thread ends first. `gate` gets its pid. Its
+    /// environment has the variables `added` too. It gets `anchors`, descriptors that carry the hold, under high numbers,
+    /// and with them `LVM_SUPPRESS_FD_WARNINGS`.
+    ///
+    /// Errors: fork or exec failed. For an existing file that cannot be executed the error has the reason, without an
+    /// errno.
+    pub fn spawn(&self, added: &[(&str, String)], anchors: &[OwnedFd], gate: Gate) -> io::Result<Spawned> {
+        let quiet = (!anchors.is_empty() && std::env::var_os(QUIET_LVM).is_none())
+            .then(|| (QUIET_LVM, "1".to_owned()));
+        let added = added.iter().chain(&quiet).map(|(name, value)| variable(name, value));
+        let added = added.collect::<Result<Vec<_>, _>>()?;
+        let envp: Vec<&CStr> = self.kept.iter().chain(&added).map(CString::as_c_str).collect();
+        let words: Vec<&CStr> = self.words.iter().map(CString::as_c_str).collect();
         let kept = anchors.iter().map(high_descriptor).collect::<io::Result<Vec<_>>>()?;
         let inherit: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
         let exec = launch::Exec {
             argv: &words,
             envp: &envp,
-            group: start.command_group(),
-            mask: &start.mask,
-            ignore: &start.restore_ignored,
+            group: self.start.command_group(),
+            mask: &self.start.mask,
+            ignore: &self.start.restore_ignored,
             inherit: &inherit,
             gate,
-            stack: &LaunchStack::new(words.len())?,
-            pid_variables: &pid_variables,
+            stack: &self.stack,
+            pid_variables: &self.pid_variables,
         };
         let started = match launch::spawn(&exec) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {
@@ -86,7 +94,7 @@ impl Command<'_> {
             }
             started => started,
         };
-        started.map_err(|error| diagnosis::explain(error, argv[0].to_bytes(), &search_path()))
+        started.map_err(|error| diagnosis::explain(error, words[0].to_bytes(), &search_path()))
     }
 }
 
@@ -106,9 +114,8 @@ fn path_of(word: &CStr) -> Option<CString> {
     CString::new(file.into_os_string().into_encoded_bytes()).ok()
 }
 
-/// Joins `parts`, the last of which ends with the only NUL, without spare capacity.
-fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
-    CString::from_vec_with_nul(parts.concat()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+fn variable(name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Result<CString, NulError> {
+    CString::new([name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes()].concat())
 }
 
 /// Copies `descriptor` to a number that scripts do not use: shells take numbers from 10 up, and bash keeps 255 for
