@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mknodat, openat, statat, unlinkat,
@@ -10,7 +9,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::fault::{self, is_one_of};
-use super::header::wall;
 use super::names::Naming;
 use super::surroundings;
 use crate::lock::ErrorKind;
@@ -32,7 +30,6 @@ pub(super) struct Directory {
     /// The mode of the files created in it: its read and write bits.
     mode: Mode,
     pub(super) naming: Naming,
-    boot: OnceLock<String>,
     /// Keeps programs that remove old files away, where there are any, for as long as it is open.
     _in_use: Option<OwnedFd>,
 }
@@ -48,15 +45,7 @@ impl Directory {
         let in_use = surroundings::keep_from_sweepers(&handle, private);
         let shown = if private { 0o600 } else { 0o666 };
         let mode = Mode::from_raw_mode((stat.st_mode & shown) | 0o600);
-        Self {
-            handle,
-            path,
-            identity: identity_of(stat),
-            mode,
-            naming,
-            boot: OnceLock::new(),
-            _in_use: in_use,
-        }
+        Self { handle, path, identity: identity_of(stat), mode, naming, _in_use: in_use }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -68,29 +57,14 @@ impl Directory {
         self.path.join(file)
     }
 
-    /// Returns the id of this boot of the host. If it cannot be read, every process counts as another boot, which costs
-    /// an fsync each.
-    pub(super) fn boot(&self) -> &str {
-        self.boot.get_or_init(|| {
-            let mut buffer = [0; 64];
-            let file = openat(CWD, "/proc/sys/kernel/random/boot_id", OFlags::CLOEXEC, Mode::empty());
-            let got = file.and_then(|f| rustix::io::read(f, &mut buffer)).unwrap_or(0);
-            let text = std::str::from_utf8(&buffer[..got]).unwrap_or_default().trim();
-            if text.is_empty() {
-                return format!("process-{}-{}", std::process::id(), wall());
-            }
-            text.to_owned()
-        })
-    }
-
     /// Opens `file`, which is to be of this kind, if it exists.
     pub(super) fn open(&self, kind: FileType, file: &str, flags: OFlags) -> FaultResult<Option<OwnedFd>> {
         let planted = |found| fault::planted(&self.path_of(file), name_of(found), name_of(kind));
         let fd = match openat(&self.handle, file, flags | CAREFUL, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            // For a FIFO opened for writing `ENXIO` means that it has no reader.
-            Err(Errno::NXIO) if !flags.contains(OFlags::WRONLY) => return Err(planted(FileType::Socket)),
+            // Or a FIFO without a reader that is opened for writing; only `wake` does that.
+            Err(Errno::NXIO) => return Err(planted(FileType::Socket)),
             Err(errno) => return Err(fault::os("open", self.path_of(file))(errno)),
         };
         let found = FileType::from_raw_mode(self.stat(file, &fd)?.st_mode);

@@ -1,22 +1,16 @@
-//! The text of the queue behind its header, without I/O: one entry a line, in order of arrival.
-//!
-//! ```text
-//! TOKEN STATE SLOT KEPT SINCE MODE CLAIM {"record":...}
-//! ```
-//! The JSON of an entry is parsed only where it is needed, since each change writes all entries.
+//! The entries of a queue, without I/O. They are stored as JSON, in order of arrival.
 
-use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::header::Header;
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, FencingToken, Holder, LockName, Mode, Request, queue};
-use crate::queue::store::{About, Item, Key};
+use crate::lock::{ClaimId, FencingToken, Holder, LockName, Mode, Request};
+use crate::queue::store::{About, Item, Key, Note};
 
 /// The state of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum State {
     /// It has not taken the lock file.
     Waiting,
@@ -25,173 +19,70 @@ pub(super) enum State {
     /// It has the lock file.
     Held,
     /// Removed by another process; its owner has not left yet.
-    Evicted,
+    Evicted(Option<Holder>),
     /// Superseded by a newer claim; its owner has not left yet.
-    Superseded,
+    Superseded(Holder),
 }
 
-/// The words of the states.
-const STATES: [(State, &str); 5] = [
-    (State::Waiting, "waiting"),
-    (State::Blocked, "blocked"),
-    (State::Held, "held"),
-    (State::Evicted, "evicted"),
-    (State::Superseded, "superseded"),
-];
-
 /// An entry.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
     pub(super) token: u64,
     pub(super) state: State,
-    /// The slot that it holds, or zero.
-    pub(super) slot: u32,
+    /// The slot that it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slot: Option<u32>,
     /// Whether its FIFO is the one of the queue, which is kept.
     pub(super) kept: bool,
     /// Since when it waits, or holds: µs of wall time.
     pub(super) since: u64,
-    /// The mode; a word that this version does not know counts as exclusive.
-    mode: String,
-    pub(super) id: ClaimId,
-    /// The details, as JSON.
-    details: String,
-}
-
-/// The details of an entry.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Details {
-    pub(super) record: Record,
     /// The holder that asked it to leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<Holder>,
-    /// The holder that removed it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) by: Option<Holder>,
-}
-
-impl Details {
-    fn print(&self) -> String {
-        serde_json::to_string(self).expect("texts and numbers are JSON")
-    }
+    pub(super) record: Record,
 }
 
 impl Stored {
     /// Returns the entry of a claim that arrives.
     pub(super) fn of(request: &Request, token: u64, since: u64) -> Self {
-        let details = Details { record: Record::of(request, request.ttl), asked: None, by: None };
-        Self {
-            token,
-            state: State::Waiting,
-            slot: 0,
-            kept: false,
-            since,
-            mode: request.mode.to_string(),
-            id: request.id,
-            details: details.print(),
-        }
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.splitn(8, ' ');
-        let mut word = || words.next();
-        Some(Self {
-            token: word()?.parse().ok()?,
-            state: word().and_then(|word| STATES.iter().find(|(_, name)| *name == word))?.0,
-            slot: word()?.parse().ok()?,
-            kept: word()?.parse().ok()?,
-            since: word()?.parse().ok()?,
-            mode: word()?.to_owned(),
-            id: word()?.parse().ok()?,
-            details: word()?.to_owned(),
-        })
-    }
-
-    fn print(&self, to: &mut String) {
-        let Self { token, state, slot, kept, since, mode, id, details } = self;
-        let state = STATES.iter().find(|(known, _)| known == state).map_or("", |(_, word)| word);
-        writeln!(to, "{token} {state} {slot} {kept} {since} {mode} {id} {details}")
-            .expect("writing to a String cannot fail");
-    }
-
-    /// Returns the details, if they can be read.
-    pub(super) fn details(&self) -> Option<Details> {
-        serde_json::from_str(&self.details).ok()
-    }
-
-    /// Changes the details.
-    pub(super) fn change(&mut self, change: impl FnOnce(&mut Details)) {
-        if let Some(mut details) = self.details() {
-            change(&mut details);
-            self.details = details.print();
-        }
+        let record = Record::of(request, request.ttl);
+        Self { token, state: State::Waiting, slot: None, kept: false, since, asked: None, record }
     }
 
     pub(super) fn in_queue(&self) -> bool {
         matches!(self.state, State::Waiting | State::Blocked | State::Held)
     }
 
+    /// Returns the mode; one that this version does not know counts as exclusive.
     pub(super) fn mode(&self) -> Mode {
-        self.mode.parse().unwrap_or(Mode::Exclusive)
+        self.record.mode().unwrap_or(Mode::Exclusive)
+    }
+
+    /// Returns the notice that another process left when it removed the entry.
+    pub(super) fn removal(&self) -> Option<Note> {
+        match &self.state {
+            State::Superseded(by) => Some(Note::Superseded(by.clone())),
+            State::Evicted(by) => Some(Note::Evicted(by.clone())),
+            State::Waiting | State::Blocked | State::Held => None,
+        }
     }
 
     /// Returns the entry with so many ahead in the queue of `lock`, and with the name of its FIFO.
     pub(super) fn item(&self, lock: &LockName, at: usize, fifo: String) -> Item {
-        let about = self.details().map(|details| {
-            let mut about =
-                About::of(&details.record, lock, Some(UNIX_EPOCH + Duration::from_micros(self.since)));
-            about.entry.ttl = None;
-            Box::new(about)
-        });
+        let since = UNIX_EPOCH + Duration::from_micros(self.since);
+        let mut about = About::of(&self.record, lock, Some(since));
+        about.entry.ttl = None;
         Item {
             at,
             key: Key { order: self.token, text: fifo },
-            id: self.id,
+            id: self.record.id().unwrap_or_else(|| ClaimId::from_number(0)),
             foreign: false,
-            mode: self.mode.parse().ok(),
-            slot: Some(self.slot).filter(|slot| *slot > 0),
+            mode: self.record.mode(),
+            slot: self.slot,
             token: FencingToken::new(self.token),
             left: None,
-            about,
+            about: Some(Box::new(about)),
         }
-    }
-}
-
-/// A queue as it was read: its header, and all entries, also those of claims that were removed and have not left yet.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Document {
-    pub(super) header: Header,
-    pub(super) entries: Vec<Stored>,
-    /// Whether an own claim changed it since.
-    pub(super) changed: bool,
-}
-
-impl Document {
-    pub(super) fn parse(header: Header, text: &[u8]) -> Self {
-        let lines = std::str::from_utf8(text).unwrap_or_default().lines();
-        Self { header, entries: lines.filter_map(Stored::parse).collect(), changed: false }
-    }
-
-    /// Returns the text of the entries.
-    pub(super) fn print(&self) -> String {
-        let mut text = String::new();
-        self.entries.iter().for_each(|entry| entry.print(&mut text));
-        text
-    }
-
-    /// Returns the entries that count.
-    pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Stored> {
-        self.entries.iter().filter(|entry| entry.in_queue())
-    }
-
-    /// Returns the entry with this token.
-    pub(super) fn at(&mut self, token: u64) -> Option<&mut Stored> {
-        self.entries.iter_mut().find(|entry| entry.token == token)
-    }
-
-    /// Returns whether the entry with this token holds, if all those ahead of it live.
-    pub(super) fn may_hold(&self, token: u64) -> bool {
-        let modes: Vec<Mode> = self.queue().map(Stored::mode).collect();
-        self.queue().take(queue::held(&modes)).any(|entry| entry.token == token)
     }
 }
 
@@ -203,30 +94,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_entries_read_back(number in 0usize..5, text in "\\PC{0,40}|\n\t\"|\u{2028}") {
-            let mut document = Document { header: Header::fresh("a", "boot"), entries: Vec::new(), changed: false };
-            for (token, (state, _)) in STATES.into_iter().enumerate().take(number) {
-                let request = request(7, &["a", "b"], slots(3));
-                let mut entry = Stored { state, slot: 4, kept: true, ..Stored::of(&request, token as u64, 3) };
-                entry.change(|details| details.asked = Some(Holder { user: text.clone(), ..request.holder }));
-                document.entries.push(entry);
-            }
-            let read = Document::parse(document.header.clone(), document.print().as_bytes());
-            prop_assert_eq!(&read, &document);
-            for entry in read.entries {
-                let details = entry.details().expect("readable");
-                prop_assert_eq!(details.asked.map(|by| by.user), Some(text.clone()));
-                prop_assert_eq!(entry.item(&name("a"), 0, String::new()).slot, Some(4));
-            }
+        fn written_entries_read_back(at in 0usize..5, text in "\\PC{0,40}|\n\t\"|\u{2028}") {
+            let request = request(7, &["a", "b"], slots(3));
+            let by = Holder { user: text, ..request.holder.clone() };
+            let state = [
+                State::Waiting,
+                State::Blocked,
+                State::Held,
+                State::Evicted(None),
+                State::Superseded(by.clone()),
+            ][at].clone();
+            let entry = Stored { state, slot: Some(4), asked: Some(by), ..Stored::of(&request, 5, 3) };
+            let read: Stored = serde_json::from_str(&serde_json::to_string(&entry).expect("JSON")).expect("readable");
+            prop_assert_eq!(read.item(&name("a"), 0, String::new()).slot, Some(4));
+            prop_assert_eq!(read, entry);
         }
     }
 
     #[test]
     fn entry_of_a_newer_form_counts_as_exclusive() {
-        let line = "7 waiting 0 false 3 odd 07070707070707070707070707070707 {}\n";
-        let document = Document::parse(Header::fresh("a", "boot"), line.as_bytes());
-        assert_eq!(document.entries[0].mode(), Mode::Exclusive);
-        assert_eq!(document.entries[0].item(&name("a"), 0, String::new()).mode, None);
-        assert_eq!(document.print(), line);
+        let text = serde_json::to_string(&Stored::of(&request(7, &["a"], slots(3)), 5, 3)).expect("JSON");
+        let entry: Stored = serde_json::from_str(&text.replace("slots", "odd")).expect("readable");
+        assert_eq!(entry.mode(), Mode::Exclusive);
+        assert_eq!(entry.item(&name("a"), 0, String::new()).mode, None);
     }
 }

@@ -10,7 +10,7 @@ use super::directory::Directory;
 use super::events;
 use super::fault;
 use super::inspect;
-use super::surroundings;
+use super::surroundings::{self, AGED};
 use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, when, with};
 use crate::clock;
@@ -25,25 +25,12 @@ struct Facts {
     network_file_system: Option<&'static str>,
     /// Why it cannot be written, if it cannot.
     unwritable: Option<String>,
-    /// The place in which it lies and from which others remove files, and when they do.
-    swept: Option<(&'static str, &'static str)>,
+    /// The place in which it lies and from which others remove files.
+    swept: Option<&'static str>,
     /// The directory above it that other processes see as another one.
     private: Option<String>,
     /// Why the kernel cannot report removed files, if it cannot.
     unwatched: Option<String>,
-}
-
-impl Facts {
-    /// The facts that follow from the path alone.
-    fn of(path: &Path) -> Self {
-        let resolved = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        Self {
-            path: path.display().to_string(),
-            swept: surroundings::swept(&resolved),
-            private: surroundings::private(&resolved).map(|above| above.display().to_string()),
-            ..Self::default()
-        }
-    }
 }
 
 const RISKS: &[Rule<Facts>] = &[
@@ -66,17 +53,13 @@ const RISKS: &[Rule<Facts>] = &[
         "choose a directory that all of them see, such as one of StateDirectory= (systemd: PrivateTmp=, DynamicUser=), with --endpoint",
     ),
     Rule::warning(
-        |f| {
-            f.swept
-                .filter(|(place, _)| *place != "/var/tmp")
-                .map(|at| vec![f.path.clone(), at.0.into(), at.1.into()])
-        },
-        "{0} lies in {1}: {2}; tokens and the successes of --once-per are lost with them",
+        |f| Some(vec![f.path.clone(), f.swept.filter(|place| *place != AGED)?.to_owned()]),
+        "{0} lies in {1}, where old files are removed; tokens and the successes of --once-per are lost with them",
         "choose a directory in /var/lib or /srv with --endpoint",
     ),
     Rule::note(
-        |f| f.swept.filter(|(place, _)| *place == "/var/tmp").map(|at| vec![at.1.into()]),
-        "{0}; tokens and the successes of --once-per are lost with them; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
+        |f| when(f.swept == Some(AGED)),
+        "systemd-tmpfiles removes files there that no run has used for 30 days; tokens and the successes of --once-per are lost with them; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
     ),
     Rule::warning(
         |f| with(f.unwritable.as_ref()?),
@@ -96,7 +79,13 @@ pub(super) async fn examine(
     path: &Path,
     deadline: Moment,
 ) -> FaultResult<Examination> {
-    let mut facts = Facts::of(path);
+    let resolved = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut facts = Facts {
+        path: path.display().to_string(),
+        swept: surroundings::swept(&resolved),
+        private: surroundings::private(&resolved).map(|above| above.display().to_string()),
+        ..Facts::default()
+    };
     let begun = clock::now();
     if let Some(directory) = directory {
         // Any name will do: only the time that the call takes counts.
@@ -108,7 +97,7 @@ pub(super) async fn examine(
         let reason = |fault: Fault| fault.reason.to_string();
         let writable = rustix::fs::access(path, Access::WRITE_OK).map_err(fault::os("write to", path));
         facts.exists = true;
-        facts.network_file_system = config::network_file_system_of(&system, stat.st_dev);
+        facts.network_file_system = config::network_file_system(&system, stat.st_dev);
         facts.unwritable = writable.err().map(reason);
         facts.unwatched = events::instance(path).err().map(reason);
     }

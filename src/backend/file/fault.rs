@@ -4,8 +4,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::lock::reason::About;
-use crate::lock::{ErrorKind, Reason};
+use crate::lock::ErrorKind;
 use crate::net::cause;
 use crate::net::fault::Fault;
 
@@ -27,12 +26,6 @@ pub(super) fn planted(path: &Path, found: &str, wanted: &str) -> Fault {
     Fault::new(ErrorKind::Unwritable, reason).coded(PLANTED)
 }
 
-/// The fault for a write to `path` that takes too long.
-pub(super) fn silent_disk(path: &Path) -> Fault {
-    let silent = format!("the disk of {} does not answer", path.display());
-    Fault::unavailable(Reason::from(silent.as_str()).about(About::Service))
-}
-
 /// Returns whether the fault has one of these error numbers.
 pub(super) fn is_one_of(fault: &Fault, errnos: &[Errno]) -> bool {
     errnos.iter().any(|errno| errno.raw_os_error() == fault.code)
@@ -45,14 +38,6 @@ pub(super) fn is_of_others(fault: &Fault) -> bool {
     fault.code == PLANTED || is_one_of(fault, &shut)
 }
 
-/// Makes the fault transient, so that the operation is tried again.
-pub(super) fn transient(fault: Fault) -> Fault {
-    if fault.is_transient() {
-        return fault;
-    }
-    Fault::unavailable(fault.reason.advising("trying again"))
-}
-
 fn kind_of(errno: Errno) -> ErrorKind {
     match errno {
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOLCK => ErrorKind::System,
@@ -60,30 +45,19 @@ fn kind_of(errno: Errno) -> ErrorKind {
     }
 }
 
-/// The directory of a unit with `StateDirectory=dlock`.
-const STATE: &str = "/var/lib/dlock";
-
-/// Explains that a directory is read-only, for example because a service manager mounted it so (`ProtectSystem=`).
-fn read_only(what: &str, path: &Path) -> String {
-    let setting = if path.starts_with(STATE) {
-        "StateDirectory=dlock".to_owned()
-    } else {
-        // A missing directory is created in the one above it.
-        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        format!("ReadWritePaths={}", directory.display())
-    };
-    format!(
-        "cannot {what} {}: it is on a read-only file system; in a systemd unit set {setting}, or choose a directory on a writable file \
-         system with --endpoint",
-        path.display()
-    )
-}
-
 fn explain(what: &str, path: &Path, errno: Errno) -> String {
     let advice = match errno {
         Errno::NOSPC => "; make room on its file system",
         Errno::DQUOT => "; the disk quota is used up",
-        Errno::ROFS => return read_only(what, path),
+        Errno::ROFS => {
+            // A service manager may have mounted it so (`ProtectSystem=`). A missing directory is created in the one above it.
+            let above = path.parent().unwrap_or(path).display();
+            return format!(
+                "cannot {what} {}: it is on a read-only file system; in a systemd unit set ReadWritePaths={above} (for \
+                 /var/lib/dlock StateDirectory=dlock), or choose a directory on a writable file system with --endpoint",
+                path.display()
+            );
+        }
         Errno::ACCESS | Errno::PERM => {
             "; ask for access to it (users share a lock directory made by mkdir -m 1777), or choose another with --endpoint"
         }
@@ -92,19 +66,4 @@ fn explain(what: &str, path: &Path, errno: Errno) -> String {
         _ => "",
     };
     format!("cannot {what} {}: {}{advice}", path.display(), cause::said(&errno.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn systemd_unit_error_shows_the_read_write_paths() {
-        let said = |path: &Path| explain("make", path, Errno::ROFS);
-        let above = std::env::temp_dir();
-        let wanted = format!("set ReadWritePaths={},", above.display());
-        assert!(said(&above.join("missing")).contains(&wanted), "{}", said(&above.join("missing")));
-        assert!(said(&above).contains(&wanted), "{}", said(&above));
-        assert!(said(Path::new("/var/lib/dlock/x")).contains("set StateDirectory=dlock,"));
-    }
 }

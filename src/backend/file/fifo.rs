@@ -13,11 +13,14 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::directory::Directory;
-use super::fault::{self, PLANTED, is_one_of};
+use super::fault::{self, PLANTED};
 use super::flock::try_lock;
 use crate::fd;
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
+
+/// The bytes that mean "look again".
+pub(super) const WAKE: &[u8] = b"!";
 
 /// Opens the FIFO `file` and flocks it for this process. Creates it if it is missing. Returns `None` if another process has
 /// it locked.
@@ -30,30 +33,27 @@ pub(super) fn take(directory: &Directory, file: &str) -> FaultResult<Option<Arc<
     Ok(locked.then(|| Arc::new(fifo)))
 }
 
+/// Opens the FIFO `file`, if there is one. Something else in its place counts as none: a hold still has its lock file. So
+/// does a FIFO without a reader, if it is opened for writing: its owner is dead.
+fn open(directory: &Directory, file: &str, flags: OFlags) -> FaultResult<Option<OwnedFd>> {
+    match directory.open(FileType::Fifo, file, flags) {
+        Err(fault) if fault.code == PLANTED => Ok(None),
+        opened => opened,
+    }
+}
+
 /// Returns the FIFO `file`, open for reading, if its owner lives.
 pub(super) fn probe(directory: &Directory, file: &str) -> FaultResult<Option<OwnedFd>> {
     // Opened before the test: the end of a writer is reported only if the writer had it open at that time.
-    let fd = match directory.open(FileType::Fifo, file, OFlags::RDONLY) {
-        Ok(Some(fd)) => fd,
-        // Something else in its place counts as no FIFO: a hold still has its lock file.
-        Ok(None) => return Ok(None),
-        Err(fault) if fault.code == PLANTED => return Ok(None),
-        Err(fault) => return Err(fault),
-    };
-    let free = try_lock(&fd, false).map_err(fault::os("lock", directory.path_of(file)))?;
-    Ok((!free).then_some(fd))
+    let Some(fifo) = open(directory, file, OFlags::RDONLY)? else { return Ok(None) };
+    let free = try_lock(&fifo, false).map_err(fault::os("lock", directory.path_of(file)))?;
+    Ok((!free).then_some(fifo))
 }
 
 /// Tells the owner of the FIFO `file` to look again. A dead owner is no failure.
 pub(super) fn wake(directory: &Directory, file: &str) -> FaultResult<()> {
-    let fd = match directory.open(FileType::Fifo, file, OFlags::WRONLY) {
-        Ok(Some(fd)) => fd,
-        // Without a reader the owner is dead.
-        Ok(None) => return Ok(()),
-        Err(fault) if fault.code == PLANTED || is_one_of(&fault, &[Errno::NXIO]) => return Ok(()),
-        Err(fault) => return Err(fault),
-    };
-    match rustix::io::write(&fd, b"!") {
+    let Some(fifo) = open(directory, file, OFlags::WRONLY)? else { return Ok(()) };
+    match rustix::io::write(&fifo, WAKE) {
         // A full FIFO wakes its owner anyway, and an owner that closed it meanwhile has left.
         Ok(_) | Err(Errno::AGAIN | Errno::PIPE) => Ok(()),
         Err(errno) => Err(fault::os("write", directory.path_of(file))(errno)),

@@ -1,22 +1,35 @@
-//! The header of a queue file, without I/O, and the fencing tokens: a counter that survives a crash of the host without an
-//! fsync per run.
+//! The header of a queue file, and the fencing tokens: a counter that survives a crash of the host without a
+//! flush.
 //!
-//! A new counter starts from the wall clock in microseconds and gives out at most [`RESERVE`] tokens before its first
-//! fsync. If a crash loses it, the clock is further by then than the counter ever was. Later tokens are reserved with
-//! an fsync, a thousand at a time. After another boot of the host the counter continues at the limit, whatever lower
-//! tokens the file still shows.
+//! A new counter starts from the wall clock in microseconds, and is slower than that. So if it is lost, the clock is
+//! further. A crash of the host may lose the last tokens that were given. So after another boot the counter continues
+//! [`LOST`] further.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde::{Deserialize, Serialize};
 
 /// The length of the header in bytes.
 pub(super) const HEADER: usize = 1024;
 /// The digits of the header's checksum, and the newline behind them.
 pub(super) const SUM: usize = 17;
-/// How many tokens are reserved at once.
-const RESERVE: u64 = 1000;
+/// How many tokens a crash may lose. The kernel writes a changed file within half a minute, on a laptop within ten. No
+/// processes take so many tokens by then, and no host boots again within as many microseconds.
+pub(super) const LOST: u64 = 1 << 24;
+
+/// The id of this boot of the host. If it cannot be read, every process counts as another boot.
+static BOOT: LazyLock<String> = LazyLock::new(|| {
+    let mut buffer = [0; 36];
+    let file = openat(CWD, "/proc/sys/kernel/random/boot_id", OFlags::CLOEXEC, Mode::empty());
+    let got = file.and_then(|file| rustix::io::read(file, &mut buffer));
+    let id = std::str::from_utf8(&buffer).ok().filter(|_| got == Ok(buffer.len()));
+    id.map_or_else(|| wall().to_string(), str::to_owned)
+});
 
 /// The header of a queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     /// The lock's name.
     pub(super) name: String,
@@ -28,10 +41,8 @@ pub(super) struct Header {
     pub(super) sum: u64,
     /// The next token.
     pub(super) next: u64,
-    /// The first token that may not be given before more are reserved.
-    pub(super) limit: u64,
-    /// When the last successful run acquired, in µs of wall time; zero if none is known.
-    pub(super) success: u64,
+    /// When the last successful run acquired, by the wall clock; zero if none is known.
+    pub(super) success: Duration,
     /// The id of the boot in which the last tokens were given.
     pub(super) boot: String,
 }
@@ -42,45 +53,32 @@ pub(super) struct NewerFormat;
 
 impl Header {
     /// Returns the header of a queue that has none: its counter starts from the clock.
-    pub(super) fn fresh(name: &str, boot: &str) -> Self {
-        let next = wall().max(1);
+    pub(super) fn fresh(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             start: HEADER as u64,
             length: 0,
-            sum: checksum(&[]),
-            next,
-            limit: next + RESERVE,
-            success: 0,
-            boot: boot.to_owned(),
+            // Of no text.
+            sum: 0,
+            next: wall().max(1),
+            success: Duration::ZERO,
+            boot: BOOT.clone(),
         }
     }
 
-    /// Returns whether the next token may be given without a reservation.
-    pub(super) fn is_ready(&self, boot: &str) -> bool {
-        self.next < self.limit && boot == self.boot
-    }
-
-    /// Takes the next token, which must be ready.
+    /// Takes the next token.
     pub(super) fn take_token(&mut self) -> u64 {
+        if self.boot != *BOOT {
+            self.next += LOST;
+            self.boot.clone_from(&BOOT);
+        }
         self.next += 1;
         self.next - 1
     }
 
-    /// Reserves more tokens. The header must reach the disk before they are given.
-    pub(super) fn reserve(&mut self, boot: &str) {
-        if boot != self.boot {
-            self.next = self.limit;
-            boot.clone_into(&mut self.boot);
-        }
-        self.limit = self.next + RESERVE;
-    }
-
     pub(super) fn print(&self) -> Vec<u8> {
-        let name = serde_json::to_string(&self.name).expect("a text is JSON");
-        let Self { start, length, sum, next, limit, success, boot, .. } = self;
-        let mut bytes =
-            format!("dlock 1 {start} {length} {sum} {next} {limit} {success} {boot} {name}").into_bytes();
+        let text = serde_json::to_string(self).expect("texts and numbers are JSON");
+        let mut bytes = format!("dlock 1 {text}").into_bytes();
         bytes.resize(HEADER - SUM, b' ');
         let sum = format!("{:016x}\n", checksum(&bytes));
         bytes.extend_from_slice(sum.as_bytes());
@@ -98,17 +96,7 @@ impl Header {
             return Ok(None);
         };
         let Some(text) = text.strip_prefix("1 ") else { return Err(NewerFormat) };
-        Ok(Self::fields(text))
-    }
-
-    fn fields(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(8, ' ');
-        let mut number = || parts.next()?.parse::<u64>().ok();
-        let (start, length, sum) = (number()?, number()?, number()?);
-        let (next, limit, success) = (number()?, number()?, number()?);
-        let boot = parts.next()?.to_owned();
-        let name = serde_json::from_str(parts.next()?).ok()?;
-        Some(Self { name, start, length, sum, next, limit, success, boot })
+        Ok(serde_json::from_str(text).ok())
     }
 }
 
@@ -132,7 +120,7 @@ mod tests {
     use super::*;
 
     fn header() -> Header {
-        Header { success: 4, ..Header::fresh(&"\"\\é ".repeat(40), &"b".repeat(36)) }
+        Header { success: Duration::from_secs(4), ..Header::fresh(&"\"\\é ".repeat(40)) }
     }
 
     #[test]
@@ -150,9 +138,9 @@ mod tests {
 
     #[test]
     fn lost_counter_resumes_above_granted_tokens() {
-        let given = Header::fresh("a", "boot").next;
+        let given = Header::fresh("a").next;
         while wall() <= given {}
-        assert!(Header::fresh("a", "boot").next > given);
+        assert!(Header::fresh("a").next > given);
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::directory::{Directory, Identity, identity_of};
+use super::directory::Directory;
 use super::fault;
+use super::fifo;
 use super::flock::{self, Flock, try_lock};
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
@@ -36,8 +36,7 @@ impl Hold {
             if let Some(pending) = &mut self.pending {
                 let ended = match pending.try_recv() {
                     Err(TryRecvError::Empty) => return Ok(false),
-                    Err(TryRecvError::Closed) => Err(Errno::CANCELED),
-                    Ok(ended) => ended,
+                    ended => ended.unwrap_or(Err(Errno::CANCELED)),
                 };
                 self.pending = None;
                 if let Some(file) = ended.map_err(fault::os("lock", &path))?.keep() {
@@ -50,10 +49,8 @@ impl Hold {
             if !self.locked || !directory.is_replaced(&self.name, &self.file)? {
                 return Ok(self.locked);
             }
-            let before = self.identity(directory)?;
             *self = Self::open(directory, std::mem::take(&mut self.name))?;
-            if self.identity(directory)? == before {
-                // The file exists, but its path leads elsewhere.
+            if directory.is_replaced(&self.name, &self.file)? {
                 let path = directory.path().display();
                 let reason =
                     format!("the lock directory {path} was replaced since dlock started; start it again");
@@ -70,28 +67,24 @@ impl Hold {
         }
     }
 
-    /// Waits for the lock in a thread, which tells `ready`.
+    /// Waits for the lock in a thread, which then wakes the owner of `fifo`, if that is still there.
     pub(super) fn wait(
         &mut self,
         directory: &Directory,
         exclusive: bool,
-        ready: &Arc<Notify>,
+        fifo: &Arc<OwnedFd>,
     ) -> FaultResult<()> {
         if self.pending.is_none() {
-            let (file, ready) = (Arc::new(directory.open_lock(&self.name)?), Arc::clone(ready));
+            let (file, fifo) = (Arc::new(directory.open_lock(&self.name)?), Arc::downgrade(fifo));
             let (done, pending) = oneshot::channel();
             let then = move |lock| {
                 drop(done.send(lock));
-                ready.notify_one();
+                let _ = fifo.upgrade().map(|fifo| rustix::io::write(fifo, fifo::WAKE));
             };
             let what = "start a thread that waits for";
             flock::wait(file, exclusive, then).map_err(fault::os(what, directory.path_of(&self.name)))?;
             self.pending = Some(pending);
         }
         Ok(())
-    }
-
-    pub(super) fn identity(&self, directory: &Directory) -> FaultResult<Identity> {
-        Ok(identity_of(&directory.stat(&self.name, &self.file)?))
     }
 }

@@ -1,12 +1,14 @@
 //! Looking at queues from outside.
 
 use std::path::Path;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Dir, FileType, OFlags};
 
-use super::directory::{Directory, Identity};
+use super::contents;
+use super::directory::{Directory, Identity, identity_of};
 use super::fault::{self, is_of_others};
 use super::flock;
 use super::header::{HEADER, Header, wall};
@@ -15,35 +17,31 @@ use super::locker::{self, Locker, Locks, lockers};
 use super::storage::QueueFile;
 use crate::backend::record::foreign_claim;
 use crate::backend::success;
-use crate::lock::{Entry, LockName, Mode, Moment};
+use crate::lock::{LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
+use crate::queue::store::{About, Item, Key};
 
-/// Returns the entry of a hold of `file` at `path` that belongs to no claim.
-fn stranger(path: &Path, file: Identity, locker: Option<Locker>) -> Entry {
+/// Returns the item of a process that has `file`, the lock file `path` of `lock`, locked for no claim.
+fn stranger(lock: &LockName, path: &Path, file: Identity, locker: Option<Locker>) -> Item {
     let mode = if locker.is_none_or(|l| l.exclusive) { Mode::Exclusive } else { Mode::Shared };
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let pid = locker::who_has(file, locker).filter(|pid| name(*pid).is_some());
-    let command = pid.and_then(name).map(|n| n.trim_end().to_owned());
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let by = locker.map_or(0, |locker| locker.pid);
     let claim = foreign_claim([&file.0.to_be_bytes(), &file.1.to_be_bytes(), &by.to_be_bytes()]);
-    Entry {
-        claim: Some(claim),
-        mode: Some(mode),
-        host: Some(host),
-        pid,
-        command,
-        key: Some(format!("file {}", path.display())),
-        foreign: true,
-        ..Entry::default()
-    }
+    let mut about = About::foreign(lock, claim, format!("file {}", path.display()));
+    about.entry.mode = Some(mode);
+    about.entry.host = Some(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    about.entry.pid = pid;
+    about.entry.command = pid.and_then(name).map(|name| name.trim_end().to_owned());
+    let text = pid.map(|pid| pid.to_string()).unwrap_or_default();
+    Item::foreign(Key { order: 0, text }, None, about)
 }
 
 /// Returns the process that has the lock file or slot file `hold` of `queue` locked, as far as the kernel shows it.
-pub(super) fn holder_of(queue: &QueueFile, hold: &Hold) -> FaultResult<Entry> {
+pub(super) fn holder_of(queue: &QueueFile, hold: &Hold) -> FaultResult<Item> {
     let path = queue.directory.path_of(queue.files.canonical());
-    let file = hold.identity(&queue.directory)?;
-    Ok(stranger(&path, file, lockers(file).first().copied()))
+    let file = identity_of(&queue.directory.stat(&hold.name, &hold.file)?);
+    Ok(stranger(&queue.lock, &path, file, lockers(file).first().copied()))
 }
 
 /// Returns the processes that have the lock file locked and belong to no claim. `owners` have it locked for a claim. If no
@@ -55,18 +53,18 @@ pub(super) fn strangers(
     owners: &[Option<u32>],
     probe: bool,
     is_blocked: bool,
-) -> FaultResult<Vec<Entry>> {
+) -> FaultResult<Vec<Item>> {
     let files = directory.naming.of(lock)?;
     let Some(identity) = directory.present(files.canonical())? else { return Ok(Vec::new()) };
     let path = directory.path_of(files.canonical());
-    let mut lockers = locks.lockers(identity);
-    lockers.retain(|locker| !owners.contains(&Some(locker.pid)));
+    let mut lockers: Vec<_> = locks.lockers(identity).into_iter().map(Some).collect();
+    lockers.retain(|locker| !owners.contains(&locker.map(|locker| locker.pid)));
     if lockers.is_empty() && owners.is_empty() {
         let probes = probe || !locks.are_known();
         let unseen = if probes { !is_free(directory, files.canonical())? } else { is_blocked };
-        return Ok(unseen.then(|| stranger(&path, identity, None)).into_iter().collect());
+        lockers.extend(unseen.then_some(None));
     }
-    Ok(lockers.into_iter().map(|l| stranger(&path, identity, Some(l))).collect())
+    Ok(lockers.into_iter().map(|locker| stranger(lock, &path, identity, locker)).collect())
 }
 
 fn is_free(directory: &Directory, file: &str) -> FaultResult<bool> {
@@ -120,11 +118,7 @@ pub(super) async fn last_success(
     lock: &LockName,
     deadline: Moment,
 ) -> FaultResult<Option<Duration>> {
-    let Some(file) = QueueFile::open(directory, lock, false)? else { return Ok(None) };
-    let _guard = file.guard(deadline).await?;
-    let acquired = file.read()?.header.success;
-    if acquired == 0 {
-        return Ok(None);
-    }
-    Ok(success::age(Duration::from_micros(wall()), Duration::from_micros(acquired)))
+    let queues = contents::open(directory, from_ref(lock), false, deadline).await?;
+    let acquired = queues.first().map(|queue| queue.header.success).filter(|acquired| !acquired.is_zero());
+    Ok(acquired.and_then(|acquired| success::age(Duration::from_micros(wall()), acquired)))
 }

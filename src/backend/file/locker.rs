@@ -72,15 +72,9 @@ fn has_lock(pid: u32, file: Identity) -> Option<bool> {
     };
     Some(descriptors.flatten().any(|entry| {
         let is_file = fs::metadata(entry.path()).is_ok_and(|found| (found.dev(), found.ino()) == file);
-        let number = entry.file_name();
         // The locks of this open file only: other processes open the same file to wait for it.
-        let locks =
-            || fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", number.display())).unwrap_or_default();
-        is_file
-            && locks()
-                .lines()
-                .filter_map(|line| line.strip_prefix("lock:"))
-                .any(|lock| lock.contains("FLOCK"))
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().display());
+        is_file && fs::read_to_string(info).is_ok_and(|info| info.contains("FLOCK"))
     }))
 }
 

@@ -14,6 +14,7 @@
 mod append;
 mod commit;
 mod config;
+mod contents;
 mod directory;
 mod entries;
 mod events;

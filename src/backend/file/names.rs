@@ -2,7 +2,6 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::lock::name::percent_decoded;
 use crate::lock::{ClaimId, ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
@@ -47,11 +46,10 @@ impl Naming {
 
     /// Returns the lock whose file is `file`, if the file's name shows it.
     pub(super) fn lock_of(&self, file: &str) -> Option<LockName> {
-        let text = match &self.prefix {
-            Some(prefix) => file.strip_prefix(prefix.as_str())?.to_owned(),
-            None => String::from_utf8(percent_decoded(file.as_bytes())?).ok()?,
+        let lock = match &self.prefix {
+            Some(prefix) => LockName::new(file.strip_prefix(prefix.as_str())?).ok()?,
+            None => LockName::from_percent_encoded(file)?,
         };
-        let lock = LockName::new(text).ok()?;
         (self.of(&lock).ok()?.base == file).then_some(lock)
     }
 }
@@ -80,19 +78,14 @@ impl FileNames {
     }
 }
 
-fn shorten(encoded: String) -> String {
-    use std::fmt::Write as _;
-    if encoded.len() <= LONGEST {
-        return encoded;
+fn shorten(mut encoded: String) -> String {
+    if encoded.len() > LONGEST {
+        let digest = Sha256::digest(encoded.as_bytes());
+        let hash = u128::from_be_bytes(std::array::from_fn(|at| digest[at]));
+        encoded.truncate(LONGEST - CUT.len() - 32);
+        encoded = format!("{encoded}{CUT}{hash:032x}");
     }
-    let digest = Sha256::digest(encoded.as_bytes());
-    let mut short = encoded;
-    short.truncate(LONGEST - CUT.len() - 2 * digest.len());
-    short.push_str(CUT);
-    for byte in digest {
-        write!(short, "{byte:02x}").expect("writing to a String cannot fail");
-    }
-    short
+    encoded
 }
 
 #[cfg(test)]

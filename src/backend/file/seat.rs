@@ -1,25 +1,24 @@
 //! The open files of a claim of this process: its FIFO, and the lock files.
 
-use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::{BoxFuture, FutureExt as _, SelectAll, select_all};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
 
+use super::contents::Contents;
 use super::directory::Directory;
-use super::entries::{Document, State};
+use super::entries::State;
 use super::events::Events;
 use super::fault;
 use super::fifo;
 use super::flock;
 use super::header::wall;
 use super::hold::Hold;
-use super::storage::{Guard, QueueFile};
-use super::surroundings;
-use crate::lock::{LossReason, Mode, Moment};
+use super::storage::QueueFile;
+use crate::backend::success;
+use crate::lock::{LossReason, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::Target;
 
@@ -41,24 +40,15 @@ pub(super) struct Seat {
     /// In the order of the names.
     pub(super) places: Vec<Place>,
     pub(super) fifo: Option<Arc<OwnedFd>>,
-    /// The name of the FIFO, unless it is kept.
-    pub(super) own_fifo: Option<String>,
     /// The FIFO, as the task listens to it that follows the claim.
     listener: Option<Arc<AsyncFd<Arc<OwnedFd>>>>,
     /// The FIFOs of other claims for whose end it waits.
     watches: Vec<Arc<AsyncFd<OwnedFd>>>,
-    /// Notified by the threads that wait for a lock file.
-    ready: Arc<Notify>,
     /// Whether it has the lock files.
     pub(super) holds: bool,
     /// The kernel's events about the files of a hold.
     events: Option<Arc<Events>>,
-    /// Since when it has not been able to do its part.
-    pub(super) failing_since: Option<Moment>,
 }
-
-/// The signs of a change of a claim.
-pub(super) type Signs = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 impl Place {
     /// Returns the files that carry the hold.
@@ -71,43 +61,40 @@ impl Place {
         self.slot.as_ref().map_or(&self.hold, |(_, slot)| slot)
     }
 
-    /// Waits, in a thread, for the file that another process has locked. A slot is tried only after the lock file is
-    /// locked. So if there is a slot, the slot is the one to wait for.
-    pub(super) fn wait(&mut self, mode: Mode, ready: &Arc<Notify>) -> FaultResult<()> {
-        let directory = &self.queue.directory;
-        match &mut self.slot {
-            Some((_, slot)) => slot.wait(directory, true, ready),
-            None => self.hold.wait(directory, mode == Mode::Exclusive, ready),
-        }
+    /// Waits, in a thread that then wakes the claim through its FIFO, for the file that another process has locked. A slot
+    /// is tried only after the lock file is locked. So if there is a slot, the slot is the one to wait for.
+    fn wait(&mut self, mode: Mode, fifo: &Arc<OwnedFd>) -> FaultResult<()> {
+        let exclusive = self.slot.is_some() || mode == Mode::Exclusive;
+        let busy = self.slot.as_mut().map_or(&mut self.hold, |(_, slot)| slot);
+        busy.wait(&self.queue.directory, exclusive, fifo)
     }
 
     fn unlock(&mut self) {
         self.hold.unlock();
-        if let Some((_, slot)) = &mut self.slot {
-            slot.unlock();
-        }
+        self.slot.iter_mut().for_each(|(_, slot)| slot.unlock());
     }
 
-    fn take(&mut self, mode: Mode, document: &Document) -> FaultResult<bool> {
+    fn take(&mut self, mode: Mode, queue: &Contents) -> FaultResult<bool> {
         if !self.hold.try_lock(&self.queue.directory, mode == Mode::Exclusive)? {
+            // It is the file to wait for.
+            self.slot = None;
             return Ok(false);
         }
         match mode {
-            Mode::Slots(n) => self.take_slot(document, n.get()),
+            Mode::Slots(n) => self.take_slot(queue, n.get()),
             _ => Ok(true),
         }
     }
 
-    fn take_slot(&mut self, document: &Document, slots: u32) -> FaultResult<bool> {
+    fn take_slot(&mut self, queue: &Contents, slots: u32) -> FaultResult<bool> {
         let directory = &self.queue.directory;
-        if let Some((_, slot)) = &mut self.slot
-            && slot.try_lock(directory, true)?
-        {
-            return Ok(true);
-        }
-        let used = |number| document.queue().any(|entry| entry.state == State::Held && entry.slot == number);
+        let used =
+            |number| queue.queue().any(|entry| entry.state == State::Held && entry.slot == Some(number));
         for number in (1..=slots).filter(|number| !used(*number)) {
-            let mut slot = Hold::open(directory, self.queue.files.slot(number))?;
+            let mut slot = match self.slot.take_if(|(waits_for, _)| *waits_for == number) {
+                Some((_, slot)) => slot,
+                None => Hold::open(directory, self.queue.files.slot(number))?,
+            };
             let is_taken = slot.try_lock(directory, true)?;
             if is_taken || self.slot.is_none() {
                 self.slot = Some((number, slot));
@@ -123,18 +110,7 @@ impl Place {
 impl Seat {
     /// Creates the claim. `fifo` is the lock's own FIFO, if it is that of the claim.
     pub(super) fn new(mode: Mode, places: Vec<Place>, fifo: Option<Arc<OwnedFd>>) -> Self {
-        Self {
-            mode,
-            places,
-            fifo,
-            own_fifo: None,
-            listener: None,
-            watches: Vec::new(),
-            ready: Arc::default(),
-            holds: false,
-            events: None,
-            failing_since: None,
-        }
+        Self { mode, places, fifo, listener: None, watches: Vec::new(), holds: false, events: None }
     }
 
     /// Returns whether a task has its FIFO open.
@@ -148,63 +124,52 @@ impl Seat {
 
     /// Takes the lock files of all queues if it is the claim's turn, and notes that in the entries, or which of the
     /// files a process outside of the queue has. All entries that are needed for the decision live.
-    pub(super) fn take(&mut self, documents: &mut [Document]) -> FaultResult<()> {
-        let may = self.places.iter().zip(&*documents).all(|(place, document)| document.may_hold(place.token));
+    pub(super) fn take(&mut self, queues: &mut [Contents]) -> FaultResult<()> {
+        let may = self.places.iter().zip(&*queues).all(|(place, queue)| queue.may_hold(place.token));
         if self.holds || !may {
             return Ok(());
         }
-        for (index, document) in documents.iter_mut().enumerate() {
+        for (index, queue) in queues.iter_mut().enumerate() {
             let place = &mut self.places[index];
-            let outcome = place.take(self.mode, document);
-            if matches!(outcome, Ok(true)) {
+            if place.take(self.mode, queue)? {
                 continue;
             }
             let token = place.token;
             self.release();
-            outcome?;
-            if let Some(own) = document.at(token).filter(|own| own.state != State::Blocked) {
+            if let Some(own) = queue.at(token).filter(|own| own.state != State::Blocked) {
                 own.state = State::Blocked;
-                document.changed = true;
+                queue.changed = true;
             }
             return Ok(());
         }
         self.holds = true;
-        for (place, document) in self.places.iter().zip(documents) {
-            if let Some(own) = document.at(place.token) {
-                let slot = place.slot.as_ref().map_or(0, |(number, _)| *number);
+        for (place, queue) in self.places.iter().zip(queues) {
+            if let Some(own) = queue.at(place.token) {
+                let slot = place.slot.as_ref().map(|(number, _)| *number);
                 (own.state, own.since, own.slot) = (State::Held, wall(), slot);
-                document.changed = true;
+                queue.changed = true;
             }
         }
         Ok(())
     }
 
-    /// Returns the signs of a change of the claim, which waits for `on`; `None` if there is one already.
-    pub(super) fn signs(&mut self, on: &[Target]) -> FaultResult<Option<Signs>> {
-        if let (None, Some(fifo)) = (&self.listener, &self.fifo) {
+    /// Returns the first sign of a change of the claim, which waits for `on`; `None` if there is one already.
+    pub(super) fn sign(&mut self, on: &[Target]) -> FaultResult<Option<SelectAll<BoxFuture<'static, ()>>>> {
+        let Some(fifo) = &self.fifo else { return Ok(None) };
+        if self.listener.is_none() {
             self.listener = Some(Arc::new(fifo::register(Arc::clone(fifo))?));
-        }
-        let signs = Signs::new();
-        if let Some(listener) = self.listener.clone() {
-            signs.push(Box::pin(async move { fifo::heard(&listener).await }));
         }
         let mut watches = Vec::new();
         for target in on {
             let place = &mut self.places[target.name];
             if target.key.order == 0 {
-                place.wait(self.mode, &self.ready)?;
-                let ready = Arc::clone(&self.ready);
-                signs.push(Box::pin(async move { ready.notified().await }));
+                place.wait(self.mode, fifo)?;
                 continue;
             }
             match fifo::probe(&place.queue.directory, &target.key.text)? {
                 None => return Ok(None),
                 Some(fifo) => watches.push(Arc::new(fifo::register(fifo)?)),
             }
-        }
-        for watch in &watches {
-            let watch = Arc::clone(watch);
-            signs.push(Box::pin(async move { fifo::ended(&watch).await }));
         }
         // Those of a hold end here, and not at the moment of acquiring: the last process to close a FIFO waits for the
         // kernel to dismantle it, and the command would wait too.
@@ -218,10 +183,10 @@ impl Seat {
                 return Ok(None);
             }
         }
-        if let Some(events) = self.events.clone() {
-            signs.push(Box::pin(async move { events.next().await }));
-        }
-        Ok(Some(signs))
+        let heard = self.listener.iter().cloned().map(|fifo| async move { fifo::heard(&fifo).await }.boxed());
+        let ended = self.watches.iter().cloned().map(|fifo| async move { fifo::ended(&fifo).await }.boxed());
+        let events = self.events.iter().cloned().map(|events| async move { events.next().await }.boxed());
+        Ok(Some(select_all(heard.chain(ended).chain(events))))
     }
 
     /// Releases the lock files, even if other processes have the descriptors.
@@ -239,17 +204,28 @@ impl Seat {
         }
     }
 
-    /// Ends a claim that leaves, whose guards are given.
-    pub(super) fn end(mut self, guards: Option<Vec<Guard>>) {
+    /// Removes the claim's entries. `held_for` is how long ago a successful run acquired.
+    pub(super) fn leave(&self, queues: &mut [Contents], held_for: Option<Duration>) -> FaultResult<()> {
+        for (place, queue) in self.places.iter().zip(queues) {
+            queue.bury(place.token)?;
+            if let Some(held_for) = held_for {
+                let now = Duration::from_micros(wall());
+                queue.header.success =
+                    success::latest(now, queue.header.success, now.saturating_sub(held_for));
+            }
+            queue.write()?;
+        }
+        Ok(())
+    }
+
+    /// Ends a claim that leaves, with the guards of `queues`.
+    pub(super) fn end(mut self, queues: Option<Vec<Contents>>) {
         self.release();
-        drop(guards);
+        drop(queues);
         // This wakes the successor, which then finds the guard and the locks free.
         self.close_fifo();
         // The kernel often puts the successor on this processor, where it would wait until this process has ended.
         rustix::thread::sched_yield();
-        if let Some(fifo) = &self.own_fifo {
-            self.directory().unlink(fifo);
-        }
         // The rest is dropped last, since the kernel takes time to dismantle it.
     }
 
@@ -281,11 +257,6 @@ impl Seat {
             }
         }
         Ok(None)
-    }
-
-    /// Updates the times of a hold's old files, so that they look used.
-    pub(super) fn freshen(&self) {
-        self.files().filter(|_| self.holds).for_each(|(_, file)| surroundings::freshen(file));
     }
 
     /// Returns other descriptors of the open files that carry the hold.

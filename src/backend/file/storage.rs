@@ -1,17 +1,15 @@
-//! The queue file on disk, read and changed under its guard.
+//! The queue file on disk, and its guard.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, OFlags, fdatasync, fstat, ftruncate};
+use rustix::fs::{FileType, OFlags, fstat, ftruncate};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 
 use super::directory::{Directory, identity_of};
-use super::entries::{Document, Stored};
 use super::fault;
-use super::fifo;
 use super::flock::{self, Flock};
 use super::header::{HEADER, Header, checksum};
 use super::locker::lockers;
@@ -24,7 +22,7 @@ use crate::net::fault::{Fault, FaultResult};
 const PAGE: usize = 4096;
 
 /// How much is read at first: all of a queue of some fifty entries.
-const FIRST: usize = 4 * PAGE;
+const FIRST: usize = 8 * PAGE;
 
 /// The queue file of one lock, opened.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ pub(super) struct Guard {
 
 impl QueueFile {
     /// Opens the queue of `lock`, and creates it if it is missing.
-    pub(super) fn open_or_make(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Self> {
+    pub(super) fn open_or_make(directory: &Arc<Directory>, lock: &LockName) -> FaultResult<Arc<Self>> {
         loop {
             if let Some(queue) = Self::open(directory, lock, true)? {
                 return Ok(queue);
@@ -62,13 +60,13 @@ impl QueueFile {
         directory: &Arc<Directory>,
         lock: &LockName,
         write: bool,
-    ) -> FaultResult<Option<Self>> {
+    ) -> FaultResult<Option<Arc<Self>>> {
         let files = directory.naming.of(lock)?;
         let flags = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let file = directory.open(FileType::RegularFile, &files.queue(), flags)?;
         Ok(file.map(|file| {
             let (directory, lock, file) = (Arc::clone(directory), lock.clone(), Arc::new(file));
-            Self { directory, lock, files, file, write, turn: Arc::default() }
+            Arc::new(Self { directory, lock, files, file, write, turn: Arc::default() })
         }))
     }
 
@@ -100,18 +98,12 @@ impl QueueFile {
 
     /// The fault for a guard that another call had until the deadline.
     fn late(&self) -> Fault {
-        let path = self.path();
-        let identity = fstat(&self.file).map(|stat| identity_of(&stat));
-        let owner = identity.ok().and_then(|file| Some(lockers(file).first()?.pid));
-        if owner == Some(std::process::id()) {
-            // Nothing else takes this process long under the guard.
-            return fault::silent_disk(&path);
-        }
-        let owner = owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let owner = fstat(&self.file).ok().and_then(|stat| lockers(identity_of(&stat)).first().copied());
+        let owner = owner.map(|owner| format!(" (pid {})", owner.pid)).unwrap_or_default();
         let reason = format!(
             "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems to be \
              stopped: continue or end it",
-            path.display()
+            self.path().display()
         );
         Fault::new(ErrorKind::Unavailable, reason)
     }
@@ -121,42 +113,38 @@ impl QueueFile {
         Ok(self.directory.stat(&self.files.queue(), &self.file)?.st_nlink == 0)
     }
 
-    /// Reads the queue.
-    pub(super) fn read(&self) -> FaultResult<Document> {
-        let mut first = [0; FIRST];
-        let got = self.pread(&mut first, 0)?;
-        let first = &first[..got];
-        let header = match Header::parse(first) {
-            Ok(Some(header)) => header,
-            Ok(None) => Header::fresh(self.lock.as_str(), self.directory.boot()),
-            Err(_) => {
-                let reason = format!("{} was written by a newer dlock; use that one", self.path().display());
-                return Err(Fault::new(ErrorKind::Corrupt, reason));
+    /// Reads the header, and the text behind it. Without its header, a text is lost, and so is one of another boot.
+    pub(super) fn read(&self) -> FaultResult<(Header, Vec<u8>)> {
+        let mut bytes = vec![0; FIRST];
+        let mut length = 0;
+        loop {
+            let got = retry_on_intr(|| pread(&self.file, &mut bytes[length..], length as u64));
+            length += got.map_err(fault::os("read", self.path()))?;
+            // A short read of a regular file is the last one.
+            if length < bytes.len() {
+                break;
             }
-        };
+            bytes.resize(4 * length, 0);
+        }
+        bytes.truncate(length);
+        let header = Header::parse(&bytes).map_err(|_| self.newer())?;
+        let header = header.unwrap_or_else(|| Header::fresh(self.lock.as_str()));
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (start, length) = (size(header.start), size(header.length));
-        let mut more = Vec::new();
-        let text = if let Some(text) = first.get(start..start.saturating_add(length)) {
-            text
-        } else {
-            // A damaged length must not take all memory.
-            let file = fstat(&self.file).map_err(fault::os("examine", self.path()))?;
-            let there = u64::try_from(file.st_size).unwrap_or(0).saturating_sub(header.start);
-            more.resize(size(header.length.min(there)), 0);
-            let got = self.pread(&mut more, header.start)?;
-            &more[..got]
-        };
-        // Lost entries are those of another boot.
-        let text = if checksum(text) == header.sum { text } else { &[] };
-        Ok(Document::parse(header, text))
+        let text = bytes.get(start..start.saturating_add(length)).unwrap_or_default();
+        let text = if checksum(text) == header.sum { text } else { b"[]" }.to_vec();
+        Ok((header, text))
+    }
+
+    /// The fault for a queue that this dlock cannot read.
+    pub(super) fn newer(&self) -> Fault {
+        let reason = format!("{} was written by a newer dlock; use that one", self.path().display());
+        Fault::new(ErrorKind::Corrupt, reason)
     }
 
     /// Writes the queue: within the first page, if it has room there, or else beside what was read, which counts until
     /// the header is written. A kill can cut no write within a page.
-    pub(super) fn write(&self, document: &mut Document) -> FaultResult<()> {
-        let (text, header) = (document.print(), &mut document.header);
-        let text = text.as_bytes();
+    pub(super) fn write(&self, header: &mut Header, text: &[u8]) -> FaultResult<()> {
         let end = header.start + header.length;
         (header.length, header.sum) = (text.len() as u64, checksum(text));
         if HEADER + text.len() <= PAGE {
@@ -174,19 +162,6 @@ impl QueueFile {
         self.write_header(header)
     }
 
-    fn pread(&self, buffer: &mut [u8], at: u64) -> FaultResult<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            match retry_on_intr(|| pread(&self.file, &mut buffer[done..], at + done as u64)) {
-                // A short read of a regular file is the last one.
-                Ok(got) if done + got < buffer.len() => return Ok(done + got),
-                Ok(got) => done += got,
-                Err(errno) => return Err(fault::os("read", self.path())(errno)),
-            }
-        }
-        Ok(done)
-    }
-
     fn pwrite(&self, bytes: &[u8], at: u64) -> FaultResult<()> {
         let written = retry_on_intr(|| pwrite(&self.file, bytes, at)).and_then(|written| {
             // The file system is full if a part did not fit.
@@ -199,57 +174,4 @@ impl QueueFile {
     pub(super) fn write_header(&self, header: &Header) -> FaultResult<()> {
         self.pwrite(&header.print(), 0)
     }
-
-    /// Waits until the header is on the disk itself; for a thread that may block.
-    pub(super) fn sync(&self) -> FaultResult<()> {
-        fdatasync(&self.file).map_err(fault::os("sync", self.path()))
-    }
-
-    /// Returns the name of the FIFO of an entry's claim. With several names it belongs to the first.
-    pub(super) fn fifo_of(&self, entry: &Stored) -> FaultResult<String> {
-        if entry.kept {
-            return Ok(self.files.kept_fifo());
-        }
-        let names = entry.details().map(|details| details.record.names(&self.lock)).unwrap_or_default();
-        match names.first() {
-            Some(first) if *first != self.lock => Ok(self.directory.naming.of(first)?.fifo(entry.id)),
-            _ => Ok(self.files.fifo(entry.id)),
-        }
-    }
-
-    /// Returns the FIFO of the claim of `entry`, if that lives.
-    pub(super) fn life(&self, entry: &Stored) -> FaultResult<Option<OwnedFd>> {
-        fifo::probe(&self.directory, &self.fifo_of(entry)?)
-    }
-
-    /// Removes the entry of a dead claim from `document`, and its FIFO.
-    pub(super) fn bury(&self, document: &mut Document, token: u64) -> FaultResult<()> {
-        if let Some(entry) = document.at(token).filter(|entry| !entry.kept) {
-            self.directory.unlink(&self.fifo_of(entry)?);
-        }
-        document.entries.retain(|entry| entry.token != token);
-        document.changed = true;
-        Ok(())
-    }
-
-    /// Tells the claims of `entries` to look again. Continues after a failure, so that every claim that can be woken
-    /// is.
-    pub(super) fn wake<'a>(&self, entries: impl IntoIterator<Item = &'a Stored>) -> FaultResult<()> {
-        let mut told = Ok(());
-        for entry in entries {
-            told = told.and(fifo::wake(&self.directory, &self.fifo_of(entry)?));
-        }
-        told
-    }
-}
-
-/// Takes the guards of `queues`, in one order for all processes.
-pub(super) async fn guards(queues: &[Arc<QueueFile>], deadline: Moment) -> FaultResult<Vec<Guard>> {
-    let mut ordered: Vec<_> = queues.iter().collect();
-    ordered.sort_by(|a, b| a.files.cmp(&b.files));
-    let mut guards = Vec::with_capacity(queues.len());
-    for queue in ordered {
-        guards.push(queue.guard(deadline).await?);
-    }
-    Ok(guards)
 }

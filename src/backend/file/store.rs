@@ -1,29 +1,27 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
-use std::future::pending;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::slice::from_ref;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use rustix::fs::{AtFlags, CWD, statat};
-use rustix::io::Errno;
 
 use super::append::append;
-use super::commit::{Section, immovable};
+use super::commit::{change, immovable, remove};
 use super::config::{self, FileConfig};
+use super::contents;
 use super::directory::Directory;
 use super::events::Events;
 use super::examine;
-use super::fault::{BACKEND, transient};
+use super::fault::BACKEND;
 use super::inspect;
 use super::seat::Seat;
-use super::storage::guards;
 use super::surroundings;
-use super::view::{self, look_under};
-use crate::backend::claim_state::{POLL, patience};
+use super::view;
+use crate::backend::claim_state::POLL;
 use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, LockName, Mode, Moment, Request};
@@ -67,8 +65,8 @@ impl FileStore {
 
     /// Returns the directory if anything is at its path, even if that is a dangling link.
     fn found(&self) -> FaultResult<Option<&Arc<Directory>>> {
-        let is_missing =
-            || statat(CWD, self.config.path(), AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT);
+        let found = || self.config.path().symlink_metadata();
+        let is_missing = || found().is_err_and(|error| error.kind() == ErrorKind::NotFound);
         if self.directory.get().is_none() && is_missing() {
             return Ok(None);
         }
@@ -92,30 +90,10 @@ impl FileStore {
         if lost.is_some() {
             return Ok(answer(Vec::new(), lost.map(Note::Forgotten), sent));
         }
-        let _guards = guards(&files, deadline).await?;
-        let (queues, note) = self.with_seat(own.id, look_under)?.unwrap_or_default();
+        let mut queues = contents::read(&files, deadline).await?;
+        let looked = self.with_seat(own.id, |seat| view::look(seat, &mut queues))?;
+        let (queues, note) = looked.unwrap_or_default();
         Ok(answer(queues, note, sent))
-    }
-
-    /// Handles a failure to look. A waiter's failure counts as transient at first; meanwhile it keeps none of the lock's
-    /// files locked. After its patience the failure is final, unless it says that it will pass. The claim then closes
-    /// its FIFO, so that it blocks no other claim. A hold stays, since the kernel keeps it.
-    fn conclude(&self, own: &Own, looked: FaultResult<Answer>) -> FaultResult<Answer> {
-        let mut seats = locked(&self.seats);
-        let Some(seat) = seats.get_mut(&own.id).filter(|seat| !seat.holds) else { return looked };
-        let Err(fault) = looked else {
-            seat.failing_since = None;
-            return looked;
-        };
-        seat.release();
-        let now = clock::now();
-        let since = *seat.failing_since.get_or_insert(now);
-        if now.since(since) < patience(own.ttl) || fault.is_transient() {
-            return Err(transient(fault));
-        }
-        // Other claims remove its entry.
-        drop(seats.remove(&own.id));
-        Err(fault)
     }
 
     /// Completes with a change of what is watched.
@@ -123,13 +101,8 @@ impl FileStore {
         let name = match watched {
             Watched::Queue(name) => name,
             Watched::Claim { own, on } => {
-                // A refusal may pass: the next look decides that.
-                let signs = self.with_seat(own.id, |seat| seat.signs(on)).map_err(transient)?;
-                if let Some(mut signs) = signs.flatten()
-                    && signs.next().await.is_none()
-                {
-                    // Without a sign the caller's next look finds the change.
-                    pending::<()>().await;
+                if let Some(sign) = self.with_seat(own.id, |seat| seat.sign(on))?.flatten() {
+                    sign.await;
                 }
                 return Ok(());
             }
@@ -158,14 +131,14 @@ impl FileStore {
             // The task that followed the claim ends, and closes its FIFO.
             tokio::task::yield_now().await;
         }
-        let guards = guards(&files, deadline).await;
+        let mut queues = contents::read(&files, deadline).await;
         let Some(seat) = locked(&self.seats).remove(&id) else { return Ok(()) };
-        // Without the guards the entries stay: the released locks and the closed FIFO say enough.
-        let left = match &guards {
-            Ok(_) => seat.leave(held_for),
-            Err(fault) => held_for.map_or(Ok(()), |_| Err(fault.clone())),
+        // If they cannot be read, the entries stay: the released locks and the closed FIFO say enough.
+        let left = match &mut queues {
+            Ok(queues) => seat.leave(queues, held_for),
+            Err(fault) => Err(fault.clone()),
         };
-        seat.end(guards.ok());
+        seat.end(queues.ok());
         left
     }
 }
@@ -193,16 +166,12 @@ impl ServiceClient for FileStore {
         let private = surroundings::private(&path).map(|above| format!(" in a private {}", above.display()));
         let last = if matches!(self.found(), Ok(None)) {
             ", which does not exist yet"
-        } else if surroundings::swept(&path).is_some_and(|(place, _)| place != "/var/tmp") {
+        } else if surroundings::swept(&path).is_some_and(|place| place != surroundings::AGED) {
             ", where old files are removed"
         } else {
             ""
         };
         private.unwrap_or_default() + last
-    }
-
-    fn has_connected(&self) -> bool {
-        true
     }
 }
 
@@ -227,8 +196,7 @@ impl Store for FileStore {
 
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
         if let Extent::Needed(own) = extent {
-            let looked = self.look(own, deadline).await;
-            return self.conclude(own, looked);
+            return self.look(own, deadline).await;
         }
         let (sent, mut queues) = (clock::now(), Vec::new());
         for name in names {
@@ -263,17 +231,16 @@ impl Store for FileStore {
                         self.leave(*id, success, deadline).await?;
                     }
                     if own.is_none_or(|own| own.id != *id) {
-                        let section = Section::of(directory, names, deadline).await?;
                         let own = own.into_iter().flat_map(Own::entries);
-                        let own = own.filter(|(name, _)| names.contains(name));
                         let when: Vec<_> = when.iter().cloned().chain(own).collect();
-                        done &= section.remove(*id, note.as_ref(), &when)?;
+                        let mut queues = contents::open(directory, names, true, deadline).await?;
+                        done &= remove(&mut queues, *id, note.as_ref(), &when)?;
                     }
                 }
                 Step::RemoveForeign(name, _) => return Err(immovable(directory, name)?),
-                Step::Change(name, item, change) => {
-                    let names = std::slice::from_ref(name);
-                    done &= Section::of(directory, names, deadline).await?.change(item, change)?;
+                Step::Change(name, item, to) => {
+                    let mut queues = contents::open(directory, from_ref(name), true, deadline).await?;
+                    done &= queues.first_mut().map_or(Ok(false), |queue| change(queue, item, to))?;
                 }
                 Step::Hold { .. } | Step::Success { .. } => {}
             }
@@ -284,18 +251,10 @@ impl Store for FileStore {
     /// Nothing expires. Looks at the files, since others may have removed them.
     async fn renew(&self, own: &Own, waits: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
         let sent = clock::now();
-        let lost = self.with_seat(own.id, |seat| {
-            seat.freshen();
-            seat.loss(false)
-        })?;
-        if !matches!(lost, Some(None)) {
+        if !matches!(self.with_seat(own.id, |seat| seat.loss(false))?, Some(None)) {
             return Ok(None);
         }
-        let shown = if waits {
-            self.read(&own.names, Extent::Needed(own), deadline).await?
-        } else {
-            answer(Vec::new(), None, sent)
-        };
+        let shown = if waits { self.look(own, deadline).await? } else { answer(Vec::new(), None, sent) };
         Ok(Some((sent, shown)))
     }
 

@@ -2,40 +2,26 @@
 //! processes.
 
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{
-    FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, flock, fstat, futimens, openat,
-};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
-use super::header::wall;
+/// The directory from which systemd-tmpfiles removes files by their age alone.
+pub(super) const AGED: &str = "/var/tmp";
 
-/// Directories from which others remove files, and when. The first one that fits counts.
-const SWEPT: [(&str, &str); 5] = [
-    ("/run/user", "systemd-logind removes them when the user has logged out"),
-    ("/tmp", "systemd-tmpfiles removes old files there, and a restart of the host removes all of them"),
-    ("/var/tmp", "systemd-tmpfiles removes files there that no run has used for 30 days"),
-    ("/run", "a restart of the host removes all of them"),
-    (
-        "/dev/shm",
-        "systemd-logind removes a user's files there at the logout, and a restart of the host removes all of them",
-    ),
-];
+/// Directories from which others remove files. The first one that fits counts.
+const SWEPT: [&str; 5] = [AGED, "/tmp", "/run/user", "/run", "/dev/shm"];
 
 /// How often the lock on a directory is tried, and the pause between two tries.
 const TRIES: u32 = 25;
 const BETWEEN: Duration = Duration::from_millis(20);
-/// The age, in seconds, from which a file's times are updated.
-const OLD: i64 = 24 * 60 * 60;
 
-/// Returns the place that contains `path` and from which others remove files, and when they do. `path` must be
-/// resolved.
-pub(super) fn swept(path: &Path) -> Option<(&'static str, &'static str)> {
-    SWEPT.into_iter().find(|(place, _)| path.starts_with(place) && path != Path::new(place))
+/// Returns the place that contains `path`, which must be resolved, and from which others remove files.
+pub(super) fn swept(path: &Path) -> Option<&'static str> {
+    SWEPT.into_iter().find(|place| path.starts_with(place) && path != Path::new(place))
 }
 
 /// Returns the directory above `path` that only a part of the host sees under that name, such as the /var/tmp of a unit
@@ -74,25 +60,13 @@ pub(super) fn keep_from_sweepers(handle: &OwnedFd, waits: bool) -> Option<OwnedF
     None
 }
 
-/// Updates the times of an old file, so that it looks used, for programs that go by its times alone. flock(2) changes
-/// none.
-pub(super) fn freshen(file: &OwnedFd) {
-    let Ok(stat) = fstat(file) else { return };
-    let now = i64::try_from(wall() / 1_000_000).unwrap_or(0);
-    if now.saturating_sub(stat.st_mtime) > OLD {
-        let at = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        // Another user's file stays as it is.
-        let _ = futimens(file, &Timestamps { last_access: at, last_modification: at });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn swept_places_are_known_by_their_whole_names() {
-        let place = |path: &str| swept(Path::new(path)).map(|(place, _)| place);
+        let place = |path: &str| swept(Path::new(path));
         assert_eq!(place("/var/tmp/dlock-1000"), Some("/var/tmp"));
         assert_eq!(place("/run/user/1000/locks"), Some("/run/user"));
         assert_eq!(place("/run/locks"), Some("/run"));

@@ -109,18 +109,6 @@ async fn unreachable_directory_is_tolerated_and_a_replaced_one_lost() {
 }
 
 #[tokio::test]
-async fn an_old_lock_file_looks_used_while_it_is_held() {
-    let f = fixture();
-    fs::write(f.temp.path().join("a"), "").expect("a lock file");
-    let file = fs::File::options().write(true).open(f.temp.path().join("a")).expect("a lock file");
-    file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("old");
-    let claim = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
-    claim.renew(soon()).await.expect("renews");
-    let modified = file.metadata().expect("its times").modified().expect("a time");
-    assert!(modified.elapsed().expect("the past") < Duration::from_secs(60));
-}
-
-#[tokio::test]
 async fn waiter_fails_when_its_directory_is_moved_away() {
     for other in [false, true] {
         let f = fixture();
@@ -134,7 +122,9 @@ async fn waiter_fails_when_its_directory_is_moved_away() {
         }
         leave(&first).await;
         let error = waiter.changed(Some(&seen)).await.expect_err("no lock there");
-        assert!(error.is_transient() && error.reason.to_string().contains("lock directory"), "{error}");
+        // It is not known whether the lock is free while the directory is out of reach.
+        let told = error.reason.to_string().contains("lock directory");
+        assert!(told && error.is_transient() != other, "{error}");
         leave(&waiter).await;
         fs::remove_dir_all(&away).expect("removed");
         let _ = fs::create_dir(&at);
