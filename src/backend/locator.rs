@@ -1,6 +1,5 @@
 //! The services of this build, and the choice among them by the connection options. No other file names services.
 
-use std::fmt;
 use std::path::Path;
 
 #[cfg(feature = "etcd")]
@@ -9,7 +8,7 @@ use super::etcd;
 use super::memcached;
 #[cfg(feature = "redis")]
 use super::redis;
-use super::service::{Address, LOGIN, Service, ServiceOption};
+use super::service::{Address, LOGIN, Service};
 #[cfg(feature = "_sql")]
 use super::sql;
 #[cfg(feature = "zk")]
@@ -46,73 +45,27 @@ const OPTIONAL: [(&str, &[&str]); 6] = [
     ("memcached", &["memcached://", "memcacheds://"]),
 ];
 
-/// Names that other programs use for the schemes of services.
-const OTHER_NAMES: [(&str, &str); 6] = [
-    ("pgsql", "postgres"),
-    ("psql", "postgres"),
-    ("pg", "postgres"),
-    ("valkey", "redis"),
-    ("valkeys", "rediss"),
-    ("zookeeper", "zk"),
-];
-
 /// The service if no option names one.
 static DEFAULT: &Service = &file::SERVICE;
 
-/// An address that dlock cannot use: a usage error. The text is one line without secrets.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LocatorError {
-    reason: String,
-    /// The options at fault, without dashes.
-    pub about: &'static [&'static str],
-}
-
-impl LocatorError {
-    fn new(about: &'static [&'static str], reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), about }
-    }
-
-    /// Returns this error. If it may quote a fragment of a password in an endpoint, returns instead how to write a
-    /// password.
-    fn without_password_in(self, endpoints: &[String]) -> Self {
-        match endpoints.iter().find(|endpoint| may_be_quoted(endpoint, &self.reason)) {
-            None => self,
-            Some(endpoint) => {
-                let shown = without_passwords(endpoint);
-                let reason = format!(
-                    "{shown} is not understood: a password stands before the @, with , / ? and # as %2C, %2F, %3F and %23"
-                );
-                Self::new(&["endpoint"], reason)
-            }
-        }
-    }
-}
-
-impl fmt::Display for LocatorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for LocatorError {}
-
 /// Reads the connection options. The service is the one named, else that of the endpoint's scheme, else `file`.
 ///
-/// Errors: why dlock cannot use the options, without passwords.
-pub fn parse(options: &Options) -> Result<Box<dyn Address>, LocatorError> {
-    let parse = |service: &Service| {
-        (service.parse)(options).map_err(|reason| LocatorError::new(guilty(service, options), reason))
-    };
-    service_of(options).and_then(parse).map_err(|error| error.without_password_in(&options.endpoints))
+/// Errors: why dlock cannot use the options, in one line without passwords.
+pub fn parse(options: &Options) -> Result<Box<dyn Address>, String> {
+    let parsed = service_of(options).and_then(|service| (service.parse)(options));
+    parsed.map_err(|reason| without_password_in(&options.endpoints, reason))
 }
 
-/// Returns the options that `service` did not understand: the prefix, if it understands the others without it.
-fn guilty(service: &Service, options: &Options) -> &'static [&'static str] {
-    let without_prefix = Options { prefix: None, ..options.clone() };
-    if options.prefix.is_some() && (service.parse)(&without_prefix).is_ok() {
-        &["prefix"]
-    } else {
-        &["endpoint", "backend"]
+/// Returns `reason`. If it may quote a fragment of a password in an endpoint, returns instead how to write a password.
+fn without_password_in(endpoints: &[String], reason: String) -> String {
+    match endpoints.iter().find(|endpoint| may_be_quoted(endpoint, &reason)) {
+        None => reason,
+        Some(endpoint) => {
+            let shown = without_passwords(endpoint);
+            format!(
+                "{shown} is not understood: a password stands before the @, with , / ? and # as %2C, %2F, %3F and %23"
+            )
+        }
     }
 }
 
@@ -124,11 +77,11 @@ pub fn may_log_in(options: &Options) -> bool {
 }
 
 /// Returns the options of services that have no effect at `address`.
-pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static ServiceOption> {
+pub fn useless(address: &dyn Address) -> impl Iterator<Item = &'static str> {
     let (own, has_login) = (address.options(), address.service().has_login);
     let login = LOGIN.iter().filter(move |_| !has_login);
     let others = SERVICES.iter().flat_map(|service| service.options);
-    login.chain(others.filter(|option| !own.iter().any(|used| used.name == option.name)))
+    login.chain(others.filter(|option| !own.contains(option))).copied()
 }
 
 /// Returns the names of all services, with `word` before the last one: `file, etcd or redis`.
@@ -138,28 +91,27 @@ pub fn names(word: &str) -> String {
     format!("{} {word} {last}", others.join(", "))
 }
 
-fn service_of(options: &Options) -> Result<&'static Service, LocatorError> {
+fn service_of(options: &Options) -> Result<&'static Service, String> {
     let said = by_schemes(&options.endpoints)?;
     let Some(name) = &options.backend else { return said.map_or_else(|| by_default(options), Ok) };
     let named = by_name(name)?;
-    let wrong = |reason: String| Err(LocatorError::new(&["endpoint", "backend"], reason));
     if let Some(other) = said.filter(|said| said.name != named.name) {
-        return wrong(format!("an address of {} does not lead to the backend {}", other.name, named.name));
+        return Err(format!("an address of {} does not lead to the backend {}", other.name, named.name));
     }
     if named.name != DEFAULT.name
         && let Some(directory) = options.endpoints.iter().find(|endpoint| is_directory(endpoint))
     {
-        return wrong(format!("{directory} is a directory, not an address of the backend {}", named.name));
+        return Err(format!("{directory} is a directory, not an address of the backend {}", named.name));
     }
     Ok(named)
 }
 
 /// Returns the service if no option names one, unless the options may mean another one.
-fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
+fn by_default(options: &Options) -> Result<&'static Service, String> {
     let Some(endpoint) = options.endpoints.first() else {
         if options.user.is_some() || options.password.is_some() || options.tls.is_given() {
             let reason = "a user, password or certificate is given, and no service; name it with --backend or --endpoint";
-            return Err(LocatorError::new(&[], reason));
+            return Err(reason.to_owned());
         }
         return Ok(DEFAULT);
     };
@@ -171,90 +123,67 @@ fn by_default(options: &Options) -> Result<&'static Service, LocatorError> {
     }
     // The text before the host may be a password.
     let endpoint = without_login(endpoint);
-    let remote = SERVICES.iter().find(|service| service.has_login && endpoint.starts_with(service.name));
     let directory = if options.endpoints_in.is_some() {
         "the whole path of the directory".to_owned()
     } else {
         format!("./{endpoint}")
     };
-    let remedy = match remote {
-        Some(service) => format!("write {}://{endpoint}, or {directory}", service.name),
-        None => format!("name the service with --backend, or write {directory}"),
-    };
-    let reason = format!("{endpoint} could be a server or a directory: {remedy}");
-    Err(LocatorError::new(&["endpoint"], reason))
+    Err(format!(
+        "{endpoint} could be a server or a directory: name the service with --backend, or write {directory}"
+    ))
 }
 
 /// Returns the service named by the schemes of the endpoints, including those in comma lists.
-fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, LocatorError> {
+fn by_schemes(endpoints: &[String]) -> Result<Option<&'static Service>, String> {
     let mut said: Option<&'static Service> = None;
     // A path may contain anything.
     let addresses = endpoints.iter().filter(|endpoint| !endpoint.starts_with(['/', '.']));
     for address in addresses.flat_map(|endpoint| endpoint.split(',')).map(str::trim) {
-        refuse_left_out(
-            SERVICES,
-            |_, schemes| schemes.iter().any(|scheme| after(address, scheme).is_some()),
-            &["endpoint"],
-        )?;
-        refuse_unknown_scheme(address)?;
-        let Some(service) = by_scheme(address) else { continue };
+        let starts_with = |scheme: &&str| after(address, scheme).is_some();
+        let found = SERVICES.iter().find(|service| service.schemes.iter().any(starts_with));
+        let Some(service) = found else {
+            refuse_left_out(|_, schemes| schemes.iter().any(starts_with))?;
+            refuse_unknown_scheme(address)?;
+            continue;
+        };
         if let Some(other) = said.filter(|said| said.name != service.name) {
-            let reason = format!("endpoints of two services are given, {} and {}", other.name, service.name);
-            return Err(LocatorError::new(&["endpoint"], reason));
+            return Err(format!("endpoints of two services are given, {} and {}", other.name, service.name));
         }
         said = Some(service);
     }
     Ok(said)
 }
 
-fn by_scheme(endpoint: &str) -> Option<&'static Service> {
-    let starts_with = |scheme: &&str| after(endpoint, scheme).is_some();
-    SERVICES.iter().find(|service| service.schemes.iter().any(starts_with)).copied()
-}
-
-fn refuse_unknown_scheme(endpoint: &str) -> Result<(), LocatorError> {
-    match endpoint.split_once("://") {
-        Some((scheme, _)) if !scheme.contains('/') && by_scheme(endpoint).is_none() => {
+/// Errors: `address`, which has no scheme of a service, has another one.
+fn refuse_unknown_scheme(address: &str) -> Result<(), String> {
+    match address.split_once("://") {
+        Some((scheme, _)) if !scheme.contains('/') => {
             let schemes = SERVICES.iter().flat_map(|service| service.schemes);
-            // Some libraries append the name of their driver after a plus sign.
-            let plain = scheme.split('+').next().unwrap_or_default().to_ascii_lowercase();
-            let same = OTHER_NAMES.iter().find(|(name, _)| *name == plain).map(|(_, own)| *own);
-            let near =
-                same.or_else(|| nearest(&plain, schemes.map(|known| known.trim_end_matches([':', '/']))));
+            let near = nearest(scheme, schemes.map(|known| known.trim_end_matches([':', '/'])));
             let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            let reason = format!("no backend has addresses with {scheme}://{hint}");
-            Err(LocatorError::new(&["endpoint"], reason))
+            Err(format!("no backend has addresses with {scheme}://{hint}"))
         }
         _ => Ok(()),
     }
 }
 
-/// Errors: `services`, those of this build, lack the one for which `is_meant` returns true.
-fn refuse_left_out(
-    services: &[&Service],
-    is_meant: impl Fn(&str, &[&str]) -> bool,
-    about: &'static [&'static str],
-) -> Result<(), LocatorError> {
-    let is_here = |name: &str| services.iter().any(|service| service.name == name);
-    match OPTIONAL.iter().find(|(name, schemes)| is_meant(name, schemes) && !is_here(name)) {
-        None => Ok(()),
-        Some((name, _)) => {
-            let reason = format!("this dlock was built without {name}: build it with the feature {name}");
-            Err(LocatorError::new(about, reason))
-        }
-    }
+/// Errors: `is_meant` returns true for a service, which this build lacks.
+fn refuse_left_out(is_meant: impl Fn(&str, &[&str]) -> bool) -> Result<(), String> {
+    OPTIONAL.iter().find(|(name, schemes)| is_meant(name, schemes)).map_or(Ok(()), |(name, _)| {
+        Err(format!("this dlock was built without {name}: build it with the feature {name}"))
+    })
 }
 
-fn by_name(name: &str) -> Result<&'static Service, LocatorError> {
-    refuse_left_out(SERVICES, |optional, _| optional == name, &["backend"])?;
-    let found = SERVICES.iter().find(|service| service.name == name);
-    found.copied().ok_or_else(|| {
-        let hint = match nearest(name, SERVICES.iter().map(|service| service.name)) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("the backends are {}", names("and")),
-        };
-        LocatorError::new(&["backend"], format!("there is no backend {name:?}; {hint}"))
-    })
+fn by_name(name: &str) -> Result<&'static Service, String> {
+    if let Some(found) = SERVICES.iter().find(|service| service.name == name) {
+        return Ok(found);
+    }
+    refuse_left_out(|optional, _| optional == name)?;
+    let hint = match nearest(name, SERVICES.iter().map(|service| service.name)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("the backends are {}", names("and")),
+    };
+    Err(format!("there is no backend {name:?}; {hint}"))
 }
 
 /// Returns the one of `all` that is most similar to `text`, if one is similar enough.

@@ -21,16 +21,9 @@ pub trait Watched: Debug + Send {
     /// if the future is dropped, the next read follows at once.
     fn look(&mut self, name: &LockName) -> impl Future<Output = FaultResult<LockStatus>> + Send;
 
-    /// Completes when the service has reported a change since the last read; never, if it reports none. Cancel-safe.
-    fn notified(&mut self) -> impl Future<Output = FaultResult<()>> + Send;
-
-    /// Returns when to read again without a report, after a read that found `status` at `now`.
-    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment;
-}
-
-/// Returns when a `status` that was read at `now` changes if no claim is renewed.
-pub fn first_expiry(status: &LockStatus, now: Moment) -> Moment {
-    due(now, status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl).min())
+    /// Completes when the queue of `name` may have changed since the last read, except by the end of a lease: a service may
+    /// report no change then. Cancel-safe.
+    fn notified(&mut self, name: &LockName) -> impl Future<Output = FaultResult<()>> + Send;
 }
 
 /// An observer that reads a queue to find changes.
@@ -39,7 +32,7 @@ pub struct QueueObserver<W> {
     clock: Clock,
     name: LockName,
     queue: W,
-    /// When to read unless a change is reported before; `None` means at once.
+    /// When the first lease ends unless it is renewed; `None` means to read at once.
     look_at: Option<Moment>,
     last: Option<LockStatus>,
 }
@@ -54,14 +47,15 @@ impl<W: Watched> QueueObserver<W> {
         loop {
             if let Some(look_at) = self.look_at {
                 tokio::select! {
-                    notified = self.queue.notified() => notified?,
+                    notified = self.queue.notified(&self.name) => notified?,
                     () = self.clock.sleep_until(look_at) => {}
                 }
             }
             self.look_at = None;
             let status = self.queue.look(&self.name).await?;
             let is_news = status.is_news_after(self.last.as_ref());
-            self.look_at = Some(self.queue.next_look(&status, self.clock.now()));
+            let first = status.holders.iter().chain(&status.waiters).filter_map(|entry| entry.ttl).min();
+            self.look_at = Some(due(self.clock.now(), first));
             if is_news {
                 self.last = Some(status.clone());
                 return Ok(status);
@@ -83,7 +77,7 @@ mod tests {
     use crate::lock::Entry;
     use crate::net::fault::Fault;
 
-    /// A queue of so many waiters, or an outage. It reports a change every second, and is read every minute.
+    /// A queue of so many waiters, or an outage. It reports a change every second.
     #[derive(Debug)]
     struct Scripted(std::vec::IntoIter<Option<usize>>);
 
@@ -92,18 +86,15 @@ mod tests {
             let waiters = self.0.next().expect("no look too many");
             tokio::time::sleep(Duration::from_millis(10)).await;
             let waiters = waiters.ok_or_else(|| Fault::unavailable("away"))?;
-            Ok(LockStatus::of(name, Vec::new(), vec![Entry::default(); waiters]))
+            // The read after the second one is due before the next report.
+            let soon = self.0.len() == 6 && waiters == 1;
+            let entry = Entry { ttl: soon.then(|| Duration::from_millis(98)), ..Entry::default() };
+            Ok(LockStatus::of(name, Vec::new(), vec![entry; waiters]))
         }
 
-        async fn notified(&mut self) -> FaultResult<()> {
+        async fn notified(&mut self, _: &LockName) -> FaultResult<()> {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(())
-        }
-
-        fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
-            // The read after the second one is due before the next report.
-            let soon = self.0.len() == 6 && status.waiters.len() == 1;
-            now + Duration::from_millis(if soon { 100 } else { 60_000 })
         }
     }
 

@@ -19,39 +19,16 @@ pub struct Service {
     pub schemes: &'static [&'static str],
     /// Whether it has users, passwords and TLS, so that the options in [`LOGIN`] apply.
     pub has_login: bool,
-    /// The other connection options that it uses and not every service does.
-    pub options: &'static [ServiceOption],
+    /// The other connection options that it uses and not every service does, without dashes.
+    pub options: &'static [&'static str],
     /// Parses the connection options without connecting. An error is one line without secrets.
     pub parse: fn(&Options) -> Result<Box<dyn Address>, String>,
     /// Its manual page `dlock-NAME(7)`, made from the `manual.md` of its directory.
     pub manual: &'static str,
 }
 
-/// A connection option that not every service uses.
-#[derive(Debug)]
-pub struct ServiceOption {
-    /// Its name, without dashes.
-    pub name: &'static str,
-    /// How to make the option apply, for users that gave it to another service.
-    pub remedy: &'static str,
-}
-
 /// The options for services with users, passwords and TLS.
-pub const LOGIN: [ServiceOption; 6] = [
-    login("user"),
-    login("password-file"),
-    login("cacert"),
-    login("cert"),
-    login("key"),
-    login("tls-server-name"),
-];
-
-/// How to make an option apply that belongs to another service.
-pub const NAME_THE_SERVICE: &str = "name the service with --backend or --endpoint";
-
-const fn login(name: &'static str) -> ServiceOption {
-    ServiceOption { name, remedy: NAME_THE_SERVICE }
-}
+pub const LOGIN: [&str; 6] = ["user", "password-file", "cacert", "cert", "key", "tls-server-name"];
 
 /// The place of a service and the login: parsed connection options, not yet connected.
 pub trait Address: Debug + Send + Sync {
@@ -66,7 +43,7 @@ pub trait Address: Debug + Send + Sync {
     fn place(&self) -> String;
 
     /// Returns the options of the service that apply at this address.
-    fn options(&self) -> &'static [ServiceOption] {
+    fn options(&self) -> &'static [&'static str] {
         self.service().options
     }
 

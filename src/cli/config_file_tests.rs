@@ -115,9 +115,8 @@ fn non_text_file_is_an_error() {
 fn every_option_of_a_service_is_an_argument_and_a_key() {
     let command = args::subcommand("status");
     for option in LOGIN.iter().chain(SERVICES.iter().flat_map(|service| service.options)) {
-        let known = KEYS.contains(&option.name);
-        assert!(known, "{} is no key of the configuration files", option.name);
-        let argument = command.get_arguments().any(|argument| argument.get_long() == Some(option.name));
-        assert!(argument, "there is no --{}", option.name);
+        assert!(KEYS.contains(option), "{option} is no key of the configuration files");
+        let argument = command.get_arguments().any(|argument| argument.get_long() == Some(option));
+        assert!(argument, "there is no --{option}");
     }
 }

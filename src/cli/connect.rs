@@ -51,22 +51,24 @@ where
 pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
     let address = locator::parse(&connection.options).map_err(|error| {
         // A value from elsewhere than the command line needs its source.
-        let said = error.about.iter().map(|option| connection.sources.of(option));
+        let said = ["endpoint", "backend", "prefix"].iter().map(|option| connection.sources.of(option));
         let elsewhere: Vec<String> = said
             .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
             .map(ToString::to_string)
             .collect();
-        let failure = ExitCode::Usage.error(sanitise::text(&error.to_string()));
+        let failure = ExitCode::Usage.error(sanitise::text(&error));
         if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
     })?;
     let is_flag = |option: &str| matches!(connection.sources.of(option), Source::Flag(_));
-    let useless = locator::useless(&*address).find(|option| is_flag(option.name));
+    let useless = locator::useless(&*address).find(|option| is_flag(option));
     match useless {
         None => Ok(address),
         Some(option) => {
             let backend = address.service().name;
-            let reason = format!("--{} is given, and the backend {backend} has no use for it", option.name);
-            Err(ExitCode::Usage.error(reason).hint(format!("leave it out, or {}", option.remedy)))
+            let reason = format!("--{option} is given, and the backend {backend} has no use for it");
+            Err(ExitCode::Usage
+                .error(reason)
+                .hint("leave it out, or name its service with --backend or --endpoint"))
         }
     }
 }

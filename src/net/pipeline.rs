@@ -29,10 +29,7 @@ pub trait Protocol: Send + 'static {
     /// Returns the fault that ends the connection after a reply without a request, if it does.
     fn unasked(&self, reply: Self::Reply) -> Option<Fault>;
 
-    /// Returns the fault of a closed connection.
-    fn closed(why: &'static str) -> Fault;
-
-    /// Returns the fault of a broken connection.
+    /// Returns the fault of a connection that broke, or was closed.
     fn broken(error: &io::Error) -> Fault;
 }
 
@@ -95,7 +92,7 @@ impl<P: Protocol> Pipeline<P> {
     }
 
     fn why(&self) -> Fault {
-        self.end.borrow().clone().unwrap_or_else(|| P::closed("the connection was closed"))
+        self.end.borrow().clone().unwrap_or_else(closed::<P>)
     }
 
     /// Returns whether the connection has not ended yet, as far as this client knows.
@@ -108,6 +105,10 @@ impl<P: Protocol> Pipeline<P> {
         // An error means that the task is gone, which is an end, too.
         let _ = self.end.clone().wait_for(Option::is_some).await;
     }
+}
+
+fn closed<P: Protocol>() -> Fault {
+    P::broken(&io::ErrorKind::UnexpectedEof.into())
 }
 
 struct Traffic<P: Protocol> {
@@ -134,7 +135,7 @@ impl<P: Protocol> Traffic<P> {
                         self.out.extend_from_slice(&order.bytes);
                         self.due.push_back(order);
                     }
-                    None => return P::closed("the connection was closed"),
+                    None => return closed::<P>(),
                 },
                 sent = to.write_buf(&mut self.out), if !self.out.is_empty() && unsent.is_none() => {
                     // TLS holds back data until it is flushed.
@@ -145,7 +146,7 @@ impl<P: Protocol> Traffic<P> {
                     unsent = flushed.err().map(|error| P::broken(&error));
                 }
                 read = from.read_buf(&mut buffer) => match read {
-                    Ok(0) => return unsent.unwrap_or_else(|| P::closed("the server closed the connection")),
+                    Ok(0) => return unsent.unwrap_or_else(closed::<P>),
                     Ok(_) => loop {
                         match self.protocol.next(&mut buffer) {
                             Ok(Some(reply)) => if let Some(fault) = self.give(reply) {

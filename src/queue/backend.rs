@@ -130,7 +130,7 @@ impl Backend for Queues {
     }
 
     async fn observe(&self, name: &LockName) -> Result<Box<dyn Observer>> {
-        let queue = WatchedQueue::new(Arc::clone(&self.store), self.clock, name);
+        let queue = WatchedQueue { store: Arc::clone(&self.store), clock: self.clock, seen: 0 };
         Ok(Box::new(QueueObserver::new(self.clock, name.clone(), queue)))
     }
 
@@ -155,9 +155,14 @@ impl Backend for Queues {
     }
 
     async fn evict_foreign(&self, name: &LockName, id: ClaimId, deadline: Moment) -> Result<bool> {
-        let foreign = |queue: &Queue| queue.items.iter().position(|item| item.foreign && item.id == id);
         let remove = |item: &Item| Step::RemoveForeign(name.clone(), item.key.clone());
-        self.act(name, |queue| foreign(queue).map(|at| &queue.items[at]), remove, deadline).await
+        self.act(
+            name,
+            |queue| queue.items.iter().find(|item| item.foreign && item.id == id),
+            remove,
+            deadline,
+        )
+        .await
     }
 
     async fn publish(&self, name: &LockName, id: ClaimId, value: &str, deadline: Moment) -> Result<bool> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decide;
 use super::store::{Extent, Seen, Store, Watched as What};
-use crate::backend::observe::{LOOK, Watched, first_expiry};
+use crate::backend::observe::{LOOK, Watched};
 use crate::clock::Clock;
 use crate::lock::{LockName, LockStatus, Moment};
 use crate::net::fault::FaultResult;
@@ -12,16 +12,9 @@ use crate::net::fault::FaultResult;
 /// A queue that one client reads after each change.
 #[derive(Debug)]
 pub(super) struct WatchedQueue {
-    store: Arc<dyn Store>,
-    clock: Clock,
-    name: LockName,
-    seen: Seen,
-}
-
-impl WatchedQueue {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, name: &LockName) -> Self {
-        Self { store, clock, name: name.clone(), seen: 0 }
-    }
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Clock,
+    pub(super) seen: Seen,
 }
 
 impl Watched for WatchedQueue {
@@ -32,12 +25,7 @@ impl Watched for WatchedQueue {
         Ok(answer.queues.first().map_or_else(|| LockStatus::empty(name), decide::status))
     }
 
-    async fn notified(&mut self) -> FaultResult<()> {
-        self.store.changed(What::Queue(&self.name), self.seen, Moment::NEVER).await
-    }
-
-    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
-        // A service may report no change when a lease ends.
-        first_expiry(status, now)
+    async fn notified(&mut self, name: &LockName) -> FaultResult<()> {
+        self.store.changed(What::Queue(name), self.seen, Moment::NEVER).await
     }
 }

@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Backend;
-use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
+use super::service::{Address, Service};
 use crate::clock::Clock;
 use crate::lock::LockName;
 use crate::queue::Queues;
@@ -58,7 +58,7 @@ pub static SERVICE: Service = Service {
     name: BACKEND,
     schemes: &["file:"],
     has_login: false,
-    options: &[ServiceOption { name: "allow-network-fs", remedy: NAME_THE_SERVICE }],
+    options: &["allow-network-fs"],
     parse: |options| Ok(Box::new(FileConfig::parse(options)?)),
     manual: include_str!("../../../man/dlock-file.7"),
 };

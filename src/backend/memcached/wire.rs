@@ -103,7 +103,8 @@ impl Text {
     }
 }
 
-fn refusal(reply: &Reply) -> Option<Fault> {
+/// Returns the error that `reply` reports, if it does.
+pub(super) fn refusal(reply: &Reply) -> Option<Fault> {
     if let Reply::Line(line) = reply { fault::of(line) } else { None }
 }
 
@@ -149,10 +150,6 @@ impl Protocol for Text {
 
     fn unasked(&self, reply: Reply) -> Option<Fault> {
         Some(refusal(&reply).unwrap_or_else(|| nonsense(&format!("{reply:?}"))))
-    }
-
-    fn closed(why: &'static str) -> Fault {
-        Fault::spent(why)
     }
 
     fn broken(error: &io::Error) -> Fault {

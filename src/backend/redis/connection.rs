@@ -127,10 +127,6 @@ impl Protocol for Resp {
         if let Value::ServerError(error) = reply { Some(fault::of(&error)) } else { None }
     }
 
-    fn closed(why: &'static str) -> Fault {
-        Fault::spent(why).coded(HUNG_UP)
-    }
-
     fn broken(error: &io::Error) -> Fault {
         use io::ErrorKind as E;
         let fault = breach(error);

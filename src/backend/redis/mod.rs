@@ -24,7 +24,7 @@ mod watch;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::service::{self as descriptor, Address, ServiceOption};
+use crate::backend::service::{self as descriptor, Address};
 use crate::clock::Clock;
 use crate::net::address::HostPort;
 use crate::queue::Queues;
@@ -39,10 +39,7 @@ pub static SERVICE: descriptor::Service = descriptor::Service {
     name: NAME,
     schemes: &["redis://", "rediss://", "unix:", "redis+sentinel://", "redis+cluster://"],
     has_login: true,
-    options: &[ServiceOption {
-        name: "max-ttl",
-        remedy: "name three independent Redis servers or more with --endpoint",
-    }],
+    options: &["max-ttl"],
     parse: |options| match RedlockConfig::parse(options)? {
         Some(several) => Ok(Box::new(several)),
         None => Ok(Box::new(RedisConfig::parse(options)?)),
@@ -79,7 +76,7 @@ impl Address for RedisConfig {
     }
 
     /// Without `--max-ttl`, which applies only to Redlock.
-    fn options(&self) -> &'static [ServiceOption] {
+    fn options(&self) -> &'static [&'static str] {
         &[]
     }
 }

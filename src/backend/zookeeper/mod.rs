@@ -22,7 +22,7 @@ mod watch;
 use std::sync::Arc;
 
 use super::Backend;
-use super::service::{Address, NAME_THE_SERVICE, Service, ServiceOption};
+use super::service::{Address, Service};
 use crate::clock::Clock;
 use crate::queue::Queues;
 pub use config::ZkConfig;
@@ -34,7 +34,7 @@ pub static SERVICE: Service = Service {
     name: NAME,
     schemes: &["zk://"],
     has_login: true,
-    options: &[ServiceOption { name: "zk-layout", remedy: NAME_THE_SERVICE }],
+    options: &["zk-layout"],
     parse: |options| Ok(Box::new(ZkConfig::parse(options)?)),
     manual: include_str!("../../../man/dlock-zk.7"),
 };

@@ -17,14 +17,13 @@ mod keys;
 mod nodes;
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::pending;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::backend::claim_state::POLL;
-use crate::backend::observe::{LOOK, QueueObserver, Watched, first_expiry};
+use crate::backend::observe::{LOOK, QueueObserver, Watched};
 use crate::backend::redis::client::Client;
 use crate::backend::redis::fault::NAME;
 use crate::backend::redis::keys::{COUNTERS, Naming};
@@ -105,12 +104,10 @@ impl Watched for Locks {
         Ok(self.read(std::slice::from_ref(name), deadline).await?.remove(0))
     }
 
-    async fn notified(&mut self) -> FaultResult<()> {
-        pending().await
-    }
-
-    fn next_look(&mut self, status: &LockStatus, now: Moment) -> Moment {
-        first_expiry(status, now).min(now + POLL)
+    async fn notified(&mut self, _: &LockName) -> FaultResult<()> {
+        let clock = self.nodes.clock;
+        clock.sleep_until(clock.now() + POLL).await;
+        Ok(())
     }
 }
 
