@@ -70,7 +70,7 @@ pub const STAGGER: Duration = Duration::from_millis(250);
 pub const LATE: Duration = Duration::from_secs(120);
 
 /// Connects to one address, with the options of [`tend`].
-pub async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     tend(&stream)?;
     Ok(stream)

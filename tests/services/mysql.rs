@@ -66,8 +66,6 @@ fn defaults_come_from_my_cnf_and_mysql_variables() {
     let mut local =
         env.dlock(["run", "--endpoint", &format!("mysql://localhost/{base}"), "--name", "x", "--", "true"]);
     env.finish(&mut local).silently(0);
-    env.write(".my.cnf", "[client\nuser=root\n");
-    with(&around, &run).failed(64, &[".my.cnf", "line 1"]);
 }
 
 #[test]
@@ -101,18 +99,12 @@ fn unusable_tables_are_named_by_doctor() {
     let env = env_on(&server);
     run_with(&env, &[]).silently(0);
     let whole = looked(&env);
-    assert!(!whole.contains("tables are") && !whole.contains("the engine of"), "{whole}");
+    assert!(!whole.contains("tables are"), "{whole}");
     let base = mariadb::DATABASE;
     let rights = |table: &str| format!("GRANT SELECT, INSERT, UPDATE ON {base}.{table} TO poor@'%';");
     mariadb::ask(&server, &format!("CREATE USER poor@'%';{}{}", rights("dlock_lock"), rights("dlock_claim")));
     let said = looked(&env_at(format!("mysql://poor@127.0.0.1:{}/{base}", server.port())));
     assert!(said.contains("DELETE command denied") && said.contains("doctor --schema"), "{said}");
-    mariadb::ask(&server, &format!("ALTER TABLE {base}.dlock_claim ENGINE = MyISAM"));
-    let said = looked(&env);
-    for part in ["the engine of dlock_claim is MyISAM", "two can hold one lock", "ENGINE = InnoDB"] {
-        assert!(said.contains(part), "{said}");
-    }
-    assert!(!said.contains("the engine of dlock_lock"), "{said}");
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
-use super::examine::Facts;
-use super::tables::Tables;
-use crate::backend::Risk;
+use super::database::{Database, Server};
+use crate::backend::facts::{Properties, Rule};
 use crate::lock::{ClaimId, ErrorKind, LockName, Reason};
+use crate::net::address::in_any_order;
 use crate::net::cause::{self, Manner};
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::link::Stage;
@@ -56,17 +57,31 @@ pub(super) trait Session: fmt::Debug + Send + Sync {
 
     /// Returns whether this client can sleep in [`Session::notified_after`] until the claim `ahead`, or another of the
     /// `crowd` ahead, is gone, for databases without other notifications. If neither is possible, claims poll every 500 ms.
-    fn can_sleep(&self, ahead: ClaimId, crowd: u32) -> bool {
-        let _ = (ahead, crowd);
+    fn can_sleep(&self, _ahead: ClaimId, _crowd: u32) -> bool {
         false
     }
 
-    /// Returns the number of notifications, which begins with that of [`first_count`].
-    fn notified_count(&self) -> u64;
+    /// Begins a sleep that is [possible](Session::can_sleep), unless one is in progress. Its end is a notification.
+    fn fall_asleep(&self, _wait: &Wait) {}
 
-    /// Completes when the number of notifications differs from `notified`, or the session has ended. `wait` is the
-    /// sleep, if it is [possible](Session::can_sleep); the sleep continues when this future is dropped. Cancel-safe.
-    async fn notified_after(&self, notified: u64, wait: Option<&Wait>);
+    /// Returns the number of notifications from now on. It begins with that of [`first_count`], and the end of the
+    /// session counts as one.
+    fn news(&self) -> watch::Receiver<u64>;
+
+    fn notified_count(&self) -> u64 {
+        *self.news().borrow()
+    }
+
+    /// Completes when the number of notifications differs from `notified`. `wait` is the sleep until then, if there is
+    /// one; it continues when this future is dropped. Cancel-safe.
+    async fn notified_after(&self, notified: u64, wait: Option<&Wait>) {
+        let mut news = self.news();
+        if let (Some(wait), true) = (wait, *news.borrow() == notified) {
+            self.fall_asleep(wait);
+        }
+        // The sender lives as long as the session.
+        let _ = news.wait_for(|now| *now != notified).await;
+    }
 }
 
 /// The sleep of a claim.
@@ -82,45 +97,73 @@ pub(super) struct Wait {
     pub(super) length: Duration,
 }
 
-/// A kind of database: its language, and its connections.
+/// The known facts about a database.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// The prefix of the tables.
+    pub(super) prefix: String,
+    /// Properties that the server reports.
+    pub(super) server: Properties,
+    /// The oldest supported version, if this one is older.
+    pub(super) too_old: Option<&'static str>,
+    /// A server to which the password may be sent without encryption.
+    pub(super) open_password: Option<String>,
+    /// Whether one connection of the server executes all requests of a session.
+    pub(super) is_direct: bool,
+}
+
+/// A product with its version, and the oldest supported version, if this one is older.
+pub(super) type Product = (String, Option<&'static str>);
+
+/// The properties that all databases of a kind share.
+pub(super) struct Kind {
+    /// The name, as given to `--backend`.
+    pub(super) name: &'static str,
+    /// How to recognise such a server.
+    pub(super) manner: Manner,
+    /// The expression for the present time: never that of the beginning of the transaction.
+    pub(super) now: &'static str,
+    /// The beginning of a READ COMMITTED transaction, the commit of which is answered when it is on disk.
+    pub(super) begin: &'static str,
+    /// A statement to run after a commit. It fails if the server may have stopped accepting writes before, so that its
+    /// successor may lack the commit. Empty if the server itself refuses such commits.
+    pub(super) still_takes_writes: &'static str,
+    /// The end of a statement that inserts entries: an existing entry gets the new `lease_until` instead.
+    pub(super) or_renew: &'static str,
+    /// A query for a row of [`LEFT`] and the number of connections that the server has left, if they are few, else NULL.
+    /// Empty for databases in which a waiter without a connection counts as gone.
+    pub(super) few_left: &'static str,
+    /// Queries for properties of the server.
+    pub(super) question: &'static str,
+    /// Returns the product of a server with these properties.
+    pub(super) product: fn(&Properties) -> Option<Product>,
+    /// The risks of this kind alone.
+    pub(super) risks: &'static [Rule<Facts>],
+}
+
+/// A database: its language, and its connections.
 ///
 /// Times are microseconds since 1970 by the database's clock, in columns of 64 bits; texts are ASCII. Statements end
 /// with a semicolon.
 #[async_trait]
 pub(super) trait Dialect: fmt::Debug + Send + Sync {
-    /// Returns the name, as given to `--backend`.
-    fn name(&self) -> &'static str;
+    fn kind(&self) -> &'static Kind;
+
+    fn database(&self) -> &Database;
 
     /// Returns the database as text without secrets, equal for equal databases.
-    fn identity(&self) -> String;
-
-    /// Returns the same database with each of its servers alone.
-    fn alone(&self) -> Vec<Arc<dyn Dialect>>;
-
-    /// Returns the tables.
-    fn tables(&self) -> &Tables;
-
-    /// Returns the number of servers to try.
-    fn servers(&self) -> usize;
-
-    /// Returns `HOST:PORT` of the server of that number; `None` for a socket of this host.
-    fn address(&self, server: usize) -> Option<String>;
-
-    /// Returns how to recognise such a server.
-    fn manner(&self) -> &'static Manner;
-
-    /// Returns a query for a row of [`LEFT`] and the number of connections that the server has left, if they are few,
-    /// else NULL. Empty for databases in which a waiter without a connection counts as gone.
-    fn few_left(&self) -> &'static str {
-        ""
+    fn identity(&self) -> String {
+        let Database { servers, name, .. } = self.database();
+        let places = in_any_order(servers.iter().map(|server| &server.place));
+        format!("{}://{places}/{name}", self.kind().name)
     }
 
-    /// Opens a session with the server of that number, which must accept writes, in one attempt. `Fault::spent` means
-    /// that another server may be tried.
-    async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>>;
+    /// Returns another database of this kind.
+    fn with(&self, database: Database) -> Arc<dyn Dialect>;
 
-    /// Returns the facts about the server of `session`, and the risks of this kind of database alone.
-    async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)>;
+    /// Opens a session with the server, which must accept writes, in one attempt. `Fault::spent` means that another
+    /// server may be tried.
+    async fn dial(&self, server: &Server, stage: &Stage) -> FaultResult<Arc<dyn Session>>;
 
     /// Returns the statements that create missing tables.
     fn schema(&self) -> Vec<String>;
@@ -136,30 +179,15 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync {
     /// Returns `text`, which is ASCII, as a literal.
     fn text(&self, text: &str) -> String;
 
-    /// Returns the expression for the present time: never that of the beginning of the transaction.
-    fn now(&self) -> &'static str;
-
-    /// Returns the beginning of a READ COMMITTED transaction, the commit of which is answered when it is on disk.
-    fn begin(&self) -> &'static str;
-
     /// Returns the statement that makes the commit of the transaction not wait for the disk if `condition` holds. Empty
     /// if the server alone decides that.
     fn lazily(&self, _condition: &str) -> String {
         String::new()
     }
 
-    /// Returns a statement to run after a commit. It fails if the server may have stopped accepting writes before, so
-    /// that its successor may lack the commit. Empty if the server itself refuses such commits.
-    fn still_takes_writes(&self) -> &'static str {
-        ""
-    }
-
     /// Returns the statement that creates the row of the lock or increments its counter, and so locks the row until the
     /// end of the transaction.
     fn make(&self, lock: &str) -> String;
-
-    /// Returns the end of a statement that inserts entries: an existing entry gets the new `lease_until` instead.
-    fn or_renew(&self) -> &'static str;
 
     /// Returns the statement that removes `most` expired notes. It neither deadlocks with, nor fails because of,
     /// concurrent executions.

@@ -7,16 +7,17 @@
 //!
 //! Code for all databases is here; code for one kind is behind the trait `Dialect`.
 
+mod database;
 mod dialect;
 mod examine;
 mod local;
-mod login;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod rows;
 mod sessions;
+mod settings;
 mod statements;
 mod store;
 mod tables;
@@ -34,7 +35,7 @@ use store::SqlStore;
 #[cfg(feature = "mysql")]
 pub static MYSQL: descriptor::Service = descriptor::Service {
     name: mysql::NAME,
-    schemes: &["mysql://", "mariadb://"],
+    schemes: mysql::SCHEMES,
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(SqlConfig::mysql(options)?)),
@@ -45,7 +46,7 @@ pub static MYSQL: descriptor::Service = descriptor::Service {
 #[cfg(feature = "postgres")]
 pub static POSTGRES: descriptor::Service = descriptor::Service {
     name: postgres::NAME,
-    schemes: &["postgres://", "postgresql://"],
+    schemes: postgres::SCHEMES,
     has_login: true,
     options: &[],
     parse: |options| Ok(Box::new(SqlConfig::postgres(options)?)),
@@ -74,8 +75,8 @@ impl Address for SqlConfig {
 
     /// Not [`Address::each`]: a server that takes no writes is passed over.
     fn alternatives(&self) -> Vec<Box<dyn Address>> {
-        let alone = self.dialect.alone().into_iter();
-        alone.map(|dialect| Box::new(Self { service: self.service, dialect }) as Box<_>).collect()
+        let each = self.dialect.database().each().into_iter().map(|database| self.dialect.with(database));
+        each.map(|dialect| Box::new(Self { service: self.service, dialect }) as Box<_>).collect()
     }
 
     /// Also the rights that users of locks need, for users that may not create tables.
@@ -88,13 +89,13 @@ impl SqlConfig {
     /// Parses the connection options for MySQL or MariaDB. An error is one line without secrets.
     #[cfg(feature = "mysql")]
     pub fn mysql(options: &Options) -> Result<Self, String> {
-        Ok(Self { service: &MYSQL, dialect: Arc::new(mysql::MysqlConfig::parse(options)?) })
+        Ok(Self { service: &MYSQL, dialect: Arc::new(mysql::Mysql::parse(options)?) })
     }
 
     /// Parses the connection options for PostgreSQL. An error is one line without secrets.
     #[cfg(feature = "postgres")]
     pub fn postgres(options: &Options) -> Result<Self, String> {
-        Ok(Self { service: &POSTGRES, dialect: Arc::new(postgres::PgConfig::parse(options)?) })
+        Ok(Self { service: &POSTGRES, dialect: Arc::new(postgres::Postgres::parse(options)?) })
     }
 
     /// Creates a client with a clock that may differ from the server's; it connects with the first call.

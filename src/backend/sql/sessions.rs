@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::database::{Place, Server};
 use super::dialect::{Dialect, Session, Sets};
-use super::examine::shared_risks;
+use super::examine::examine;
 use crate::backend::Examination;
 use crate::clock::Clock;
 use crate::lock::Moment;
@@ -39,15 +40,16 @@ impl Dial for Servers {
     type Node = ();
 
     fn servers(&self, (): &()) -> usize {
-        self.0.servers()
+        self.0.database().servers.len()
     }
 
     fn place(&self, (): &(), server: usize) -> String {
-        self.0.address(server).unwrap_or_else(|| self.0.identity())
+        self.0.database().servers[server].place.to_string()
     }
 
     async fn dial(&self, (): &(), server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
-        self.0.dial(server, stage).await
+        let server = &self.0.database().servers[server];
+        self.0.dial(server, stage).await.map_err(|fault| fault.at(&server.place))
     }
 
     async fn settled(&self, session: &(dyn Session + 'static)) -> bool {
@@ -63,9 +65,13 @@ impl Dial for Servers {
     }
 
     async fn look(&self) -> Option<Fault> {
-        let addresses: Option<Vec<String>> = (0..self.0.servers()).map(|n| self.0.address(n)).collect();
+        let address = |server: &Server| match &server.place {
+            Place::Tcp(at) => Some(at.to_string()),
+            Place::Socket(_) => None,
+        };
+        let addresses: Option<Vec<String>> = self.0.database().servers.iter().map(address).collect();
         // Encryption is requested within the database's own protocol.
-        cause::of_all(&addresses?, self.0.manner(), false).await
+        cause::of_all(&addresses?, &self.0.kind().manner, false).await
     }
 }
 
@@ -134,10 +140,10 @@ impl Sessions {
         let round_trip = self.clock.now().since(begun);
         let session = answer.session;
         let found = async {
-            let (facts, of_its_kind) = self.dialect.examine(&session).await?;
-            let risks = [shared_risks(&facts, self.dialect.tables()), of_its_kind].concat();
-            let reached = format!("{} (database {})", session.peer(), facts.database);
-            Ok(Examination { server: facts.name, reached, round_trip, risks })
+            let (server, risks) = examine(&*self.dialect, &*session).await?;
+            let name = Some(self.dialect.database().name.as_str()).filter(|name| !name.is_empty());
+            let reached = format!("{} (database {})", session.peer(), name.unwrap_or("named by the prefix"));
+            Ok(Examination { server, reached, round_trip, risks })
         };
         let late = || Err(Fault::spent(format!("{} did not answer by the deadline", session.peer())));
         self.clock.by(deadline, found).await.unwrap_or_else(late)

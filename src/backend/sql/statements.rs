@@ -56,13 +56,13 @@ fn entry(dialect: &dyn Dialect, ahead: &str) -> String {
     format!(
         "SELECT m.seq, m.name, m.claim, m.mode, m.about, m.label, m.slot, m.held, m.since, m.asked, \
          m.lease_until - {}, {ahead}",
-        dialect.now()
+        dialect.kind().now
     )
 }
 
 /// Returns the batch that reads the live entries of these queues, or with `None` of all; it changes nothing.
 pub(super) fn whole(dialect: &dyn Dialect, names: Option<&[LockName]>) -> String {
-    let (claims, now) = (&dialect.tables().claim, dialect.now());
+    let (claims, now) = (&dialect.database().tables.claim, dialect.kind().now);
     let entry = entry(dialect, "ROW_NUMBER() OVER (PARTITION BY m.name ORDER BY m.seq) - 1");
     // A note does not have the name of a lock.
     let only = match names {
@@ -77,18 +77,19 @@ pub(super) fn whole(dialect: &dyn Dialect, names: Option<&[LockName]>) -> String
 
 /// Reads the present time, and when the last successful run acquired.
 pub(super) fn last_success(dialect: &dyn Dialect, name: &LockName) -> String {
-    let (locks, name) = (&dialect.tables().lock, dialect.text(&name.percent_encoded()));
-    format!("SELECT {}, l.success FROM {locks} l WHERE l.name = {name};", dialect.now())
+    let (locks, name) = (&dialect.database().tables.lock, dialect.text(&name.percent_encoded()));
+    format!("SELECT {}, l.success FROM {locks} l WHERE l.name = {name};", dialect.kind().now)
 }
 
 /// Returns the statement that removes the row of a lock that no claim will use again.
 pub(super) fn forget(dialect: &dyn Dialect, name: &LockName) -> String {
-    format!("DELETE FROM {} WHERE name = {};", dialect.tables().lock, dialect.text(&name.percent_encoded()))
+    let (locks, name) = (&dialect.database().tables.lock, dialect.text(&name.percent_encoded()));
+    format!("DELETE FROM {locks} WHERE name = {name};")
 }
 
 impl<'a> Statements<'a> {
     pub(super) fn new(dialect: &'a dyn Dialect, names: &[LockName], id: ClaimId, mode: Mode) -> Self {
-        let Tables { lock, claim, .. } = dialect.tables();
+        let Tables { lock, claim, .. } = &dialect.database().tables;
         let locks = in_order(names).iter().map(|name| dialect.text(name)).collect();
         Self { dialect, fences: lock, claims: claim, locks, claim: dialect.text(&id.to_string()), id, mode }
     }
@@ -115,7 +116,7 @@ impl<'a> Statements<'a> {
 
     /// Begins, and locks the rows of the locks.
     fn begin(&self) -> String {
-        [self.dialect.begin(), &self.bump()].concat()
+        [self.dialect.kind().begin, &self.bump()].concat()
     }
 
     fn bump(&self) -> String {
@@ -124,7 +125,7 @@ impl<'a> Statements<'a> {
 
     /// Removes expired entries, under the rows of the locks.
     fn buried(&self) -> String {
-        let (claims, now) = (self.claims, self.dialect.now());
+        let (claims, now) = (self.claims, self.dialect.kind().now);
         self.each(|lock| format!("DELETE FROM {claims} WHERE name = {lock} AND lease_until <= {now};"))
     }
 
@@ -134,7 +135,7 @@ impl<'a> Statements<'a> {
 
     /// Reads what a decision on the claim needs, and commits data that clients will rely on.
     fn show_and_commit(&self) -> String {
-        [&self.show(), "COMMIT;", self.dialect.still_takes_writes()].concat()
+        [&self.show(), "COMMIT;", self.dialect.kind().still_takes_writes].concat()
     }
 
     /// Reads the queues as far as decisions on the claim need them; changes nothing.
@@ -174,12 +175,12 @@ impl<'a> Statements<'a> {
             mode = self.dialect.text(&self.mode.to_string()),
             ttl = micros(request.ttl),
             record = self.dialect.text(&ascii(&Record::of(request, request.ttl).to_text())),
-            now = self.dialect.now(),
+            now = self.dialect.kind().now,
             all = self.all(),
-            again = self.dialect.or_renew(),
+            again = self.dialect.kind().or_renew,
         );
         [
-            self.dialect.begin(),
+            self.dialect.kind().begin,
             &self.each(|lock| self.dialect.make(lock)),
             &self.buried(),
             &self.dialect.arrive(self.id),
@@ -197,14 +198,14 @@ impl<'a> Statements<'a> {
 
     /// Renews the claim by `ttl`, unless it has expired. `waits` is whether it does not hold.
     pub(super) fn renew(&self, ttl: Duration, waits: bool) -> String {
-        let (claims, now, own, ttl) = (self.claims, self.dialect.now(), self.own(), micros(ttl));
+        let (claims, now, own, ttl) = (self.claims, self.dialect.kind().now, self.own(), micros(ttl));
         let is_present = waits || !matches!(self.mode, Mode::Slots(_));
         let arrive = if is_present { self.dialect.arrive(self.id) } else { String::new() };
         let renew = format!(
             "DELETE FROM {claims} WHERE {own} AND lease_until <= {now};\
              UPDATE {claims} SET lease_until = {now} + {ttl} WHERE {own};"
         );
-        [self.dialect.begin(), &arrive, &renew, &self.show_and_commit()].concat()
+        [self.dialect.kind().begin, &arrive, &renew, &self.show_and_commit()].concat()
     }
 
     /// Returns the statement that locks these entries, and the condition that all of them are present and `having`.
@@ -262,7 +263,7 @@ impl<'a> Statements<'a> {
     pub(super) fn leave(&self, held_for: Option<Duration>, bar: bool) -> String {
         let others = self.others();
         [
-            self.dialect.begin(),
+            self.dialect.kind().begin,
             &held_for.map(|held_for| self.succeed(held_for)).unwrap_or_default(),
             &if bar { self.bump() + &self.note("left", "''", "1 = 1") } else { String::new() },
             &format!("DELETE FROM {} WHERE {};", self.claims, self.own()),
@@ -279,7 +280,7 @@ impl<'a> Statements<'a> {
     /// Records a success, unless a later one is recorded. One that is dated in the future is ignored.
     fn succeed(&self, held_for: Duration) -> String {
         let Self { claims, fences, claim, .. } = self;
-        let (now, ahead, held_for) = (self.dialect.now(), success::AHEAD.as_micros(), micros(held_for));
+        let (now, ahead, held_for) = (self.dialect.kind().now, success::AHEAD.as_micros(), micros(held_for));
         self.each(|lock| {
             format!(
                 "UPDATE {fences} SET success = GREATEST(CASE WHEN success <= {now} + {ahead} THEN success ELSE 0 END, \
@@ -293,7 +294,7 @@ impl<'a> Statements<'a> {
     /// not while it is in other queues.
     fn note(&self, why: &str, by: &str, condition: &str) -> String {
         let (Self { claims, claim, .. }, all) = (self, self.all());
-        let (now, length) = (self.dialect.now(), micros(KEEP_OUT));
+        let (now, length) = (self.dialect.kind().now, micros(KEEP_OUT));
         format!(
             "{forget}INSERT INTO {claims} (name, seq, claim, mode, since, lease_until, about) \
              SELECT CONCAT('{NOTE}', n.until, '.', {claim}), 0, {claim}, '{why}', n.until - {length}, n.until, {by} \
@@ -320,7 +321,7 @@ impl<'a> Statements<'a> {
             Change::Asked(by) => format!("asked = {}", self.json(by)),
             // As a JSON string, so that it is ASCII.
             Change::Label(text) => format!("label = {}", self.json(text)),
-            Change::HeldFor(length) => format!("held = {} - {}", self.dialect.now(), micros(*length)),
+            Change::HeldFor(length) => format!("held = {} - {}", self.dialect.kind().now, micros(*length)),
         };
         let seq = key.1.order;
         let update =
@@ -356,7 +357,7 @@ impl<'a> Statements<'a> {
         format!(
             "{}{}SELECT '{UNCHANGED}', CASE WHEN {present} AND {waiting} THEN 1 ELSE 0 END;",
             self.dialect.listen(&ids.into_iter().collect::<Vec<_>>()),
-            if on.is_empty() { "" } else { self.dialect.few_left() },
+            if on.is_empty() { "" } else { self.dialect.kind().few_left },
         )
     }
 }

@@ -93,7 +93,7 @@ fn is_done(reply: &Reply) -> FaultResult<bool> {
 
 impl ServiceClient for SqlStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { renewals_per_ttl: RENEWALS_PER_TTL, ..Capabilities::of(self.dialect().name()) }
+        Capabilities { renewals_per_ttl: RENEWALS_PER_TTL, ..Capabilities::of(self.dialect().kind().name) }
     }
 
     fn identity(&self) -> String {

@@ -25,26 +25,13 @@ const PREFIX: &str = "dlock_";
 /// PostgreSQL truncates longer names, MySQL refuses them; `claim` and an index's suffix follow.
 const LONGEST_PREFIX: usize = 40;
 
-/// Returns the schema in `prefix`, if there is one, and the beginning of the names of the tables.
-fn apart(prefix: &str) -> (Option<&str>, &str) {
-    match prefix.split_once('.') {
-        Some((schema, start)) => (Some(schema), start),
-        None => (None, prefix),
-    }
-}
-
 impl Tables {
-    /// Returns the schema that was given, if one was, and the names of the tables, without quotes.
-    pub(super) fn bare(&self) -> (Option<&str>, [String; 2]) {
-        let (schema, start) = apart(&self.prefix);
-        (schema, ["lock", "claim"].map(|name| format!("{start}{name}")))
-    }
-
     /// Returns the tables under `prefix`, which may name a schema first: `ops.dlock_`. `quote` is the database's
     /// quotation mark for identifiers.
     pub(super) fn under(prefix: Option<&str>, quote: char) -> Result<Self, String> {
         let prefix = prefix.unwrap_or(PREFIX);
-        let (schema, start) = apart(prefix);
+        let (schema, start) =
+            prefix.split_once('.').map_or((None, prefix), |(schema, start)| (Some(schema), start));
         let is_word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let too_long = schema.map_or(0, str::len).max(start.len()) > LONGEST_PREFIX;
         if !is_word(start) || too_long || schema.is_some_and(|schema| schema.is_empty() || !is_word(schema)) {
@@ -71,8 +58,6 @@ mod tests {
         assert_eq!((tables.lock.as_str(), tables.claim.as_str()), ("\"dlock_lock\"", "\"dlock_claim\""));
         let elsewhere = Tables::under(Some("ops.x_"), '`').expect("valid");
         assert_eq!(elsewhere.claim, "`ops`.`x_claim`");
-        assert_eq!(elsewhere.bare(), (Some("ops"), ["x_lock".to_owned(), "x_claim".to_owned()]));
-        assert_eq!(tables.bare().0, None);
         assert_eq!(Tables::under(Some(""), '"').expect("valid").lock, "\"lock\"");
     }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::backend::assert_refused;
+use crate::backend::sql::dialect::Dialect as _;
+use crate::net::credentials::Tls;
 
 /// A file that the test removes.
 struct Cnf(PathBuf);
@@ -24,38 +26,45 @@ impl Drop for Cnf {
     }
 }
 
-fn config_of(options: &Options, cnf: &str, variables: &[(&str, &str)]) -> Result<MysqlConfig, String> {
+fn config_of(options: &Options, cnf: &str, variables: &[(&str, &str)]) -> Result<Database, String> {
     let file = Cnf::new(cnf);
-    let said = Said::of_files(std::slice::from_ref(&file.0))?;
     let variable = |name: &str| {
         let found = variables.iter().find(|(n, _)| *n == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    MysqlConfig::gather(options, &Around { said: &said, variable: &variable, user: Some("me".to_owned()) })
+    Mysql::within(options, std::slice::from_ref(&file.0), &variable).map(|mysql| mysql.0)
 }
 
-fn config(endpoint: &str) -> MysqlConfig {
+fn identity(database: &Database) -> String {
+    Mysql(database.clone()).identity()
+}
+
+fn password(database: &Database) -> Option<Secret> {
+    database.servers[0].password.clone()
+}
+
+fn config(endpoint: &str) -> Database {
     config_of(&Options::at(&[endpoint]), "", &[]).expect(endpoint)
 }
 
 #[test]
 fn addresses_are_read_as_documented() {
-    for (endpoint, identity, user) in [
+    for (endpoint, found, user) in [
         ("mysql://u@h/d", "mysql://h:3306/d", "u"),
         ("MariaDB://u@h:7/d", "mysql://h:7/d", "u"),
-        ("h/d", "mysql://h:3306/d", "me"),
+        ("u@h/d", "mysql://h:3306/d", "u"),
         ("mysql://u@[::1]:7/d", "mysql://[::1]:7/d", "u"),
         ("mysql://u@b:1,a/d", "mysql://a:3306,b:1/d", "u"),
         ("mysql://u%40x:p%2Fq@h/d", "mysql://h:3306/d", "u@x"),
         ("mysql://u@localhost:3307/d", "mysql://localhost:3307/d", "u"),
-        ("mysql:///d?socket=/run/x.sock", "mysql:///run/x.sock/d", "me"),
+        ("mysql://u@/d?socket=/run/x.sock", "mysql:///run/x.sock/d", "u"),
     ] {
         let config = config(endpoint);
-        assert_eq!((config.identity().as_str(), config.user.as_str()), (identity, user), "{endpoint}");
+        assert_eq!((identity(&config).as_str(), config.user.as_str()), (found, user), "{endpoint}");
     }
     let several = config_of(&Options::at(&["mysql://u@b/d", "mysql://u@a"]), "", &[]).expect("one database");
-    assert_eq!(several.identity(), "mysql://a:3306,b:3306/d");
-    assert_eq!(several.places[0].to_string(), "b:3306", "tried in the order given");
+    assert_eq!(identity(&several), "mysql://a:3306,b:3306/d");
+    assert_eq!(several.servers[0].place.to_string(), "b:3306", "tried in the order given");
 }
 
 const CNF: &str = "[client]\nuser=filed\npassword=from file\nhost=filehost\nport=3310\n\
@@ -65,17 +74,17 @@ const CNF: &str = "[client]\nuser=filed\npassword=from file\nhost=filehost\nport
 fn missing_address_parts_come_from_option_files() {
     let found =
         config_of(&Options::default(), CNF, &[("MYSQL_HOST", "no"), ("MYSQL_PWD", "no")]).expect("valid");
-    assert_eq!(found.identity(), "mysql://filehost:3310/filebase");
+    assert_eq!(identity(&found), "mysql://filehost:3310/filebase");
     assert_eq!(found.user, "filed");
-    assert!(found.password.is_some());
+    assert!(password(&found).is_some());
     // The address takes precedence, and a port in a file does not apply to the address's host alone.
     let said = Options::at(&["mysql://u:p@h:1/d"]);
     let found = config_of(&said, CNF, &[]).expect("valid");
-    assert_eq!((found.identity().as_str(), found.user.as_str()), ("mysql://h:1/d", "u"));
-    assert_eq!(found.password, Some(Secret::new("p")));
+    assert_eq!((identity(&found).as_str(), found.user.as_str()), ("mysql://h:1/d", "u"));
+    assert_eq!(password(&found), Some(Secret::new("p")));
     let given = Options { user: Some("o".into()), password: Some(Secret::new("w")), ..said };
     let found = config_of(&given, CNF, &[]).expect("valid");
-    assert_eq!((found.user.as_str(), found.password), ("o", Some(Secret::new("w"))));
+    assert_eq!((found.user.as_str(), password(&found)), ("o", Some(Secret::new("w"))));
 }
 
 #[test]
@@ -83,23 +92,24 @@ fn missing_settings_come_from_the_environment() {
     let variables =
         [("MYSQL_HOST", "e"), ("MYSQL_TCP_PORT", "9"), ("MYSQL_UNIX_PORT", "/e.sock"), ("MYSQL_PWD", "w")];
     let found = config_of(&Options::at(&["/d"]), "", &variables).expect("valid");
-    assert_eq!(found.identity(), "mysql://e:9/d");
-    assert_eq!(found.password, Some(Secret::new("w")));
+    assert_eq!(identity(&found), "mysql://e:9/d");
+    assert_eq!(password(&found), Some(Secret::new("w")));
     let found = config_of(&Options::at(&["mysql://localhost/d"]), "", &variables).expect("valid");
-    assert_eq!(found.places, [MysqlPlace::Socket("/e.sock".into())]);
+    assert_eq!(found.servers[0].place, Place::Socket("/e.sock".into()));
 }
 
 #[test]
 fn localhost_is_the_socket_unless_a_port_is_said() {
-    let places =
-        |endpoint: &str, cnf: &str| config_of(&Options::at(&[endpoint]), cnf, &[]).expect(endpoint).places;
-    let socket = [MysqlPlace::Socket("/run/file.sock".into())];
-    let tcp = |port| [MysqlPlace::Tcp(HostPort { host: "localhost".into(), port })];
-    let file = "[client-server]\nsocket=/run/file.sock\n";
-    assert_eq!(places("mysql://localhost/d", file), socket);
-    assert_eq!(places("/d", file), socket);
-    assert_eq!(places("mysql://localhost:3306/d", file), tcp(3306));
-    assert_eq!(places("/d", &format!("{file}protocol=TCP\nport=5\n")), tcp(5));
+    let place = |endpoint: &str, cnf: &str| {
+        config_of(&Options::at(&[endpoint]), cnf, &[]).expect(endpoint).servers[0].place.clone()
+    };
+    let socket = Place::Socket("/run/file.sock".into());
+    let tcp = |port| Place::Tcp(HostPort { host: "localhost".into(), port });
+    let file = "[client-server]\nsocket=/run/file.sock\nport=5\n";
+    assert_eq!(place("mysql://localhost/d", file), socket);
+    assert_eq!(place("/d", file), socket);
+    assert_eq!(place("mysql://localhost:3306/d", file), tcp(3306));
+    assert_eq!(place("/d", &format!("{file}protocol=TCP\n")), tcp(5));
 }
 
 #[test]
@@ -118,6 +128,7 @@ fn encryption_is_as_strict_as_it_was_said() {
     assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), "Disabled");
     assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), "VerifyIdentity");
     assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), "VerifyIdentity");
+    assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert=0\n"), "Preferred");
 }
 
 #[test]
@@ -127,8 +138,8 @@ fn invalid_address_is_refused_with_reason() {
         (&["mysql://u@h:x/d"], "", "not HOST:PORT"),
         (&["mysql://a@h/d", "mysql://b@i/d"], "", "different users"),
         (&["mysql://h/d", "mysql://i/e"], "", "different databases"),
-        (&["mysql://h/d?ssl=1"], "", "ssl is not an option"),
-        (&["mysql://h/d?ssl-mode=yes"], "", "an ssl-mode is"),
+        (&["mysql://h/d?sslmod=required"], "", "no setting \"sslmod\""),
+        (&["mysql://h/d?ssl-mode=yes"], "", "not an ssl-mode"),
         (&["mysql://%zz@h/d"], "", "hexadecimal"),
         (&["mysql://u:secret@h/d"], "[client]\nssl-ca=/nonexistent\n", "/nonexistent"),
         (&["mysql://u:secret@h/d"], "[client]\nssl-cert=/dev/null\n", "without the other"),
@@ -151,23 +162,11 @@ fn invalid_address_is_refused_with_reason() {
 #[test]
 fn a_password_of_an_option_file_is_read_when_it_is_needed() {
     let file = Cnf::new("[client]\npassword=old\n");
-    let said = Said::of_files(std::slice::from_ref(&file.0)).expect("valid");
-    let around = Around { said: &said, variable: &|_| None, user: Some("me".to_owned()) };
-    let found = MysqlConfig::gather(&Options::at(&["h/d"]), &around).expect("valid").password.expect("one");
+    let found = Mysql::within(&Options::at(&["h/d"]), std::slice::from_ref(&file.0), &|_| None);
+    let found = password(&found.expect("valid").0).expect("one");
     assert_eq!(found, Secret::new("old"));
     std::fs::write(&file.0, "[client]\npassword=new\n").expect("writes");
     assert_eq!(found, Secret::new("new"));
     std::fs::write(&file.0, "").expect("writes");
     assert!(found.reveal().is_err_and(|fault| fault.is_transient()));
-}
-
-#[test]
-fn settings_of_applications_are_ignored() {
-    let parsed = |query: &str| config_of(&Options::at(&[&format!("mysql://h/d?{query}")]), "", &[]);
-    for query in
-        ["charset=utf8mb4", "connection_limit=5&parseTime=true", "serverTimezone=UTC&ssl-mode=required"]
-    {
-        assert!(parsed(query).is_ok(), "{query}");
-    }
-    assert_refused(parsed("sslmod=required"), "is not an option of a mysql address");
 }

@@ -9,13 +9,13 @@ use sqlx::{ConnectOptions as _, Connection as _, Either, Executor as _, Row as _
 use tokio::net::lookup_host;
 use tokio::time::sleep;
 
-use super::config::{MysqlConfig, MysqlPlace};
+use super::config::Mysql;
 use super::fault;
+use crate::backend::sql::database::{Database, Mode, Place, Server};
 use crate::backend::sql::dialect::{Row, Sets};
 use crate::backend::sql::rows::properties;
 use crate::lock::ErrorKind;
 use crate::net::address::HostPort;
-use crate::net::credentials::Secret;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::link::Stage;
 use crate::net::socket::{STAGGER, first_of};
@@ -25,25 +25,24 @@ use crate::net::{cause, socket};
 const FACTS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('read_only', 'wsrep_on', 'group_replication_single_primary_mode');";
 
-impl MysqlConfig {
-    /// Opens a connection to the server of that number.
-    async fn connect(&self, server: usize, stage: &Stage) -> FaultResult<MySqlConnection> {
-        if !matches!(self.mode, MySqlSslMode::Disabled) {
+impl Mysql {
+    /// Opens a connection to `server`.
+    async fn open(&self, server: &Server, stage: &Stage) -> FaultResult<MySqlConnection> {
+        if self.0.mode != Mode::Disabled {
             // One of sqlx's ways to check certificates needs it. It fails if one was installed before.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let place = &self.places[server];
-        let options = self.options(place)?;
+        let options = self.options(server)?;
         let connected = tokio::select! {
             biased;
             connected = options.connect() => connected,
-            connected = self.connect_to_addresses(place, &options) => connected,
+            connected = self.connect_to_addresses(&server.place, &options) => connected,
         };
         socket::tend_all();
         if matches!(connected, Ok(_) | Err(sqlx::Error::Database(_))) {
             stage.answered();
         }
-        connected.map_err(|error| fault::of(&error).at(place))
+        connected.map_err(|error| fault::of(&error))
     }
 
     /// Connects to one of the further addresses of a host, after the first one has been silent for a while. By itself
@@ -51,11 +50,11 @@ impl MysqlConfig {
     /// host's name. Then, and if no address answers, it never completes.
     async fn connect_to_addresses(
         &self,
-        place: &MysqlPlace,
+        place: &Place,
         options: &MySqlConnectOptions,
     ) -> Result<MySqlConnection, sqlx::Error> {
-        let MysqlPlace::Tcp(HostPort { host, port }) = place else { return pending().await };
-        if matches!(self.mode, MySqlSslMode::VerifyIdentity) || host.parse::<IpAddr>().is_ok() {
+        let Place::Tcp(HostPort { host, port }) = place else { return pending().await };
+        if self.0.mode == Mode::VerifyIdentity || host.parse::<IpAddr>().is_ok() {
             return pending().await;
         }
         sleep(STAGGER).await;
@@ -72,58 +71,60 @@ impl MysqlConfig {
         }
     }
 
-    /// Connects, and checks that the server is the one of several that accepts writes.
-    pub(super) async fn connect_to_writer(
-        &self,
-        server: usize,
-        stage: &Stage,
-    ) -> FaultResult<MySqlConnection> {
-        let mut connection = self.connect(server, stage).await?;
+    /// Connects to `server`, and checks that it is the one of several that accepts writes.
+    pub(super) async fn connect(&self, server: &Server, stage: &Stage) -> FaultResult<MySqlConnection> {
+        let mut connection = self.open(server, stage).await?;
         stage.connected();
-        if self.places.len() > 1 {
-            let facts = ask(&mut connection, FACTS).await;
-            let facts = facts.map_err(|error| fault::of(&error).at(&self.places[server]))?;
-            let facts = properties(facts);
-            let is = |name: &str, value: &str| facts.is(name, value) == Some(true);
-            if is("wsrep_on", "ON") || is("group_replication_single_primary_mode", "OFF") {
-                return Err(Fault::new(
-                    ErrorKind::Unsupported,
-                    "several of these servers take writes at once (Galera or group replication), and dlock needs one \
-                     that decides; name one server, the same on every host",
-                ));
-            }
-            if is("read_only", "ON") {
-                return Err(Fault::spent(cause::read_only("read_only")).at(&self.places[server]));
-            }
+        if self.0.servers.len() == 1 {
+            return Ok(connection);
+        }
+        let facts = properties(ask(&mut connection, FACTS).await.map_err(|error| fault::of(&error))?);
+        let is = |name: &str, value: &str| facts.is(name, value) == Some(true);
+        if is("wsrep_on", "ON") || is("group_replication_single_primary_mode", "OFF") {
+            return Err(Fault::new(
+                ErrorKind::Unsupported,
+                "it is one of several servers that take writes at once (Galera or group replication), and dlock needs one \
+                 that decides; name one server, the same on every host",
+            ));
+        }
+        if is("read_only", "ON") {
+            return Err(Fault::spent(cause::read_only("read_only")));
         }
         Ok(connection)
     }
 
-    fn options(&self, place: &MysqlPlace) -> FaultResult<MySqlConnectOptions> {
+    fn options(&self, server: &Server) -> FaultResult<MySqlConnectOptions> {
+        let Database { user, name, mode, tls, .. } = &self.0;
         // Options that would cost an exchange are not set; no statement depends on them.
         let mut options = MySqlConnectOptions::new()
-            .username(&self.user)
-            .ssl_mode(self.mode)
+            .username(user)
+            .ssl_mode(match mode {
+                Mode::Disabled => MySqlSslMode::Disabled,
+                Mode::Preferred => MySqlSslMode::Preferred,
+                Mode::Required => MySqlSslMode::Required,
+                Mode::VerifyCa => MySqlSslMode::VerifyCa,
+                Mode::VerifyIdentity => MySqlSslMode::VerifyIdentity,
+            })
             .pipes_as_concat(false)
             .no_engine_substitution(false)
             .timezone(None::<String>)
             .set_names(false)
             .statement_cache_capacity(0)
             .disable_statement_logging();
-        options = match place {
-            MysqlPlace::Tcp(HostPort { host, port }) => options.host(host).port(*port),
-            MysqlPlace::Socket(path) => options.socket(path),
+        options = match &server.place {
+            Place::Tcp(HostPort { host, port }) => options.host(host).port(*port),
+            Place::Socket(path) => options.socket(path),
         };
-        if let Some(database) = &self.database {
-            options = options.database(database);
+        if !name.is_empty() {
+            options = options.database(name);
         }
-        if let Some(password) = self.password.as_ref().map(Secret::reveal).transpose()? {
-            options = options.password(&password);
+        if let Some(password) = &server.password {
+            options = options.password(&password.reveal()?);
         }
-        if let Some(authority) = &self.authority {
+        if let Some(authority) = &tls.authority {
             options = options.ssl_ca_from_pem(authority.reveal()?);
         }
-        if let Some(identity) = &self.identity {
+        if let Some(identity) = &tls.identity {
             let (certificate, key) = identity.texts()?;
             options = options.ssl_client_cert_from_pem(certificate).ssl_client_key_from_pem(key);
         }

@@ -7,28 +7,45 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 
-use super::config::{MysqlConfig, MysqlPlace};
+use super::config::Mysql;
 use super::session::MysqlSession;
-use super::{MANNER, NAME, TAKES_WRITES, digits, examine, text};
-use crate::backend::Risk;
-use crate::backend::sql::dialect::{Dialect, NOTE, Session};
-use crate::backend::sql::examine::Facts;
+use super::{NAME, TAKES_WRITES, digits, examine, text};
+use crate::backend::sql::database::{Database, Server};
+use crate::backend::sql::dialect::{Dialect, Kind, NOTE, Session};
 use crate::backend::sql::tables::Tables;
 use crate::lock::ClaimId;
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
 use crate::net::link::Stage;
 
-/// Microseconds since 1970.
-const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+static KIND: Kind = Kind {
+    name: NAME,
+    // It speaks first, with a greeting of version 10 or an error.
+    manner: Manner {
+        service: "MySQL",
+        encryption: "is this the right port?",
+        hello: b"",
+        is_own: |answer| matches!(answer, [_, _, _, 0, 10 | 0xff, ..]),
+    },
+    // Microseconds since 1970. `UTC_TIMESTAMP` is the time at which its statement begins. In a batch that is after the
+    // previous statement has got its row lock. Unlike `SYSDATE`, no server option redefines it.
+    now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+    // The durability of commits is the server's setting alone.
+    begin: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;START TRANSACTION;",
+    still_takes_writes: TAKES_WRITES,
+    or_renew: "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);",
+    few_left: "",
+    question: examine::QUESTION,
+    product: examine::product,
+    risks: examine::RISKS,
+};
 
-impl MysqlConfig {
+impl Mysql {
     /// Returns the beginning of the names of its user-level locks. They are global to the server, so a part identifies
     /// these tables.
     pub(super) fn locks(&self) -> String {
-        let prefix = &self.tables.prefix;
-        let database = self.database.as_deref().unwrap_or_default();
-        let (database, prefix) = prefix.split_once('.').unwrap_or((database, prefix));
+        let Database { name, tables, .. } = &self.0;
+        let (database, prefix) = tables.prefix.split_once('.').unwrap_or((name, &tables.prefix));
         let digest = Sha256::digest([database.as_bytes(), &[0], prefix.as_bytes()].concat());
         format!("dlock.{}.l.", digits(&digest[..6]))
     }
@@ -41,51 +58,27 @@ impl MysqlConfig {
 }
 
 #[async_trait]
-impl Dialect for MysqlConfig {
-    fn name(&self) -> &'static str {
-        NAME
+impl Dialect for Mysql {
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
-    fn identity(&self) -> String {
-        self.identity()
+    fn database(&self) -> &Database {
+        &self.0
     }
 
-    fn alone(&self) -> Vec<Arc<dyn Dialect>> {
-        let alone = |place: &MysqlPlace| Self { places: vec![place.clone()], ..self.clone() };
-        self.places.iter().map(|place| Arc::new(alone(place)) as Arc<dyn Dialect>).collect()
+    fn with(&self, database: Database) -> Arc<dyn Dialect> {
+        Arc::new(Self(database))
     }
 
-    fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    fn servers(&self) -> usize {
-        self.places.len()
-    }
-
-    fn address(&self, server: usize) -> Option<String> {
-        match &self.places[server] {
-            MysqlPlace::Tcp(place) => Some(place.to_string()),
-            MysqlPlace::Socket(_) => None,
-        }
-    }
-
-    fn manner(&self) -> &'static Manner {
-        &MANNER
-    }
-
-    async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
-        let connection = self.connect_to_writer(server, stage).await?;
-        Ok(Arc::new(MysqlSession::over(connection, self, self.places[server].to_string())))
-    }
-
-    async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
-        examine::examine(self, session).await
+    async fn dial(&self, server: &Server, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
+        let connection = self.connect(server, stage).await?;
+        Ok(Arc::new(MysqlSession::over(connection, self, server.place.to_string())))
     }
 
     /// Texts are bytes, so that collations and character sets have no effect.
     fn schema(&self) -> Vec<String> {
-        let Tables { lock, claim, .. } = self.tables();
+        let Tables { lock, claim, .. } = &self.0.tables;
         let (name, id) = ("varbinary(700) NOT NULL", "varbinary(40) NOT NULL");
         vec![
             format!(
@@ -103,7 +96,7 @@ impl Dialect for MysqlConfig {
 
     fn rights(&self) -> String {
         let grant = |table| format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO 'USER'@'%';");
-        let Tables { lock, claim, .. } = self.tables();
+        let Tables { lock, claim, .. } = &self.0.tables;
         format!("-- Users of locks need:\n{}\n{}", grant(lock), grant(claim))
     }
 
@@ -111,37 +104,19 @@ impl Dialect for MysqlConfig {
         text(value)
     }
 
-    /// `UTC_TIMESTAMP` is the time at which its statement begins. In a batch that is after the previous statement has
-    /// got its row lock. Unlike `SYSDATE`, no server option redefines it.
-    fn now(&self) -> &'static str {
-        NOW
-    }
-
-    /// The durability of commits is the server's setting alone.
-    fn begin(&self) -> &'static str {
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;START TRANSACTION;"
-    }
-
-    fn still_takes_writes(&self) -> &'static str {
-        TAKES_WRITES
-    }
-
     fn make(&self, lock: &str) -> String {
-        let locks = &self.tables.lock;
+        let locks = &self.0.tables.lock;
         format!(
             "INSERT INTO {locks} (name, fence) VALUES ({lock}, 1) ON DUPLICATE KEY UPDATE fence = fence + 1;"
         )
     }
 
-    fn or_renew(&self) -> &'static str {
-        "ON DUPLICATE KEY UPDATE lease_until = VALUES(lease_until);"
-    }
-
     /// In the order of their index, to avoid deadlocks.
     fn forget(&self, most: u32) -> String {
-        let claims = &self.tables.claim;
+        let claims = &self.0.tables.claim;
         format!(
-            "DELETE FROM {claims} WHERE name > '{NOTE}' AND name < CONCAT('{NOTE}', {NOW}) ORDER BY name LIMIT {most};"
+            "DELETE FROM {claims} WHERE name > '{NOTE}' AND name < CONCAT('{NOTE}', {now}) ORDER BY name LIMIT {most};",
+            now = KIND.now
         )
     }
 
@@ -174,7 +149,7 @@ mod tests {
         let presence = |database: &str, prefix: &str| {
             let at = format!("mysql://u@127.0.0.1:1/{database}");
             let options = Options { prefix: Some(prefix.to_owned()), ..Options::at(&[&at]) };
-            MysqlConfig::parse(&options).expect("valid").presence(id)
+            Mysql::parse(&options).expect("valid").presence(id)
         };
         let here = presence("ops", "dlock_");
         assert!(here.len() <= 64, "{here}");

@@ -19,7 +19,9 @@ pub(super) fn of(error: &Error) -> Fault {
             Some(said) => of_server(said.number(), said.code().unwrap_or_default(), said.message()),
             None => Fault::nonsense(said.message()),
         },
-        Error::Io(error) => of_stream(error),
+        // A server refuses a client's certificate only after the client considers itself connected. The caller adds the
+        // server.
+        Error::Io(error) => tls::refusal(error).unwrap_or_else(|| unmade(cause::explained(error), error)),
         Error::Tls(error) if error.to_string().contains("does not support TLS") => Fault::new(
             ErrorKind::Denied,
             "it does not speak TLS on this port; turn on its TLS, or set ?ssl-mode=preferred in the address if \
@@ -35,13 +37,11 @@ pub(super) fn of(error: &Error) -> Fault {
         Error::Protocol(text) if text.contains("authentication plugin") => {
             Fault::new(ErrorKind::Denied, format!("{text}; {PLUGINS}"))
         }
-        other => nonsense(other),
+        other => {
+            let fault = Fault::nonsense(other);
+            Fault { reason: fault.reason.asking("is this a MySQL or MariaDB server?"), ..fault }
+        }
     }
-}
-
-fn nonsense(error: &Error) -> Fault {
-    let fault = Fault::nonsense(error);
-    Fault { reason: fault.reason.asking("is this a MySQL or MariaDB server?"), ..fault }
 }
 
 /// Returns the number of the server's error, if it is one.
@@ -73,14 +73,23 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
         }
         // No space is left.
         1021 | 1114 => Fault::unavailable(cause::full("space", text, "make room or wait")),
-        // The server is out of threads or memory: time may help.
-        1037 | 1038 | 1041 | 1135 | 3168 => Fault::unavailable(text),
-        // The server is stopping, is not ready yet, or has ended this connection.
-        1047 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 2013 | 3032 | 3169 | 4031 => {
-            Fault::spent(text)
-        }
-        // The group of servers refused the commit; a proxy (ProxySQL) has no server.
-        1180 | 3100 | 9000..=9999 => Fault::spent(text),
+        // The server is stopping, is not ready yet, or has ended this connection; the group of servers refused the commit;
+        // or a proxy (ProxySQL) has no server.
+        1047
+        | 1053
+        | 1077
+        | 1079
+        | 1152
+        | 1158..=1161
+        | 1180
+        | 1184
+        | 1927
+        | 2013
+        | 3032
+        | 3100
+        | 3169
+        | 4031
+        | 9000..=9999 => Fault::spent(text),
         1251 | 1524 => Fault::new(ErrorKind::Denied, format!("{text}; {PLUGINS}")),
         1048 | 1054 | 1136 | 1364 | 1366 | 1406 => other_tables(text),
         1665 => Fault::new(
@@ -101,12 +110,6 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
             }
         }
     }
-}
-
-/// A server refuses a client's certificate only after the client considers itself connected.
-fn of_stream(error: &std::io::Error) -> Fault {
-    // The caller adds the server.
-    tls::refusal(error).unwrap_or_else(|| unmade(cause::explained(error), error))
 }
 
 #[cfg(test)]

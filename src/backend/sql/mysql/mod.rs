@@ -8,19 +8,7 @@ mod fault;
 mod option_file;
 mod session;
 
-use crate::net::cause::Manner;
-pub(super) use config::MysqlConfig;
-
-/// The backend's name.
-pub(super) const NAME: &str = "mysql";
-
-/// How to recognise a server: it speaks first, with a greeting of version 10 or an error.
-const MANNER: Manner = Manner {
-    service: "MySQL",
-    encryption: "is this the right port?",
-    hello: b"",
-    is_own: |answer| matches!(answer, [_, _, _, 0, 10 | 0xff, ..]),
-};
+pub(super) use config::{Mysql, NAME, SCHEMES};
 
 /// Fails on a server that does not accept writes, even for a user that `read_only` does not bind.
 const TAKES_WRITES: &str =

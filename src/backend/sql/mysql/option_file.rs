@@ -4,148 +4,94 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-
-use crate::net::credentials::Secret;
 
 /// The groups of a file that apply: those for all clients, and those of the `mysql` client, for which users usually
 /// make their settings.
 const GROUPS: [&str; 6] = ["client", "client-server", "client-mariadb", "mysql", "mariadb", "mariadb-client"];
 /// The deepest inclusion of files.
 const DEEPEST: u32 = 10;
-/// The longest option file, in bytes.
-const LONGEST: u64 = 1 << 20;
-/// The system's files.
-const SYSTEM: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
-/// Options and their values; the last value counts. Names have dashes, not underscores.
-#[derive(Default, Debug)]
-pub(super) struct Said {
-    options: BTreeMap<String, String>,
-    /// The files that are read again for the password.
-    files: Vec<PathBuf>,
+/// Options and their values, empty for an option without one; the last value counts. Names have dashes, not
+/// underscores.
+pub(super) type Said = BTreeMap<String, String>;
+
+/// Reads these files, one after the other. Missing files are skipped, and so are lines that cannot be parsed.
+pub(super) fn options_in(files: &[PathBuf]) -> Said {
+    let mut said = Said::new();
+    for file in files {
+        read(file, &mut said, 0);
+    }
+    said
 }
 
-impl Said {
-    /// Reads the system's files and those of the user with this home. Missing files are skipped.
-    ///
-    /// Errors: text that cannot be parsed, with its file but without the text.
-    pub(super) fn of_user(home: Option<&Path>) -> Result<Self, String> {
-        let mut files: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-        files.extend(home.map(|home| home.join(".my.cnf")));
-        Self::of_files(&files)
-    }
-
-    /// Reads these files, one after the other.
-    pub(super) fn of_files(files: &[PathBuf]) -> Result<Self, String> {
-        let mut said = Self { files: files.to_vec(), ..Self::default() };
-        for file in files {
-            said.read(file, 0)?;
-        }
-        Ok(said)
-    }
-
-    /// Returns the value of `option`; empty for an option without a value.
-    pub(super) fn get(&self, option: &str) -> Option<&str> {
-        self.options.get(option).map(String::as_str)
-    }
-
-    /// Returns the password, which is read again for each use.
-    pub(super) fn password(&self) -> Secret {
-        let files = self.files.clone();
-        Secret::read_by(move || {
-            let said = Self::of_files(&files)?;
-            let password = said.get("password").filter(|password| !password.is_empty());
-            password.map(str::to_owned).ok_or_else(|| "the option files have no password any more".to_owned())
-        })
-    }
-
-    fn read(&mut self, path: &Path, depth: u32) -> Result<(), String> {
-        if depth > DEEPEST {
-            return Err(format!("{}: option files that name each other", path.display()));
-        }
-        let Some(text) = text_of(path) else { return Ok(()) };
-        let mut group: Option<bool> = None;
-        for (number, line) in (1..).zip(text.lines()) {
-            let line = line.trim();
-            let wrong = |what: &str| Err(format!("{}, line {number}: {what}", path.display()));
-            match line.chars().next() {
-                None | Some('#' | ';') => {}
-                Some('!') => self.follow(&line[1..], depth)?,
-                Some('[') => match line[1..].split_once(']') {
-                    Some((name, _)) => group = Some(GROUPS.contains(&name.trim_end())),
-                    None => return wrong("a group's name ends with ]"),
-                },
-                Some(_) => match group {
-                    None => return wrong("an option before the first group"),
-                    Some(true) => self.take(line),
-                    Some(false) => {}
-                },
+fn read(path: &Path, said: &mut Said, depth: u32) {
+    let Some(text) = text_of(path).filter(|_| depth <= DEEPEST) else { return };
+    let mut applies = false;
+    for line in text.lines().map(str::trim) {
+        match line.chars().next() {
+            None | Some('#' | ';') => {}
+            Some('!') => follow(&line[1..], said, depth + 1),
+            Some('[') => {
+                let name = line[1..].split(']').next().unwrap_or_default();
+                applies = GROUPS.contains(&name.trim_end());
             }
-        }
-        Ok(())
-    }
-
-    /// Executes `!include FILE` and `!includedir DIR`.
-    fn follow(&mut self, directive: &str, depth: u32) -> Result<(), String> {
-        let (word, target) = directive
-            .split_once(char::is_whitespace)
-            .map_or((directive, ""), |(word, rest)| (word, rest.trim()));
-        // Like the clients, relative to the working directory.
-        let target = Path::new(target);
-        match word {
-            "include" => self.read(target, depth + 1),
-            "includedir" => {
-                let mut files: Vec<PathBuf> = fs::read_dir(target)
-                    .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-                    .unwrap_or_default();
-                files.retain(|file| file.extension().is_some_and(|end| end == "cnf"));
-                files.sort();
-                files.iter().try_for_each(|file| self.read(file, depth + 1))
-            }
-            // The clients ignore other directives, too.
-            _ => Ok(()),
+            Some(_) if applies => take(line, said),
+            Some(_) => {}
         }
     }
+}
 
-    fn take(&mut self, line: &str) {
-        let line = without_comment(line);
-        let (name, value) = line.split_once('=').map_or((line, None), |(name, value)| (name, Some(value)));
-        let name = name.trim_end().replace('_', "-");
-        let name = name.strip_prefix("loose-").unwrap_or(&name);
-        self.options.insert(name.to_owned(), value.map(value_of).unwrap_or_default());
+/// Executes `!include FILE` and `!includedir DIR`. The clients ignore other directives, too.
+fn follow(directive: &str, said: &mut Said, depth: u32) {
+    let (word, target) = directive.split_once(char::is_whitespace).unwrap_or((directive, ""));
+    // Like the clients, relative to the working directory.
+    let target = Path::new(target.trim());
+    let mut files = match word {
+        "include" => vec![target.to_owned()],
+        "includedir" => {
+            let entries = fs::read_dir(target).into_iter().flatten().flatten();
+            let files = entries.map(|entry| entry.path());
+            files.filter(|file| file.extension().is_some_and(|end| end == "cnf")).collect()
+        }
+        _ => Vec::new(),
+    };
+    files.sort();
+    for file in files {
+        read(&file, said, depth);
     }
+}
+
+fn take(line: &str, said: &mut Said) {
+    let line = without_comment(line);
+    let (name, value) = line.split_once('=').unwrap_or((line, ""));
+    let name = name.trim_end().replace('_', "-");
+    said.insert(name.strip_prefix("loose-").unwrap_or(&name).to_owned(), value_of(value));
 }
 
 /// Returns a file's text; `None` if the file cannot be read or is writable by all users. The clients skip such files,
 /// too.
 fn text_of(path: &Path) -> Option<String> {
-    let file = fs::File::open(path).ok()?;
-    let facts = file.metadata().ok()?;
-    if facts.is_file() && facts.mode() & 0o002 != 0 {
-        return None;
-    }
-    let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text).ok()?;
+    let facts = fs::metadata(path).ok()?;
+    let is_open = facts.is_file() && facts.mode() & 0o002 != 0;
+    let text = fs::read(path).ok().filter(|_| !is_open)?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Returns the line up to a `#` outside of quotes.
 fn without_comment(line: &str) -> &str {
-    let (mut quote, mut escaped) = (None, false);
-    for (at, letter) in line.char_indices() {
-        match letter {
-            '\'' | '"' if !escaped => match quote {
-                None => quote = Some(letter),
-                Some(open) if open == letter => quote = None,
-                Some(_) => {}
-            },
-            '#' if quote.is_none() => return line[..at].trim_end(),
+    let mut quote = None;
+    let mut letters = line.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match (letter, quote) {
+            ('#', None) => return line[..at].trim_end(),
+            ('\'' | '"', None) => quote = Some(letter),
+            // It escapes the next letter.
+            ('\\', Some(_)) => _ = letters.next(),
+            (_, Some(open)) if open == letter => quote = None,
             _ => {}
         }
-        escaped = quote.is_some() && letter == '\\' && !escaped;
     }
     line
 }
@@ -158,11 +104,9 @@ fn value_of(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
-        if letter != '\\' {
-            value.push(letter);
-            continue;
-        }
-        match letters.next() {
+        let escaped = if letter == '\\' { letters.next() } else { None };
+        match escaped {
+            None => value.push(letter),
             Some('n') => value.push('\n'),
             Some('t') => value.push('\t'),
             Some('r') => value.push('\r'),
@@ -170,7 +114,6 @@ fn value_of(text: &str) -> String {
             Some('s') => value.push(' '),
             Some(same @ ('"' | '\'' | '\\')) => value.push(same),
             Some(other) => value.extend(['\\', other]),
-            None => value.push('\\'),
         }
     }
     value
@@ -215,7 +158,7 @@ mod tests {
                     socket ='/tmp/x y'\nssl-ca=a\\tb\\\\c\\zd\nskip-foo\nloose-host=h\nssl_key = l\n\
                     pass = 3 # c\nname=\"q\\\"uo\" #d\nport=\nempty=''\n!inclusion x\n[ client]\nuser=no\n[client ] x\nUser=no\n\
                     z = \"x\" y # c\ne=\\\"#\n[mysqld]\nuser=mysql\n";
-        let said = Said::of_files(&[folder.file("a.cnf", text)]).expect("valid");
+        let said = options_in(&[folder.file("a.cnf", text)]);
         for (option, value) in [
             ("password", "a b#c"),
             ("user", "joe"),
@@ -231,7 +174,7 @@ mod tests {
             ("z", "\"x\" y"),
             ("e", "\"#"),
         ] {
-            assert_eq!(said.get(option), Some(value), "{option}");
+            assert_eq!(said[option], value, "{option}");
         }
     }
 
@@ -250,9 +193,9 @@ mod tests {
         );
         let files =
             [folder.file("first", &first), folder.0.join("none"), folder.file("last", "[mysql]\nhost=z\n")];
-        let said = Said::of_files(&files).expect("valid");
-        let got = ["user", "host", "port", "database"].map(|option| said.get(option));
-        assert_eq!(got, [Some("two"), Some("z"), Some("7"), Some("d")]);
+        let said = options_in(&files);
+        let got = ["user", "host", "port", "database"].map(|option| said[option].as_str());
+        assert_eq!(got, ["two", "z", "7", "d"]);
     }
 
     #[test]
@@ -260,20 +203,15 @@ mod tests {
         let folder = Folder::new("open");
         let file = folder.file("a.cnf", "[client]\nuser=mallory\n");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("changes");
-        assert_eq!(Said::of_files(&[file]).expect("valid").get("user"), None);
+        assert!(options_in(&[file]).is_empty());
     }
 
     #[test]
-    fn option_file_error_omits_the_malformed_text() {
+    fn malformed_option_file_is_read_as_far_as_possible() {
         let folder = Folder::new("wrong");
         let round = folder.0.join("round").display().to_string();
-        for (text, part) in [
-            ("password=secret\n", "line 1: an option before the first group"),
-            ("[client\npassword=secret\n", "line 1: a group's name ends with ]"),
-            (&format!("!include {round}\n"), "name each other"),
-        ] {
-            let error = Said::of_files(&[folder.file("round", text)]).expect_err(text);
-            assert!(error.contains(part) && !error.contains("secret"), "{error}");
-        }
+        let text = format!("user=no\n[client\nhost=h\n!include {round}\n[other]\nhost=no\n");
+        let said = options_in(&[folder.file("round", &text)]);
+        assert_eq!(said.into_iter().collect::<Vec<_>>(), [("host".to_owned(), "h".to_owned())]);
     }
 }

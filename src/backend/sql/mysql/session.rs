@@ -4,8 +4,6 @@
 //! statement can wait. A claim's session holds one while the claim is in the queue: its *presence lock*. A waiter waits
 //! for the presence lock of a claim ahead, over its only connection, until its next renewal is due.
 
-use std::fmt;
-use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +15,7 @@ use tokio::sync::{Mutex as Gate, OwnedMutexGuard, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::config::MysqlConfig;
+use super::config::Mysql;
 use super::dial::{ask, say_goodbye};
 use super::{TAKES_WRITES, fault, text};
 use crate::backend::sql::dialect::{Session, Sets, Wait, first_count};
@@ -48,8 +46,9 @@ const POOLED: &str = "2";
 const LATE: Duration = Duration::from_secs(1);
 
 /// A session. Dropping it closes its connection; the server may still execute requests in flight.
+#[derive(Debug)]
 pub(super) struct MysqlSession {
-    config: MysqlConfig,
+    config: Mysql,
     peer: String,
     /// Whether no batch was answered yet.
     fresh: AtomicBool,
@@ -58,6 +57,7 @@ pub(super) struct MysqlSession {
 }
 
 /// The state that a session and its sleep share.
+#[derive(Debug)]
 struct Line {
     /// Present while no request is pending.
     connection: Arc<Gate<Option<MySqlConnection>>>,
@@ -97,6 +97,31 @@ impl Line {
         answer.map_err(|error| fault::of(&error))
     }
 
+    /// Sleeps, and publishes the result. A sleep that ends on time publishes nothing, because a renewal is due then.
+    async fn sleep(&self, batch: &str, wait: &Wait) {
+        let mut place = self.connection.lock().await;
+        let Some(mut connection) = place.take() else { return };
+        let until = Instant::now() + wait.length;
+        let slept = ask(&mut connection, batch).await;
+        let end = match &slept {
+            Ok(sets) => sets.first().and_then(|set| set.first()?.first()?.as_deref()),
+            // The server took the wait for a deadlock.
+            Err(error) if matches!(fault::number(error), Some(1213 | 3058)) => Some(FREE),
+            Err(_) => return self.close(),
+        };
+        *place = Some(connection);
+        drop(place);
+        match end {
+            Some(FREE) => *locked(&self.free) = Some((wait.ahead, wait.crowd)),
+            Some(POOLED) => self.pooled.store(true, Ordering::Relaxed),
+            // A renewal is due.
+            _ if until <= Instant::now() + LATE => return,
+            // An administrator has ended the sleep.
+            _ => {}
+        }
+        self.tell();
+    }
+
     fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.tell();
@@ -104,15 +129,10 @@ impl Line {
 }
 
 /// A sleep in progress, or a finished one.
+#[derive(Debug)]
 struct Sleep {
     until: Instant,
     task: JoinHandle<()>,
-}
-
-impl fmt::Debug for MysqlSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MysqlSession({})", self.peer)
-    }
 }
 
 impl Drop for MysqlSession {
@@ -131,7 +151,7 @@ impl Drop for MysqlSession {
 
 impl MysqlSession {
     /// Takes over an open connection to `peer`.
-    pub(super) fn over(connection: MySqlConnection, config: &MysqlConfig, peer: String) -> Self {
+    pub(super) fn over(connection: MySqlConnection, config: &Mysql, peer: String) -> Self {
         let line = Line {
             connection: Arc::new(Gate::new(Some(connection))),
             open: AtomicBool::new(true),
@@ -147,65 +167,10 @@ impl MysqlSession {
             asleep: Mutex::default(),
         }
     }
-
-    /// Begins to sleep, unless it already does.
-    fn fall_asleep(&self, wait: &Wait) {
-        let mut asleep = locked(&self.asleep);
-        let is_asleep = asleep.as_ref().is_some_and(|sleep| !sleep.task.is_finished());
-        if is_asleep || wait.length.is_zero() || !self.is_open() {
-            return;
-        }
-        let batch = sleep(&self.config, wait);
-        let (line, wait) = (Arc::clone(&self.line), *wait);
-        let until = Instant::now() + wait.length;
-        let task = tokio::spawn(async move {
-            let connection = Arc::clone(&line.connection).lock_owned().await;
-            sleep_over(&line, connection, &batch, &wait).await;
-        });
-        *asleep = Some(Sleep { until, task });
-    }
-
-    /// Executes `batch` and returns its results. The answer is read to its end even if the future is dropped, because
-    /// the server executes the batch to its end.
-    async fn exchange(&self, batch: String) -> FaultResult<Sets> {
-        let place = Arc::clone(&self.line.connection).lock_owned().await;
-        let line = Arc::clone(&self.line);
-        let answered = tokio::spawn(async move { line.exchange(place, &batch).await });
-        answered.await.unwrap_or_else(|_| Err(closed()))
-    }
 }
 
 fn closed() -> Fault {
     Fault::spent("the connection was closed")
-}
-
-/// Sleeps, and publishes the result. A sleep that ends on time publishes nothing, because a renewal is due then.
-async fn sleep_over(
-    line: &Line,
-    mut place: OwnedMutexGuard<Option<MySqlConnection>>,
-    batch: &str,
-    wait: &Wait,
-) {
-    let Some(mut connection) = place.take() else { return };
-    let until = Instant::now() + wait.length;
-    let slept = ask(&mut connection, batch).await;
-    let end = match &slept {
-        Ok(sets) => sets.first().and_then(|set| set.first()?.first()?.as_deref()),
-        // The server took the wait for a deadlock.
-        Err(error) if matches!(fault::number(error), Some(1213 | 3058)) => Some(FREE),
-        Err(_) => return line.close(),
-    };
-    *place = Some(connection);
-    drop(place);
-    match end {
-        Some(FREE) => *locked(&line.free) = Some((wait.ahead, wait.crowd)),
-        Some(POOLED) => line.pooled.store(true, Ordering::Relaxed),
-        // A renewal is due.
-        _ if until <= Instant::now() + LATE => return,
-        // An administrator has ended the sleep.
-        _ => {}
-    }
-    line.tell();
 }
 
 #[async_trait]
@@ -217,7 +182,12 @@ impl Session for MysqlSession {
             ""
         };
         // Another server may have taken over since the last batch.
-        let sets = self.exchange([prelude, TAKES_WRITES, batch].concat()).await?;
+        let batch = [prelude, TAKES_WRITES, batch].concat();
+        let place = Arc::clone(&self.line.connection).lock_owned().await;
+        let line = Arc::clone(&self.line);
+        // The answer is read to its end even if this future is dropped, because the server executes the batch to its end.
+        let answered = tokio::spawn(async move { line.exchange(place, &batch).await });
+        let sets = answered.await.unwrap_or_else(|_| Err(closed()))?;
         // A proxy may have forwarded nothing of a batch that failed.
         self.fresh.store(false, Ordering::Relaxed);
         Ok(sets)
@@ -260,18 +230,21 @@ impl Session for MysqlSession {
         !self.line.pooled.load(Ordering::Relaxed) && locked(&self.line.free).take() != Some((ahead, crowd))
     }
 
-    fn notified_count(&self) -> u64 {
-        *self.line.notified.borrow()
+    fn fall_asleep(&self, wait: &Wait) {
+        let mut asleep = locked(&self.asleep);
+        let is_asleep = asleep.as_ref().is_some_and(|sleep| !sleep.task.is_finished());
+        if is_asleep || wait.length.is_zero() || !self.is_open() {
+            return;
+        }
+        let batch = sleep(&self.config, wait);
+        let (line, wait) = (Arc::clone(&self.line), *wait);
+        let until = Instant::now() + wait.length;
+        let task = tokio::spawn(async move { line.sleep(&batch, &wait).await });
+        *asleep = Some(Sleep { until, task });
     }
 
-    async fn notified_after(&self, notified: u64, wait: Option<&Wait>) {
-        let mut news = self.line.notified.subscribe();
-        if let (Some(wait), true) = (wait, *news.borrow() == notified) {
-            self.fall_asleep(wait);
-        }
-        if news.wait_for(|now| *now != notified).await.is_err() {
-            pending::<()>().await;
-        }
+    fn news(&self) -> watch::Receiver<u64> {
+        self.line.notified.subscribe()
     }
 }
 
@@ -287,8 +260,8 @@ fn step(crowd: u32) -> u32 {
 }
 
 /// Returns the batch that sleeps.
-fn sleep(config: &MysqlConfig, wait: &Wait) -> String {
-    let claims = &config.tables.claim;
+fn sleep(config: &Mysql, wait: &Wait) -> String {
+    let claims = &config.0.tables.claim;
     let own = text(&wait.own.to_string());
     let presence = match step(wait.crowd) {
         1 => format!("'{}'", config.presence(wait.ahead)),

@@ -1,260 +1,186 @@
 //! The configuration: addresses, completed as PostgreSQL's own programs do.
+//!
+//! Source: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables" of libpq.
 
-use std::fmt;
-use std::net::IpAddr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use tokio_postgres::config::ChannelBinding;
-
-use super::settings::{Environment, Settings, lines_of, password_from};
+use super::password_file::filed;
 use crate::backend::Options;
+use crate::backend::sql::database::{Database, Mode, Place, Server};
+use crate::backend::sql::settings::{Settings, variable};
 use crate::backend::sql::tables::Tables;
-use crate::net::address::in_any_order;
-use crate::net::credentials::{Identity, Secret, Tls};
-use crate::net::tls::stays_here;
+use crate::net::address::HostPort;
+use crate::net::credentials::Secret;
+
+/// The backend's name.
+pub(in crate::backend::sql) const NAME: &str = "postgres";
+/// The prefixes of its addresses.
+pub(in crate::backend::sql) const SCHEMES: &[&str] = &["postgres://", "postgresql://"];
 
 /// The default port.
 const PORT: u16 = 5432;
 /// The default directories of sockets.
 const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+/// The names of the modes.
+const MODES: [&str; 5] = ["disable", "prefer", "require", "verify-ca", "verify-full"];
 
-/// The requirements on encryption and the server's certificate: libpq's `sslmode`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PgMode {
-    /// Never encrypted; also `allow`: a server that demands encryption refuses.
-    Disable,
-    /// Encrypted if the server can; the certificate is not checked.
-    Prefer,
-    /// Encrypted; the authority is checked if one is given.
-    Require,
-    /// The authority is checked.
-    VerifyCa,
-    /// The authority and the name are checked.
-    VerifyFull,
-}
+/// The settings that an address may have, apart from those of the encryption.
+const SETTINGS: [&str; 8] = ["host", "hostaddr", "port", "dbname", "user", "password", "passfile", "options"];
+/// The settings of the encryption.
+const ENCRYPTION: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
+/// Settings that do not matter: every request of dlock has its own deadline.
+const NEUTRAL: [&str; 2] = ["application_name", "connect_timeout"];
+/// Settings that dlock does not obey, with the values that ask for nothing beyond what it does anyway.
+const DEMANDS: [(&str, &[&str]); 12] = [
+    ("channel_binding", &["prefer", "disable"]),
+    ("gssencmode", &["prefer", "disable"]),
+    ("requirepeer", &[]),
+    ("requiressl", &["0"]),
+    ("require_auth", &[]),
+    ("service", &[]),
+    ("sslcertmode", &["allow"]),
+    ("sslcrl", &[]),
+    ("sslcrldir", &[]),
+    ("sslnegotiation", &["postgres"]),
+    ("ssl_min_protocol_version", &["TLSv1", "TLSv1.1", "TLSv1.2"]),
+    ("target_session_attrs", &["any", "read-write", "primary", "prefer-standby"]),
+];
 
-impl PgMode {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "disable" | "allow" => Ok(Self::Disable),
-            "prefer" => Ok(Self::Prefer),
-            "require" => Ok(Self::Require),
-            "verify-ca" => Ok(Self::VerifyCa),
-            "verify-full" => Ok(Self::VerifyFull),
-            _ => Err(format!(
-                "{text:?} is not an sslmode; the modes are disable, allow, prefer, require, verify-ca and verify-full"
-            )),
-        }
-    }
-}
+/// Files in the user's home directory with settings, if they are there.
+const FILES: [(&str, &str); 4] = [
+    ("passfile", ".pgpass"),
+    ("sslrootcert", ".postgresql/root.crt"),
+    ("sslcert", ".postgresql/postgresql.crt"),
+    ("sslkey", ".postgresql/postgresql.key"),
+];
 
-/// One server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct PgPlace {
-    /// A name, an address, or the directory of a socket.
-    pub(super) host: String,
-    /// The port, which is also part of a socket's name.
-    pub(super) port: u16,
-    /// The address to connect to instead of looking up the host: libpq's `hostaddr`.
-    pub(super) address: Option<IpAddr>,
-    /// The password for it, from any source.
-    pub(super) password: Option<Secret>,
-}
-
-impl PgPlace {
-    /// Returns whether the connection stays on this host.
-    fn is_here(&self) -> bool {
-        let here = |address: IpAddr| address.is_loopback();
-        self.socket().is_some() || self.address.map_or_else(|| stays_here(&self.host), here)
-    }
-
-    /// Returns the path of its socket, if it has one.
-    pub(super) fn socket(&self) -> Option<PathBuf> {
-        let is_directory = self.host.starts_with('/') && self.address.is_none();
-        is_directory.then(|| Path::new(&self.host).join(format!(".s.PGSQL.{}", self.port)))
-    }
-}
-
-impl fmt::Display for PgPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.socket() {
-            Some(path) => write!(f, "{}", path.display()),
-            None if self.host.contains(':') => write!(f, "[{}]:{}", self.host, self.port),
-            None => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
-
-/// The address of a PostgreSQL, and the login.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::backend::sql) struct PgConfig {
-    /// Its servers, of which one accepts writes.
-    pub(super) places: Vec<PgPlace>,
-    pub(super) user: String,
-    pub(super) database: String,
-    /// The requirements on encryption and the server's certificate.
-    pub(super) mode: PgMode,
-    /// Certificates.
-    pub(super) tls: Tls,
-    /// Whether a login is bound to the encrypted connection: libpq's `channel_binding`.
-    pub(super) binding: ChannelBinding,
+/// A PostgreSQL.
+#[derive(Clone, Debug)]
+pub(in crate::backend::sql) struct Postgres {
+    pub(super) database: Database,
     /// The options in the startup message, as `-c NAME=VALUE`: libpq's `options`.
     pub(super) options: Option<String>,
-    /// Why a password file, which might have had the password, was ignored.
-    pub(super) ignored: Option<String>,
-    pub(super) tables: Tables,
 }
 
-impl PgConfig {
+/// Returns the variable for a setting.
+fn variable_of(setting: &str) -> String {
+    format!("PG{}", setting.replace('_', "").to_uppercase())
+}
+
+impl Postgres {
     /// Parses the connection options and libpq's sources. An error is one line without secrets.
     pub(in crate::backend::sql) fn parse(options: &Options) -> Result<Self, String> {
-        Self::within(options, &Environment::of_process())
+        Self::within(options, variable("HOME").as_deref().map(Path::new), &variable)
     }
 
-    fn within(options: &Options, around: &Environment) -> Result<Self, String> {
-        let mut settings = Settings::new(around);
-        for endpoint in &options.endpoints {
-            settings.read(endpoint)?;
-        }
-        settings.check_variables()?;
-        let user = options.user.clone().or_else(|| settings.get("user")).or_else(|| around.user.clone());
-        let user = user.ok_or("this uid has no name; name the database's user with --user")?;
-        let database = settings.get("dbname").unwrap_or_else(|| user.clone());
-        let password = options.password.clone().or_else(|| settings.password());
-        let mut places = places(&settings, password.as_ref())?;
-        let file = settings.password_file().filter(|_| password.is_none());
-        let ignored = file.and_then(|file| look_up_passwords(&file, &mut places, &database, &user));
-        let binding = match settings.get("channel_binding").as_deref() {
-            None | Some("prefer") => ChannelBinding::Prefer,
-            Some("disable") => ChannelBinding::Disable,
-            Some("require") => ChannelBinding::Require,
-            Some(other) => {
+    fn within(
+        options: &Options,
+        home: Option<&Path>,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
+        let file = |name: &str| {
+            let (_, usual) = FILES.iter().find(|(setting, _)| *setting == name)?;
+            let path = home?.join(usual);
+            fs::metadata(&path).is_ok().then(|| path.display().to_string())
+        };
+        let around = |name: &str| {
+            // An address instead of a host that would have to be looked up.
+            let address = if name == "host" { variable("PGHOSTADDR") } else { None };
+            address.or_else(|| variable(&variable_of(name))).or_else(|| file(name))
+        };
+        let is_known = |name: &str| {
+            let obeyed = [&SETTINGS[..], &ENCRYPTION, &NEUTRAL].concat();
+            obeyed.contains(&name) || DEMANDS.iter().any(|(demand, _)| *demand == name)
+        };
+        let settings = Settings::read(options, NAME, SCHEMES, is_known, &around)?;
+        for (name, values) in DEMANDS {
+            if let Some(value) = settings.get(name).filter(|value| !values.contains(&value.as_str())) {
+                let variable = variable_of(name);
                 return Err(format!(
-                    "{other:?} is not a channel_binding (PGCHANNELBINDING); there are disable, prefer and require"
+                    "{name}={value} ({variable}) asks for something that dlock does not do with postgres; leave it out"
                 ));
             }
+        }
+        let user = settings.user()?;
+        let name = settings.get("database").unwrap_or_else(|| user.clone());
+        let password = options.password.clone().or_else(|| settings.get("password").map(Secret::new));
+        let passwords = settings.get("passfile").map(PathBuf::from);
+        let server = |place: Place| {
+            let [host, port] = called(&place);
+            let in_file = || filed(passwords.as_deref()?, [host, port, name.clone(), user.clone()]);
+            Server { password: password.clone().or_else(in_file), place }
         };
-        let startup = settings.get("options");
-        let (mode, tls) = encryption(&settings, &options.tls, &places)?;
+        let servers = settings.places(PORT, place)?.into_iter().map(server).collect();
+        let given = &options.tls;
+        let mode = match settings.get("sslmode") {
+            Some(text) => Mode::parse("sslmode", MODES, &text)?,
+            // Certificates or a server's name imply checking.
+            None if given.authority.is_some() || given.server_name.is_some() => Mode::VerifyIdentity,
+            None if given.identity.is_some() => Mode::Required,
+            None => Mode::Preferred,
+        };
+        let tls = settings.tls(mode, ["sslrootcert", "sslcert", "sslkey"])?;
         let tables = Tables::under(options.prefix.as_deref(), '"')?;
-        Ok(Self { places, user, database, mode, tls, binding, options: startup, ignored, tables })
-    }
-
-    /// Returns a server on another host if the password to it can be intercepted.
-    pub(super) fn open_password(&self) -> Option<&PgPlace> {
-        let away = self.places.iter().find(|place| place.password.is_some() && !place.is_here());
-        away.filter(|_| matches!(self.mode, PgMode::Disable | PgMode::Prefer))
-    }
-
-    /// Returns the database as text without secrets, equal for equal databases.
-    pub(super) fn identity(&self) -> String {
-        format!("postgres://{}/{}", in_any_order(&self.places), self.database)
+        let database = Database { servers, user, name, mode, tls, tables };
+        Ok(Self { database, options: settings.get("options") })
     }
 }
 
-/// Returns the servers, each with its port.
-fn places(settings: &Settings, password: Option<&Secret>) -> Result<Vec<PgPlace>, String> {
-    let ports: Vec<Option<u16>> = settings.list("port", "port")?;
-    let addresses: Vec<Option<IpAddr>> = settings.list("hostaddr", "IP address")?;
-    let mut hosts = settings.hosts();
-    if hosts.is_empty() {
-        hosts = vec![(String::new(), None); addresses.len().max(1)];
-    }
-    if !addresses.is_empty() && addresses.len() != hosts.len() {
-        let (few, many) = (addresses.len(), hosts.len());
-        return Err(format!("hostaddr (PGHOSTADDR) has {few} addresses for {many} hosts; give one for each"));
-    }
-    let place = |(n, (host, port)): (usize, (String, Option<u16>))| {
-        let usual = ports.get(n).or(ports.last()).copied().flatten().unwrap_or(PORT);
-        let (port, address) = (port.unwrap_or(usual), addresses.get(n).copied().flatten());
-        let usual = || address.map_or_else(|| usual_host(port), |address| address.to_string());
-        let host = if host.is_empty() { usual() } else { host };
-        PgPlace { host, port, address, password: password.cloned() }
+/// Returns the place of a server. Its host may be the directory of a socket; without a host it is that of this host's
+/// socket, if there is one, as for psql.
+fn place(host: &str, _: bool, port: u16) -> Place {
+    let socket = |directory: &str| Path::new(directory).join(format!(".s.PGSQL.{port}"));
+    let directory = match host {
+        "" => SOCKETS.into_iter().find(|directory| socket(directory).exists()),
+        host => Some(host).filter(|host| host.starts_with('/')),
     };
-    Ok(hosts.into_iter().enumerate().map(place).collect())
+    let host = if host.is_empty() { "localhost" } else { host };
+    let tcp = || Place::Tcp(HostPort { host: host.to_owned(), port });
+    directory.map_or_else(tcp, |directory| Place::Socket(socket(directory)))
 }
 
-/// Sets the passwords of the servers that the `file` has. Returns why it was ignored, if it was.
-fn look_up_passwords(file: &Path, places: &mut [PgPlace], database: &str, user: &str) -> Option<String> {
-    let lines = match lines_of(file) {
-        Ok(lines) => lines,
-        Err(why) => return Some(why),
-    };
-    for place in places {
-        // libpq uses this name for the default sockets.
-        let host = if SOCKETS.contains(&place.host.as_str()) { "localhost" } else { &place.host };
-        let asked = [host, &place.port.to_string(), database, user].map(str::to_owned);
-        place.password = password_from(file, &lines, asked);
-    }
-    None
-}
-
-/// Returns the directory of this host's socket, if there is one, as psql does.
-fn usual_host(port: u16) -> String {
-    let has = |directory: &&str| Path::new(directory).join(format!(".s.PGSQL.{port}")).exists();
-    SOCKETS.iter().find(|directory| has(directory)).map_or("localhost", |directory| directory).to_owned()
-}
-
-/// Returns the mode, and the certificates of `given`, completed from libpq's settings.
-fn encryption(settings: &Settings, given: &Tls, places: &[PgPlace]) -> Result<(PgMode, Tls), String> {
-    let mut tls = given.clone();
-    let old =
-        || settings.get("requiressl").filter(|value| value.starts_with('1')).map(|_| "require".to_owned());
-    let mode = match settings.get("sslmode").or_else(old) {
-        Some(text) => PgMode::parse(&text)?,
-        // Certificates or a server's name imply checking.
-        None if tls.authority.is_some() || tls.server_name.is_some() => PgMode::VerifyFull,
-        None if tls.identity.is_some() => PgMode::Require,
-        None => PgMode::Prefer,
-    };
-    if mode == PgMode::Disable && tls.is_given() {
-        return Err("sslmode says not to encrypt, and certificates or a server's name are given".to_owned());
-    }
-    if mode == PgMode::Disable || places.iter().all(|place| place.socket().is_some()) {
-        return Ok((mode, tls));
-    }
-    if tls.authority.is_none() && settings.get("sslrootcert").as_deref() != Some("system") {
-        tls.authority = settings.pem("sslrootcert", "root.crt")?;
-    }
-    if tls.identity.is_none() {
-        let certificate = settings.pem("sslcert", "postgresql.crt")?;
-        match (certificate, settings.pem("sslkey", "postgresql.key")?) {
-            (Some(certificate), Some(key)) => {
-                let identity = Identity::new(certificate, key);
-                tls.identity =
-                    Some(identity.map_err(|why| format!("the key of the client's certificate {why}"))?);
-            }
-            (Some(_), None) if settings.get("sslcert").is_some() => {
-                return Err("sslcert is given without its key; add sslkey".to_owned());
-            }
-            _ => {}
+/// Returns the host and the port of a server in files with passwords.
+fn called(place: &Place) -> [String; 2] {
+    match place {
+        Place::Tcp(at) => [at.host.clone(), at.port.to_string()],
+        Place::Socket(path) => {
+            let path = path.to_string_lossy();
+            let (directory, port) = path.rsplit_once("/.s.PGSQL.").unwrap_or((&path, ""));
+            // libpq uses this name for the default sockets.
+            let host = if SOCKETS.contains(&directory) { "localhost" } else { directory };
+            [host, port].map(str::to_owned)
         }
     }
-    Ok((mode, tls))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backend::assert_refused;
+    use crate::backend::sql::dialect::Dialect as _;
+    use crate::net::credentials::Tls;
 
-    fn alone() -> Environment {
-        Environment { variable: |_| None, home: None, user: Some("me".into()) }
+    fn within(options: &Options, variables: &[(&str, &str)]) -> Result<Postgres, String> {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Postgres::within(options, None, &variable)
     }
 
-    /// Returns the value of the variable `name` in `all`.
-    fn value(all: &[(&str, &str)], name: &str) -> Option<String> {
-        all.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
+    fn parsed(endpoints: &[&str], variables: &[(&str, &str)]) -> Postgres {
+        within(&Options::at(endpoints), variables).expect("valid")
     }
 
-    fn parsed(endpoints: &[&str], around: &Environment) -> PgConfig {
-        PgConfig::within(&Options::at(endpoints), around).expect("valid")
+    fn password(config: &Postgres) -> Option<Secret> {
+        config.database.servers[0].password.clone()
     }
 
     #[test]
     fn addresses_are_read_as_documented() {
         for (endpoints, identity) in [
-            (&["postgres://h"] as &[&str], "postgres://h:5432/me"),
+            (&["postgres://you@h"] as &[&str], "postgres://h:5432/you"),
             (&["postgresql://you@h:7/d"], "postgres://h:7/d"),
             (&["POSTGRES://you@h:7"], "postgres://h:7/you"),
             (&["h:7/d"], "postgres://h:7/d"),
@@ -263,74 +189,69 @@ mod tests {
             (&["postgres://[::1]:7/d"], "postgres://[::1]:7/d"),
             (&["postgres://%2Frun%2Fpg:7/d"], "postgres:///run/pg/.s.PGSQL.7/d"),
             (&["postgres:///d?host=/run/pg&port=8"], "postgres:///run/pg/.s.PGSQL.8/d"),
+            (&["postgres:///?hostaddr=::1&dbname=d"], "postgres://[::1]:5432/d"),
         ] {
-            assert_eq!(parsed(endpoints, &alone()).identity(), identity, "{endpoints:?}");
+            assert_eq!(parsed(endpoints, &[]).identity(), identity, "{endpoints:?}");
         }
     }
 
     #[test]
     fn missing_settings_come_from_libpq_variables() {
-        let variable = |name: &str| {
-            let all = [
-                ("PGHOST", "a,b"),
-                ("PGPORT", "1,2"),
-                ("PGUSER", "u"),
-                ("PGDATABASE", "d"),
-                ("PGPASSWORD", "p"),
-                ("PGSSLMODE", "disable"),
-            ];
-            value(&all, name)
-        };
-        let around = Environment { variable, ..alone() };
-        let config = parsed(&[], &around);
-        assert_eq!((config.identity().as_str(), config.user.as_str()), ("postgres://a:1,b:2/d", "u"));
-        assert_eq!(config.mode, PgMode::Disable);
-        assert_eq!(config.places[1].password, Some(Secret::new("p")));
-        let config = parsed(&["postgres://x@h:9/e?sslmode=require"], &around);
-        assert_eq!((config.identity().as_str(), config.user.as_str()), ("postgres://h:9/e", "x"));
-        assert_eq!(config.mode, PgMode::Require);
-    }
-
-    #[test]
-    fn numeric_addresses_belong_to_their_hosts() {
-        let variable = |name: &str| value(&[("PGHOST", "a,b"), ("PGHOSTADDR", "127.0.0.1,")], name);
-        let around = Environment { variable, ..alone() };
-        let addresses: Vec<_> = parsed(&[], &around).places.iter().map(|place| place.address).collect();
-        assert_eq!(addresses, [Some("127.0.0.1".parse().expect("an address")), None]);
-        let one = PgConfig::within(&Options::at(&["postgres://h/d"]), &around);
-        assert_refused(one, "hostaddr (PGHOSTADDR) has 2 addresses for 1 hosts");
-        let config = parsed(&["postgres:///d?hostaddr=127.0.0.1&options=-c%20x.y=z"], &alone());
+        let variables = [
+            ("PGHOST", "a,b"),
+            ("PGPORT", "1,2"),
+            ("PGUSER", "u"),
+            ("PGDATABASE", "d"),
+            ("PGPASSWORD", "p"),
+            ("PGSSLMODE", "disable"),
+        ];
+        let config = parsed(&[], &variables);
         assert_eq!(
-            (config.identity().as_str(), config.options.as_deref()),
-            ("postgres://127.0.0.1:5432/d", Some("-c x.y=z"))
+            (config.identity().as_str(), config.database.user.as_str()),
+            ("postgres://a:1,b:2/d", "u")
         );
+        assert_eq!(config.database.mode, Mode::Disabled);
+        assert_eq!(config.database.servers[1].password, Some(Secret::new("p")));
+        let config = parsed(&["postgres://x@h:9/e?sslmode=require&options=-c%20x.y=z"], &variables);
+        assert_eq!((config.identity().as_str(), config.database.user.as_str()), ("postgres://h:9/e", "x"));
+        assert_eq!((config.database.mode, config.options.as_deref()), (Mode::Required, Some("-c x.y=z")));
+        let numeric = [&variables[..], &[("PGHOSTADDR", "127.0.0.1")]].concat();
+        assert_eq!(parsed(&[], &numeric).identity(), "postgres://127.0.0.1:1/d");
     }
 
     #[test]
     fn a_login_is_taken_off_and_stays_secret() {
-        let config = parsed(&["postgres://me:p%40ss@h/d"], &alone());
-        assert_eq!(config.places[0].password, Some(Secret::new("p@ss")));
+        let config = parsed(&["postgres://me:p%40ss@h/d"], &[]);
+        assert_eq!(password(&config), Some(Secret::new("p@ss")));
         assert!(!format!("{config:?}{}", config.identity()).contains("p@ss"));
+        assert_eq!(password(&parsed(&["postgres://h/d?password=s%20p"], &[])), Some(Secret::new("s p")));
         let given = Options { user: Some("you".into()), ..Options::at(&["postgres://me@h"]) };
-        assert_eq!(PgConfig::within(&given, &alone()).expect("valid").user, "you");
+        assert_eq!(within(&given, &[]).expect("valid").database.user, "you");
+    }
+
+    #[test]
+    fn servers_have_names_in_files_with_passwords() {
+        let name = |endpoint: &str| called(&parsed(&[endpoint], &[]).database.servers[0].place).join(" ");
+        assert_eq!(name("postgres://h:7/d"), "h 7");
+        assert_eq!(name("postgres:///d?host=/run/pg"), "/run/pg 5432");
+        assert_eq!(name("postgres:///d?host=/var/run/postgresql"), "localhost 5432");
     }
 
     #[test]
     fn option_names_an_authority_and_enables_verification() {
         let tls = Tls { server_name: Some("x".into()), ..Tls::default() };
-        let given = Options { tls, ..Options::at(&["postgres://h/d"]) };
-        assert_eq!(PgConfig::within(&given, &alone()).expect("valid").mode, PgMode::VerifyFull);
-        let contradiction = Options { tls: given.tls, ..Options::at(&["postgres://h/d?sslmode=disable"]) };
-        assert_refused(PgConfig::within(&contradiction, &alone()), "not to encrypt");
-        assert_eq!(parsed(&["postgres://h/d"], &alone()).mode, PgMode::Prefer);
+        let at = |endpoint: &str| within(&Options { tls: tls.clone(), ..Options::at(&[endpoint]) }, &[]);
+        assert_eq!(at("postgres://h/d").expect("valid").database.mode, Mode::VerifyIdentity);
+        assert_refused(at("postgres://h/d?sslmode=disable"), "does without encryption");
+        assert_eq!(parsed(&["postgres://h/d"], &[]).database.mode, Mode::Preferred);
     }
 
     #[test]
     fn unreadable_authority_is_an_error() {
         let home = std::env::temp_dir().join(format!("dlock-home-{}", std::process::id()));
-        let around = Environment { home: Some(home.clone()), ..alone() };
-        let config = || PgConfig::within(&Options::at(&["postgres://h/d?sslmode=require"]), &around);
-        assert!(config().expect("there is no file").tls.authority.is_none());
+        let at = Options::at(&["postgres://h/d?sslmode=require"]);
+        let config = || Postgres::within(&at, Some(&home), &|_| None);
+        assert!(config().expect("there is no file").database.tls.authority.is_none());
         // A directory in its place cannot be read, not even by root.
         std::fs::create_dir_all(home.join(".postgresql/root.crt")).expect("a new directory");
         let found = config();
@@ -339,44 +260,36 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_libpq_are_obeyed_taken_or_refused() {
-        let config = |settings: &str| {
-            PgConfig::within(&Options::at(&[&format!("postgres://h/d?{settings}")]), &alone())
-        };
-        let taken = "application_name=ci&connect_timeout=10&keepalives_idle=30&gssencmode=prefer&sslcertmode=allow&\
-                 target_session_attrs=read-write&requiressl=0&sslsni=1&max_protocol_version=latest&krbsrvname=";
-        assert_eq!(config(taken).expect("taken"), config("").expect("plain"));
-        assert_eq!(config("ssl=true").expect("JDBC").mode, PgMode::Require);
-        assert_eq!(config("requiressl=1").expect("old").mode, PgMode::Require);
-        assert_eq!(config("channel_binding=require").expect("obeyed").binding, ChannelBinding::Require);
-        let password = config("password=s%20p").expect("obeyed").places[0].password.clone();
-        assert_eq!(password, Some(Secret::new("s p")));
+    fn settings_of_libpq_are_taken_or_refused() {
+        let config = |settings: &str| within(&Options::at(&[&format!("postgres://h/d?{settings}")]), &[]);
+        let taken = "application_name=ci&connect_timeout=10&gssencmode=prefer&sslcertmode=allow&\
+                     channel_binding=prefer&target_session_attrs=read-write&requiressl=0";
+        assert_eq!(config(taken).expect("taken").database, config("").expect("plain").database);
         for (settings, part) in [
             (
                 "target_session_attrs=read-only",
-                "target_session_attrs asks for something that dlock does not do",
+                "target_session_attrs=read-only (PGTARGETSESSIONATTRS) asks for",
             ),
-            ("gssencmode=require", "set it to disable or prefer"),
+            ("channel_binding=require", "leave it out"),
             ("require_auth=scram-sha-256", "leave it out"),
-            ("sslpassword=secret", "sslpassword asks"),
-            ("channel_binding=on", "disable, prefer and require"),
-            ("sslcert=/dev/null", "without its key"),
+            ("slmode=disable", "no setting"),
+            ("sslmode=on", "not an sslmode"),
+            ("sslcert=/dev/null", "without the other"),
             ("sslkey=/nonexistent", "sslkey"),
         ] {
             assert_refused(config(settings), part);
         }
+        assert_refused(within(&Options::at(&["h/d"]), &[("PGSERVICE", "ops")]), "service=ops (PGSERVICE)");
     }
 
     #[test]
     fn invalid_address_is_refused_with_reason() {
         for (endpoint, part) in [
             ("postgres://h:x", "not HOST:PORT"),
-            ("postgres://h/d?sslmode=on", "not an sslmode"),
-            ("postgres://h/d?slmode=disable", "no setting"),
             ("postgres://%zz@h", "hexadecimal"),
             ("postgres://[::1/d", "not HOST:PORT"),
         ] {
-            assert_refused(PgConfig::within(&Options::at(&[endpoint]), &alone()), part);
+            assert_refused(within(&Options::at(&[endpoint]), &[]), part);
         }
     }
 }

@@ -1,25 +1,42 @@
 //! The dialect of PostgreSQL.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
-use super::config::PgPlace;
-use super::{MANNER, NAME, PgConfig, dial, examine};
-use crate::backend::Risk;
-use crate::backend::sql::dialect::{Dialect, NOTE, Session};
-use crate::backend::sql::examine::Facts;
+use super::{ENCRYPT, NAME, Postgres, examine};
+use crate::backend::sql::database::{Database, Server};
+use crate::backend::sql::dialect::{Dialect, Kind, NOTE, Session};
 use crate::backend::sql::tables::Tables;
 use crate::lock::LockName;
 use crate::net::cause::Manner;
 use crate::net::fault::FaultResult;
 use crate::net::link::Stage;
 
-/// Microseconds since 1970, at present and not at the beginning of the transaction. With a factor of the same type a
-/// new server process does not need to search for the operator.
-const NOW: &str = "(extract(epoch from clock_timestamp()) * 1000000::numeric)::bigint";
+static KIND: Kind = Kind {
+    name: NAME,
+    manner: Manner {
+        service: "PostgreSQL",
+        encryption: "is this the right port?",
+        hello: &ENCRYPT,
+        is_own: |answer| matches!(answer, [b'S' | b'N'] | [b'E', 0, ..]),
+    },
+    // Microseconds since 1970, at present and not at the beginning of the transaction. With a factor of the same type a
+    // new server process does not need to search for the operator.
+    now: "(extract(epoch from clock_timestamp()) * 1000000::numeric)::bigint",
+    // Regardless of the server's setting.
+    begin: "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = on;",
+    still_takes_writes: "",
+    or_renew: "ON CONFLICT (claim, name) WHERE claim <> '' DO UPDATE SET lease_until = EXCLUDED.lease_until;",
+    // Not all users may see whether a process serves a client, but all may see whether it is in a database.
+    few_left: "SELECT 'left', CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
+     (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS spare FROM (SELECT current_setting('max_connections')::int AS most, \
+     current_setting('superuser_reserved_connections')::int + COALESCE(current_setting('reserved_connections', true)::int, 0) AS reserved) s) n;",
+    question: examine::QUESTION,
+    product: examine::product,
+    risks: examine::RISKS,
+};
 
 /// The prefix of the channel of a claim: for its client, and for those of claims that wait for it. The claim's id follows, which is unique across tables. Short, since
 /// an identifier has at most 63 bytes.
@@ -31,14 +48,6 @@ const CHANNEL: &str = "dlock_c_";
 /// the statement.
 const BY_CLAIM: &str = "(claim, name) WHERE claim <> ''";
 
-const OR_RENEW: &str =
-    "ON CONFLICT (claim, name) WHERE claim <> '' DO UPDATE SET lease_until = EXCLUDED.lease_until;";
-
-/// Not all users may see whether a process serves a client, but all may see whether it is in a database.
-const FEW_LEFT: &str = "SELECT 'left', CASE WHEN n.spare < n.most / 4 THEN GREATEST(n.spare, 0) END FROM (SELECT s.most, s.most - s.reserved - \
-     (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL) AS spare FROM (SELECT current_setting('max_connections')::int AS most, \
-     current_setting('superuser_reserved_connections')::int + COALESCE(current_setting('reserved_connections', true)::int, 0) AS reserved) s) n;";
-
 /// Returns a literal that does not depend on `standard_conforming_strings`.
 fn text(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
@@ -46,66 +55,31 @@ fn text(text: &str) -> String {
 
 /// Returns the channel of a queue's watchers, and the advisory lock that shows their presence.
 fn watchers(tables: &Tables, lock: &str) -> (String, i64) {
-    let mut hash = Sha256::new();
-    hash.update(tables.claim.as_bytes());
-    hash.update([0]);
-    hash.update(lock.as_bytes());
-    let digest = hash.finalize();
-    let mut key = [0; 8];
-    key.copy_from_slice(&digest[..8]);
-    let key = i64::from_be_bytes(key);
+    let digest = Sha256::digest([tables.claim.as_bytes(), &[0], lock.as_bytes()].concat());
+    let key = digest[..8].iter().fold(0_i64, |key, byte| key << 8 | i64::from(*byte));
     (format!("dlock_w_{key:016x}"), key)
 }
 
 #[async_trait]
-impl Dialect for PgConfig {
-    fn name(&self) -> &'static str {
-        NAME
+impl Dialect for Postgres {
+    fn kind(&self) -> &'static Kind {
+        &KIND
     }
 
-    fn identity(&self) -> String {
-        self.identity()
+    fn database(&self) -> &Database {
+        &self.database
     }
 
-    fn alone(&self) -> Vec<Arc<dyn Dialect>> {
-        let alone = |place: &PgPlace| Self { places: vec![place.clone()], ..self.clone() };
-        self.places.iter().map(|place| Arc::new(alone(place)) as Arc<dyn Dialect>).collect()
+    fn with(&self, database: Database) -> Arc<dyn Dialect> {
+        Arc::new(Self { database, options: self.options.clone() })
     }
 
-    fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    fn servers(&self) -> usize {
-        self.places.len()
-    }
-
-    fn address(&self, server: usize) -> Option<String> {
-        let place = &self.places[server];
-        let is_remote = place.socket().is_none();
-        is_remote.then(|| {
-            place.address.map_or_else(|| place.to_string(), |ip| SocketAddr::new(ip, place.port).to_string())
-        })
-    }
-
-    fn manner(&self) -> &'static Manner {
-        &MANNER
-    }
-
-    fn few_left(&self) -> &'static str {
-        FEW_LEFT
-    }
-
-    async fn dial(&self, server: usize, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
-        Ok(Arc::new(dial::dial(self, &self.places[server], stage).await?))
-    }
-
-    async fn examine(&self, session: &Arc<dyn Session>) -> FaultResult<(Facts, Vec<Risk>)> {
-        examine::examine(self, session).await
+    async fn dial(&self, server: &Server, stage: &Stage) -> FaultResult<Arc<dyn Session>> {
+        Ok(Arc::new(self.connect(server, stage).await?))
     }
 
     fn schema(&self) -> Vec<String> {
-        let Tables { lock, claim, by_claim, .. } = self.tables();
+        let Tables { lock, claim, by_claim, .. } = &self.database.tables;
         let name = "text COLLATE \"C\" NOT NULL";
         vec![
             format!(
@@ -128,7 +102,7 @@ impl Dialect for PgConfig {
     }
 
     fn rights(&self) -> String {
-        let Tables { lock, claim, .. } = self.tables();
+        let Tables { lock, claim, .. } = &self.database.tables;
         format!("-- Users of locks need: GRANT SELECT, INSERT, UPDATE, DELETE ON {lock}, {claim} TO USER;")
     }
 
@@ -136,36 +110,24 @@ impl Dialect for PgConfig {
         text(value)
     }
 
-    fn now(&self) -> &'static str {
-        NOW
-    }
-
-    /// Regardless of the server's setting.
-    fn begin(&self) -> &'static str {
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE;SET LOCAL synchronous_commit = on;"
-    }
-
     fn lazily(&self, condition: &str) -> String {
         format!("SELECT set_config('synchronous_commit', 'off', true) WHERE {condition};")
     }
 
     fn make(&self, lock: &str) -> String {
-        let locks = &self.tables().lock;
+        let locks = &self.database.tables.lock;
         format!(
             "INSERT INTO {locks} AS l (name, fence) VALUES ({lock}, 1) ON CONFLICT (name) DO UPDATE SET fence = l.fence + 1;"
         )
     }
 
-    fn or_renew(&self) -> &'static str {
-        OR_RENEW
-    }
-
     /// Two statements that delete the same rows in different orders would deadlock.
     fn forget(&self, most: u32) -> String {
-        let claims = &self.tables().claim;
+        let claims = &self.database.tables.claim;
         format!(
-            "DELETE FROM {claims} WHERE name IN (SELECT g.name FROM {claims} g WHERE g.name > '{NOTE}' AND g.name < '{NOTE}' || {NOW} \
-             LIMIT {most} FOR UPDATE SKIP LOCKED);"
+            "DELETE FROM {claims} WHERE name IN (SELECT g.name FROM {claims} g WHERE g.name > '{NOTE}' AND g.name < '{NOTE}' || {now} \
+             LIMIT {most} FOR UPDATE SKIP LOCKED);",
+            now = KIND.now
         )
     }
 
@@ -177,7 +139,7 @@ impl Dialect for PgConfig {
 
     /// Messages make commits wait for one another, so they are sent only if there are watchers.
     fn wake_watchers(&self, lock: &str) -> String {
-        let (channel, key) = watchers(self.tables(), lock);
+        let (channel, key) = watchers(&self.database.tables, lock);
         format!("SELECT pg_notify('{channel}', '') WHERE NOT pg_try_advisory_xact_lock({key});")
     }
 
@@ -189,7 +151,7 @@ impl Dialect for PgConfig {
     /// Any user that may connect may hold that lock, even forever, so this does not wait for it. A step holds it until
     /// its commit, and the observer asks again after that.
     fn watch(&self, name: &LockName) -> String {
-        let (channel, key) = watchers(self.tables(), &text(&name.percent_encoded()));
+        let (channel, key) = watchers(&self.database.tables, &text(&name.percent_encoded()));
         format!("BEGIN;LISTEN \"{channel}\";SELECT pg_try_advisory_lock_shared({key});COMMIT;")
     }
 }

@@ -10,6 +10,9 @@ use crate::net::cause;
 use crate::net::fault::Fault;
 use crate::net::tls;
 
+/// The places that may have a password.
+const PASSWORDS: &str = ", PGPASSWORD and ~/.pgpass (mode 0600)";
+
 /// Returns the fault for `error`.
 pub(super) fn of(error: &Error) -> Fault {
     match error.as_db_error() {
@@ -40,9 +43,7 @@ fn of_server(code: &str, text: String) -> Fault {
             ErrorKind::Denied,
             format!("it wants a client certificate ({text}); give --cert and --key"),
         ),
-        "28P01" | "28000" => {
-            Fault::new(ErrorKind::Denied, cause::wrong_password(&text, ", PGPASSWORD and ~/.pgpass"))
-        }
+        "28P01" | "28000" => Fault::new(ErrorKind::Denied, cause::wrong_password(&text, PASSWORDS)),
         "3D000" => Fault::new(ErrorKind::Corrupt, cause::no_database(&text, ", or make it with createdb")),
         code if code.starts_with("08") || code.starts_with("57P") || code.starts_with("25") => {
             Fault::spent(text)
@@ -62,35 +63,19 @@ fn of_server(code: &str, text: String) -> Fault {
 }
 
 fn of_client(error: &Error) -> Fault {
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let own = inner.downcast_ref::<Fault>().cloned();
-        // A server refuses a client's certificate only after the client considers itself connected.
-        if let Some(fault) =
-            own.or_else(|| inner.downcast_ref::<std::io::Error>().and_then(|error| tls::refusal(error)))
-        {
-            return fault;
-        }
-        cause = inner.source();
+    // A server refuses a client's certificate only after the client considers itself connected.
+    if let Some(fault) = tls::refusal(error) {
+        return fault;
     }
     let text = match error.source() {
         Some(inner) => format!("{error}: {inner}"),
         None => error.to_string(),
     };
     if text.contains("password missing") {
-        return Fault::new(ErrorKind::Denied, cause::no_password(", PGPASSWORD and ~/.pgpass"));
-    }
-    if text.contains("channel binding") {
-        let reason = "channel_binding=require asks for a login that is bound to an encrypted connection, and it does not offer one; turn on its \
-                      TLS and scram-sha-256, or leave the setting out";
-        return Fault::new(ErrorKind::Denied, reason);
+        return Fault::new(ErrorKind::Denied, cause::no_password(PASSWORDS));
     }
     if text.contains("authentication") {
         return Fault::new(ErrorKind::Denied, text);
-    }
-    if text.contains("server does not support TLS") {
-        let reason = "it does not speak TLS on this port; turn on ssl in postgresql.conf, or set ?sslmode=prefer in the address";
-        return Fault::new(ErrorKind::Denied, reason);
     }
     Fault::spent(text)
 }

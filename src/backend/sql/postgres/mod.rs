@@ -5,20 +5,11 @@ mod dial;
 mod dialect;
 mod examine;
 mod fault;
+mod password_file;
 mod session;
-mod settings;
 mod tls;
 
-use crate::net::cause::Manner;
-pub(super) use config::PgConfig;
+pub(super) use config::{NAME, Postgres, SCHEMES};
 
-/// The backend's name.
-pub(super) const NAME: &str = "postgres";
-
-/// How to recognise a server: it answers a request for TLS with one letter for yes or no, or with an error.
-const MANNER: Manner = Manner {
-    service: "PostgreSQL",
-    encryption: "is this the right port?",
-    hello: &[0, 0, 0, 8, 4, 210, 22, 47],
-    is_own: |answer| matches!(answer, [b'S' | b'N'] | [b'E', 0, ..]),
-};
+/// The request for encryption. The server answers with one letter for yes or no, or with an error.
+const ENCRYPT: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];

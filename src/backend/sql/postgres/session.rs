@@ -1,25 +1,26 @@
 //! One connection: reaching the server, executing batches, and cancelling them.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::{fmt, io};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage};
 
-use super::config::PgPlace;
 use super::fault;
-use super::tls::Encryption;
-use crate::backend::sql::dialect::{Row, Session, Sets, Wait, first_count};
+use super::tls::encrypted;
+use crate::backend::sql::database::{Database, Place};
+use crate::backend::sql::dialect::{Row, Session, Sets, first_count};
+use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
-use crate::net::socket;
+use crate::net::link::Stage;
 use crate::net::tls::Stream;
+use crate::net::{cause, socket};
 
 /// The setting, from the startup message, that identifies the server process of this connection.
 pub(super) const MARK: &str = "dlock.session";
@@ -61,10 +62,11 @@ const DIRECT: u8 = 1;
 const POOLED: u8 = 2;
 
 /// A connection. Dropping it closes it; the server may still execute requests in flight.
+#[derive(Debug)]
 pub(super) struct PgSession {
     client: Client,
-    place: PgPlace,
-    encryption: Encryption,
+    database: Database,
+    place: Place,
     /// The number of notifications. Their sender and contents prove nothing.
     notified: watch::Sender<u64>,
     end: watch::Receiver<Option<Fault>>,
@@ -77,12 +79,6 @@ pub(super) struct PgSession {
     task: JoinHandle<()>,
 }
 
-impl fmt::Debug for PgSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PgSession({})", self.place)
-    }
-}
-
 impl Drop for PgSession {
     fn drop(&mut self) {
         self.task.abort();
@@ -91,17 +87,13 @@ impl Drop for PgSession {
 
 impl PgSession {
     /// Takes over an open connection.
-    pub(super) fn over<S, T>(
+    pub(super) fn over(
         client: Client,
-        mut connection: Connection<S, T>,
-        place: &PgPlace,
-        encryption: Encryption,
+        mut connection: Connection<Box<dyn Stream>, NoTlsStream>,
+        database: &Database,
+        place: &Place,
         mark: Option<String>,
-    ) -> Self
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Self {
         let (notified, (ended, end)) = (watch::Sender::new(first_count()), watch::channel(None));
         let local = local_settings(connection.parameter("server_version").unwrap_or_default());
         let tell = notified.clone();
@@ -115,9 +107,11 @@ impl PgSession {
                 }
             };
             ended.send_replace(Some(why));
+            tell.send_modify(|notified| *notified += 1);
         });
         let direct = AtomicU8::new(if mark.is_some() { UNKNOWN } else { POOLED });
-        Self { client, place: place.clone(), encryption, notified, end, mark, direct, local, task }
+        let (database, place) = (database.clone(), place.clone());
+        Self { client, database, place, notified, end, mark, direct, local, task }
     }
 
     async fn exchange(&self, batch: &str) -> FaultResult<Sets> {
@@ -136,23 +130,36 @@ impl PgSession {
 
     /// Makes the server end the statement that it executes. A commit that waits for a standby is complete without it.
     async fn cancel(&self) {
-        if let Ok(stream) = reach(&self.place).await {
+        if let Ok(stream) = reach(&self.database, &self.place, &Stage::default()).await {
             let token = self.client.cancel_token();
             // Without it, the statement takes as long as the server takes.
-            let _ = token.cancel_query_raw(stream, self.encryption.clone()).boxed().await;
+            let _ = token.cancel_query_raw(stream, NoTls).boxed().await;
         }
     }
 }
 
-/// Connects to the server at `place`.
-pub(super) async fn reach(place: &PgPlace) -> io::Result<Box<dyn Stream>> {
-    if let Some(path) = place.socket() {
-        return Ok(Box::new(UnixStream::connect(&path).await?));
+/// Connects to the server at `place`, and encrypts the connection as the mode of `database` requires.
+pub(super) async fn reach(database: &Database, place: &Place, stage: &Stage) -> FaultResult<Box<dyn Stream>> {
+    match place {
+        Place::Socket(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| unreached(&error))?;
+            stage.connected();
+            Ok(Box::new(stream))
+        }
+        Place::Tcp(at) => {
+            let stream = socket::connect(&at.host, at.port).await.map_err(|error| unreached(&error))?;
+            stage.connected();
+            encrypted(Box::new(stream), database, &at.host).boxed().await
+        }
     }
-    Ok(Box::new(match place.address {
-        Some(address) => socket::connect_to(SocketAddr::new(address, place.port)).await?,
-        None => socket::connect(&place.host, place.port).await?,
-    }))
+}
+
+fn unreached(error: &io::Error) -> Fault {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Fault::new(ErrorKind::Denied, cause::said(error));
+    }
+    // The caller adds the server.
+    socket::unmade(cause::explained(error), error)
 }
 
 fn sets(messages: Vec<SimpleQueryMessage>) -> Sets {
@@ -216,15 +223,7 @@ impl Session for PgSession {
         self.direct.load(Ordering::Relaxed) == DIRECT
     }
 
-    fn notified_count(&self) -> u64 {
-        *self.notified.borrow()
-    }
-
-    async fn notified_after(&self, notified: u64, _: Option<&Wait>) {
-        let (mut now, mut end) = (self.notified.subscribe(), self.end.clone());
-        tokio::select! {
-            _ = now.wait_for(|now| *now != notified) => {}
-            _ = end.wait_for(Option::is_some) => {}
-        }
+    fn news(&self) -> watch::Receiver<u64> {
+        self.notified.subscribe()
     }
 }
