@@ -21,12 +21,13 @@ pub(super) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Parses the endpoints, each `[SCHEME://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?SETTING=VALUE&…]`.
+    /// Parses the endpoints, each `[SCHEME://][USER[:PASSWORD]@]HOST[:PORT][,…][/DATABASE][?SETTING=VALUE&…]`. `known`
+    /// returns the name under which a setting is kept, if an address may have it.
     pub(super) fn read(
         options: &'a Options,
         kind: &str,
         schemes: &[&str],
-        is_known: impl Fn(&str) -> bool,
+        known: impl Fn(&str) -> Option<String>,
         around: &'a dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
         let mut settings = Self { options, hosts: Vec::new(), given: BTreeMap::new(), around };
@@ -39,6 +40,12 @@ impl<'a> Settings<'a> {
             settings.hosts.extend(hosts_and_ports(hosts)?);
             for (name, value) in [("user", user), ("password", password), ("database", database)] {
                 settings.give(name, value)?;
+            }
+            for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                let unknown =
+                    || format!("an address of {kind} has no setting {name:?}; dlock man {kind} lists them");
+                settings.give(&known(name).ok_or_else(unknown)?, value)?;
             }
             for pair in query.split('&').filter(|pair| !pair.is_empty()) {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

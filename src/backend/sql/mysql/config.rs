@@ -27,6 +27,33 @@ const SYSTEM: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
 /// The settings that an address may have.
 const SETTINGS: [&str; 5] = ["socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"];
+/// Settings that programs put into addresses for their own libraries, in lower case and with dashes. dlock ignores them.
+const NEUTRAL: [&str; 24] = [
+    "allowpublickeyretrieval",
+    "autoreconnect",
+    "characterencoding",
+    "charset",
+    "collation",
+    "compress",
+    "compression",
+    "connect-timeout",
+    "connection-limit",
+    "connecttimeout",
+    "encoding",
+    "get-server-public-key",
+    "loc",
+    "parsetime",
+    "pool",
+    "pool-timeout",
+    "read-timeout",
+    "reconnect",
+    "servertimezone",
+    "sockettimeout",
+    "time-zone",
+    "timezone",
+    "useunicode",
+    "write-timeout",
+];
 /// The variables with settings.
 const VARIABLES: [(&str, &str); 4] = [
     ("host", "MYSQL_HOST"),
@@ -60,7 +87,11 @@ impl Mysql {
             let known = || VARIABLES.iter().find(|(setting, _)| *setting == name);
             value(name).or_else(|| variable(known()?.1))
         };
-        let settings = Settings::read(options, NAME, SCHEMES, |name| SETTINGS.contains(&name), &around)?;
+        let known = |name: &str| {
+            let name = name.to_ascii_lowercase().replace('_', "-").replace("sslmode", "ssl-mode");
+            Some(name).filter(|name| SETTINGS.contains(&name.as_str()) || NEUTRAL.contains(&name.as_str()))
+        };
+        let settings = Settings::read(options, NAME, SCHEMES, known, &around)?;
         let tables = Tables::under(options.prefix.as_deref(), '`')?;
         let name = settings.get("database").unwrap_or_default();
         if name.is_empty() && !tables.prefix.contains('.') {

@@ -170,3 +170,14 @@ fn a_password_of_an_option_file_is_read_when_it_is_needed() {
     std::fs::write(&file.0, "").expect("writes");
     assert!(found.reveal().is_err_and(|fault| fault.is_transient()));
 }
+
+#[test]
+fn settings_of_applications_are_ignored() {
+    let parsed = |query: &str| config_of(&Options::at(&[&format!("mysql://h/d?{query}")]), "", &[]);
+    for query in
+        ["charset=utf8mb4", "connection_limit=5&parseTime=true", "serverTimezone=UTC&ssl_mode=required"]
+    {
+        assert!(parsed(query).is_ok(), "{query}");
+    }
+    assert_refused(parsed("sslmod=required"), "has no setting");
+}

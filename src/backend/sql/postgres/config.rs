@@ -30,7 +30,21 @@ const SETTINGS: [&str; 8] = ["host", "hostaddr", "port", "dbname", "user", "pass
 /// The settings of the encryption.
 const ENCRYPTION: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 /// Settings that do not matter: every request of dlock has its own deadline.
-const NEUTRAL: [&str; 2] = ["application_name", "connect_timeout"];
+const NEUTRAL: [&str; 13] = [
+    "application_name",
+    "client_encoding",
+    "connect_timeout",
+    "fallback_application_name",
+    "gsslib",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "krbsrvname",
+    "load_balance_hosts",
+    "sslcompression",
+    "tcp_user_timeout",
+];
 /// Settings that dlock does not obey, with the values that ask for nothing beyond what it does anyway.
 const DEMANDS: [(&str, &[&str]); 12] = [
     ("channel_binding", &["prefer", "disable"]),
@@ -89,11 +103,17 @@ impl Postgres {
             let address = if name == "host" { variable("PGHOSTADDR") } else { None };
             address.or_else(|| variable(&variable_of(name))).or_else(|| file(name))
         };
-        let is_known = |name: &str| {
+        let known = |name: &str| {
             let obeyed = [&SETTINGS[..], &ENCRYPTION, &NEUTRAL].concat();
-            obeyed.contains(&name) || DEMANDS.iter().any(|(demand, _)| *demand == name)
+            let is_known = obeyed.contains(&name) || DEMANDS.iter().any(|(demand, _)| *demand == name);
+            let name = match name {
+                "dbname" => "database",
+                "hostaddr" => "host",
+                other => other,
+            };
+            is_known.then(|| name.to_owned())
         };
-        let settings = Settings::read(options, NAME, SCHEMES, is_known, &around)?;
+        let settings = Settings::read(options, NAME, SCHEMES, known, &around)?;
         for (name, values) in DEMANDS {
             if let Some(value) = settings.get(name).filter(|value| !values.contains(&value.as_str())) {
                 let variable = variable_of(name);
