@@ -335,7 +335,9 @@ impl Life {
                 Ok((data, _, watcher)) => {
                     if let Some(by) = Record::parse(&data).and_then(|note| note.asked_by) {
                         self.change(|state| {
-                            state.note.get_or_insert(Note::Asked(by));
+                            if !matches!(state.note, Some(Note::Forgotten(_))) {
+                                state.note = Some(Note::Asked(by));
+                            }
                         });
                     }
                     watcher.changed().await;
