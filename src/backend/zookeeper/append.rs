@@ -8,7 +8,7 @@ use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError};
 use super::config::ZkConfig;
 use super::life::Life;
 use super::queue::{ClaimNodes, Note, entries, stems};
-use super::view::{self, children};
+use super::view::{self, Children, children};
 use crate::backend::ZkLayout;
 use crate::backend::record::Record;
 use crate::lock::validity::LeaseTimes;
@@ -37,7 +37,6 @@ pub(super) async fn append(life: &Life) -> FaultResult<(Own, Answer)> {
     let record = Record::of(request, granted);
     let note = &Note { record, asked_by: None, slot: None, waited_ms: None }.to_bytes();
     let stems = &stems(life.ensemble.config.layout, request.id, request.mode);
-    let over = || Fault::unavailable("the session or the entry was gone at once");
     let asked = &AtomicBool::new(false);
     let joined = life.ask(|client| async move {
         // After a lost answer the nodes may exist.
@@ -51,18 +50,18 @@ pub(super) async fn append(life: &Life) -> FaultResult<(Own, Answer)> {
         }
         join(life, &client, stems, note).await
     });
-    let (keys, listed) = &joined.await?.flatten().ok_or_else(over)?;
+    let over = || Fault::unavailable("the session or the entry was gone at once");
+    let (keys, listed) = joined.await?.flatten().ok_or_else(over)?;
     let Request { id, names, mode, .. } = request;
-    let own = &Own { id: *id, names: names.clone(), mode: *mode, ttl: granted, keys: keys.clone() };
+    let own = Own { id: *id, names: names.clone(), mode: *mode, ttl: granted, keys };
     // It is set only here.
     let _ = life.own.set(own.clone());
-    let answer = life.ask(|client| async move { view::answer(life, &client, own, listed, 0).await });
-    let answer = answer.await?.ok_or_else(over)?;
-    Ok((own.clone(), Answer { sent: life.begun, ..answer }))
+    let answer = view::read(life, &own, Some(&listed)).await?;
+    Ok((own, Answer { sent: life.begun, ..answer }))
 }
 
 /// The keys of the claim's entries, and the children of each queue; `None` if it is not in all of them.
-type Joined = FaultResult<Option<(Vec<Key>, Vec<Vec<String>>)>>;
+type Joined = FaultResult<Option<(Vec<Key>, Vec<Children>)>>;
 
 /// Creates the nodes in one step and reads the queues, all in one exchange; in another one if a directory is missing.
 async fn join(life: &Life, client: &Client, stems: &[String], note: &[u8]) -> Joined {
@@ -98,9 +97,9 @@ async fn join(life: &Life, client: &Client, stems: &[String], note: &[u8]) -> Jo
 
 /// Finds the claim's entries among the children of its queues, which are `listed`. Nodes of an earlier session are not
 /// taken for its own (CURATOR-498).
-async fn find(life: &Life, client: &Client, stems: &[String], listed: Vec<Vec<String>>) -> Joined {
+async fn find(life: &Life, client: &Client, stems: &[String], listed: Vec<Children>) -> Joined {
     let (mut keys, id) = (Vec::with_capacity(listed.len()), Some(life.request.id));
-    for (queue, names) in life.queues().iter().zip(&listed) {
+    for (queue, (names, _)) in life.queues().iter().zip(&listed) {
         let is_own = |entry: &ClaimNodes| entry.record().claim == id && entry.nodes.len() == stems.len();
         let Some(found) = entries(names).into_iter().rfind(is_own) else { return Ok(None) };
         let stat = client.check_stat(&format!("{queue}/{}", found.record().name)).await?;

@@ -143,7 +143,7 @@ impl Store for ZkStore {
         let ensemble = &self.ensemble;
         if let Some(life) = self.life(request.id) {
             if let Some(own) = life.own.get().filter(|_| !life.is_closed()) {
-                return Ok((own.clone(), ensemble.by(deadline, view::read(&life, own)).await?));
+                return Ok((own.clone(), ensemble.by(deadline, view::read(&life, own, None)).await?));
             }
             ensemble.clock.by(deadline, life.end()).await;
         }
@@ -162,7 +162,7 @@ impl Store for ZkStore {
         if let Extent::Needed(own) = extent
             && let Some(life) = self.life(own.id)
         {
-            return self.ensemble.by(deadline, view::read(&life, own)).await;
+            return self.ensemble.by(deadline, view::read(&life, own, None)).await;
         }
         let ensemble = &*self.ensemble;
         self.ask(deadline, |client| async move { view::read_whole(ensemble, &client, names).await }).await

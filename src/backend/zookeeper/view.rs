@@ -14,11 +14,15 @@ use crate::lock::{ClaimId, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
 
+/// The names of the nodes in a queue, and the latest change of them.
+pub(super) type Children = (Vec<String>, Seen);
+
 /// Returns the children of `path`; none if it does not exist.
-pub(super) async fn children(client: &Client, path: &str) -> FaultResult<Vec<String>> {
-    match client.list_children(path).await {
-        Err(ZkError::NoNode) => Ok(Vec::new()),
-        listed => Ok(listed?),
+pub(super) async fn children(client: &Client, path: &str) -> FaultResult<Children> {
+    match client.get_children(path).await {
+        Ok((names, stat)) => Ok((names, stat.pzxid.cast_unsigned())),
+        Err(ZkError::NoNode) => Ok((Vec::new(), 0)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -118,33 +122,20 @@ async fn queue(
     Ok((Queue { name: name.clone(), items }, seen))
 }
 
-/// Returns the answer that shows the queues of `own`, for which `listed` are the names of the children.
-pub(super) async fn answer(
-    life: &Life,
-    client: &Client,
-    own: &Own,
-    listed: &[Vec<String>],
-    seen: Seen,
-) -> FaultResult<Answer> {
-    let sent = life.ensemble.clock.now();
-    let each = own
-        .names
-        .iter()
-        .zip(&own.keys)
-        .zip(listed)
-        .map(|((name, key), names)| queue(&life.ensemble.config, client, name, names, Some((own, key))));
-    let queues = try_join_all(each).await?.into_iter().map(|(queue, _)| queue).collect();
-    Ok(Answer { queues, seen, ..life.bare_answer(sent) })
-}
-
-/// Reads the queues of `own` in its session.
-pub(super) async fn read(life: &Life, own: &Own) -> FaultResult<Answer> {
-    let sent = life.ensemble.clock.now();
+/// Reads the queues of `own` in its session. `listed` are the names of their nodes, if they came with the own entry.
+pub(super) async fn read(life: &Life, own: &Own, listed: Option<&[Children]>) -> FaultResult<Answer> {
+    let (sent, config) = (life.ensemble.clock.now(), &life.ensemble.config);
     let answer = life.ask(|client| async move {
-        let seen = life.seen();
-        let queues = life.queues();
-        let listed = try_join_all(queues.iter().map(|path| children(&client, path))).await?;
-        answer(life, &client, own, &listed, seen).await
+        let (seen, client) = (if listed.is_some() { 0 } else { life.seen() }, &client);
+        let each = own.names.iter().zip(&own.keys).enumerate().map(|(at, (name, key))| async move {
+            let (names, _) = match listed {
+                Some(listed) => listed[at].clone(),
+                None => children(client, &config.queue(name)?).await?,
+            };
+            queue(config, client, name, &names, Some((own, key))).await
+        });
+        let queues = try_join_all(each).await?.into_iter().map(|(queue, _)| queue).collect();
+        Ok(Answer { queues, seen, ..life.bare_answer(sent) })
     });
     Ok(answer.await?.unwrap_or_else(|| life.bare_answer(sent)))
 }
@@ -159,12 +150,8 @@ pub(super) async fn read_whole(
     // Sent along with the first read.
     let synced = client.sync("/");
     for name in names {
-        let (children, changed) = match client.get_children(&ensemble.config.queue(name)?).await {
-            Ok((children, stat)) => (children, stat.pzxid.cast_unsigned()),
-            Err(ZkError::NoNode) => (Vec::new(), 0),
-            Err(error) => return Err(error.into()),
-        };
-        let (queue, latest) = queue(&ensemble.config, client, name, &children, None).await?;
+        let (names, changed) = children(client, &ensemble.config.queue(name)?).await?;
+        let (queue, latest) = queue(&ensemble.config, client, name, &names, None).await?;
         seen = seen.max(changed).max(latest);
         queues.push(queue);
     }
@@ -177,7 +164,7 @@ pub(super) async fn list(ensemble: &Ensemble, client: &Client, prefix: &str) -> 
     let config = &ensemble.config;
     let (mut found, mut left) = (Vec::new(), vec![config.folder()]);
     while let Some(path) = left.pop() {
-        let names = children(client, if path.is_empty() { "/" } else { &path }).await?;
+        let (names, _) = children(client, if path.is_empty() { "/" } else { &path }).await?;
         let name = config.name(&path).filter(|name| name.as_str().starts_with(prefix));
         if let Some(name) = name.filter(|name| config.queue(name).is_ok()) {
             let (queue, _) = queue(config, client, &name, &names, None).await?;
