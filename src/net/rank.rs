@@ -47,7 +47,7 @@ impl Rank {
     }
 
     /// Returns how long to wait before a broken connection is replaced: when a server returns, holders connect first.
-    pub(super) fn delay(self) -> Duration {
+    pub fn delay(self) -> Duration {
         match self {
             Self::Waits { ahead, ttl } => {
                 jittered((STEP * ahead.min(1000).saturating_sub(NEXT)).min(longest(ttl)))
@@ -57,7 +57,7 @@ impl Rank {
     }
 
     /// Returns the longest pause between two attempts to reach a server that is down.
-    pub(super) fn longest_pause(self) -> Duration {
+    pub fn longest_pause(self) -> Duration {
         if self == Self::Holds { LONGEST_PAUSE_OF_A_HOLD } else { LONGEST_PAUSE }
     }
 

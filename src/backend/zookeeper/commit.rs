@@ -1,4 +1,4 @@
-//! The steps of claims: renewals, holds, ends and changes.
+//! The steps of claims: renewals, holds, ends and changes. The last successful run, by the server's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,21 +6,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriter};
 
-use super::config::slot;
+use super::config::{slot, success};
 use super::ensemble::Ensemble;
-use super::fault::LOST;
 use super::life::Life;
-use super::note::Note;
-use super::{success, view};
-use crate::lock::{ErrorKind, LockName, Moment};
+use super::queue::Note;
+use super::view;
+use crate::backend;
+use crate::lock::{ErrorKind, LockName, Mode, Moment};
 use crate::net::fault::{Fault, FaultResult};
-use crate::queue::store::{Answer, Change, Key, Own, Queue, Step};
-
-/// How often other clients may change the same node first.
-const RACES: usize = 50;
-/// The requested session length to learn the tick, and the time limit for that.
-const SHORTEST: Duration = Duration::from_secs(1);
-const PROBE: Duration = Duration::from_secs(3);
+use crate::queue::store::{Change, Key, Own, Queue, Step};
 
 /// Commits `step`. Returns false if it was refused because a node is gone, is there or has changed.
 async fn is_done(mut step: MultiWriter<'_>) -> FaultResult<bool> {
@@ -41,24 +35,15 @@ impl Life {
     /// because a follower that is cut off answers them as well. The version is not compared, since other clients may
     /// mark the node.
     pub(super) async fn renew(&self, client: &Client, begun: Moment) -> FaultResult<bool> {
-        // Sent with the first renewal, so that a hold does not wait for it.
-        let config = self.proofs().single.is_none().then(|| client.get_config());
         let mut step = client.new_multi_writer();
         for path in self.nodes() {
             step.add_check_version(&path, -1)?;
         }
-        if !is_done(step).await? {
-            return Ok(false);
+        let lives = is_done(step).await?;
+        if lives {
+            self.proofs().add(begun);
         }
-        if let Some(config) = config
-            && let Ok((text, _)) = config.await
-        {
-            let text = String::from_utf8_lossy(&text);
-            let servers = text.lines().filter(|line| line.starts_with("server.")).count();
-            self.proofs().single = Some(servers <= 1);
-        }
-        self.proofs().add(begun);
-        Ok(true)
+        Ok(lives)
     }
 
     /// Renews for the claim's owner. A repetition is equivalent, because the ttl counts from the first attempt. Returns
@@ -71,71 +56,123 @@ impl Life {
             // In a separate task: a caller that keeps the future without polling it must not delay the session.
             self.spawn(async move {
                 let _ = answer.send(life.renew(&client, begun).await);
-                drop(client);
-                life.learn_tick().await;
             });
             // The task is aborted when its connection breaks.
             async { answered.await.unwrap_or_else(|_| Err(ZkError::ConnectionLoss.into())) }
         });
-        let lives = kept.await?.unwrap_or(false);
         // If the session was closed meanwhile, the life has the reason.
-        if lives {
-            self.proofs().regranted = false;
-        }
-        Ok(lives)
-    }
-
-    /// Learns the servers' tick, if it matters: they grant at least two ticks, unless configured otherwise.
-    async fn learn_tick(&self) {
-        if !self.proofs().wants_tick() {
-            return;
-        }
-        if let Ok(Ok(shortest)) = tokio::time::timeout(PROBE, self.ensemble.connect(SHORTEST)).await {
-            self.proofs().tick = Some(shortest.session_timeout() / 2);
-        }
+        Ok(kept.await?.unwrap_or(false))
     }
 }
 
-/// Takes `slots` in one step, each by its node and in the record, where other clients find it.
-pub(super) async fn hold(life: &Life, own: &Own, slots: &[Option<u32>]) -> FaultResult<(bool, Answer)> {
-    let shown = life.shown().clone();
-    let sent = life.ensemble.clock.now();
-    let Some(client) = life.client().await.filter(|_| shown.records.len() == slots.len()) else {
-        return Ok((false, view::read(life, own).await?));
-    };
+/// Reads the record at `path`, and its version; `None` if it does not exist.
+async fn note_at(client: &Client, path: &str) -> FaultResult<Option<(Note, i32)>> {
+    let found = view::data_of(client, path).await?;
+    Ok(found.and_then(|(data, stat)| Some((Note::parse(&data)?, stat.version))))
+}
+
+/// Takes `slots` in one step, each by its node and in the record, where other clients find it. Returns whether it did.
+pub(super) async fn hold(
+    life: &Life,
+    client: &Client,
+    own: &Own,
+    slots: &[Option<u32>],
+) -> FaultResult<bool> {
+    let config = &life.ensemble.config;
     let slotted = CreateMode::Ephemeral.with_acls(life.ensemble.acls());
     let mut step = client.new_multi_writer();
-    for ((path, note, version), number) in shown.records.iter().zip(slots) {
-        let Some(number) = *number else { continue };
-        let note = Note { slot: Some(number), waited_ms: life.waited_ms(Duration::ZERO), ..note.clone() };
-        let queue = path.rsplit_once('/').map_or("", |(queue, _)| queue);
-        step.add_set_data(path, &note.to_bytes(), Some(*version))?;
-        step.add_create(&slot(queue, number), b"", &slotted)?;
+    for ((name, key), number) in own.entries().zip(slots) {
+        let path = config.nodes(&name, &key)?.swap_remove(0);
+        let (Some(number), Some((note, version))) = (*number, note_at(client, &path).await?) else {
+            return Ok(false);
+        };
+        let note = Note { slot: Some(number), waited_ms: life.waited_ms(Duration::ZERO), ..note };
+        step.add_set_data(&path, &note.to_bytes(), Some(version))?;
+        step.add_create(&slot(&config.queue(&name)?, number), b"", &slotted)?;
     }
-    match is_done(step).await {
-        Ok(true) => {}
-        // If the answer was lost, the next read shows whether it was executed.
-        Err(fault) if fault.code != LOST => return Err(fault),
-        _ => return Ok((false, view::read(life, own).await?)),
-    }
-    let mut queues = shown.queues;
-    for ((queue, key), number) in queues.iter_mut().zip(&own.keys).zip(slots) {
-        queue.items.iter_mut().filter(|item| item.key == *key).for_each(|item| item.slot = *number);
-    }
-    Ok((true, Answer { queues, note: life.note(), sent, seen: shown.seen }))
+    is_done(step).await
 }
 
 /// Leaves by closing the session, after a success once that is recorded.
 pub(super) async fn leave(life: &Life, further: &[Step]) -> FaultResult<()> {
     let recorded = match further {
-        [Step::Success { held_for }] => success::leave(life, life.ensemble.clock.now() - *held_for).await,
+        [Step::Success { held_for }] => {
+            let since = life.ensemble.clock.now() - *held_for;
+            let over = || Fault::unavailable("the session was over before the success was recorded");
+            let recorded = life.ask(|client| async move { record(life, &client, since).await }).await;
+            recorded.and_then(|recorded| recorded.ok_or_else(over))
+        }
         _ => Ok(()),
     };
     // Closing a session needs a connection.
     drop(life.client().await);
-    life.close();
-    life.ended().await;
+    life.end().await;
     recorded
+}
+
+/// Removes the nodes of a claim and records the success of its run, which acquired at `since`, in one step and one
+/// write of the server's log.
+async fn record(life: &Life, client: &Client, since: Moment) -> FaultResult<()> {
+    let (nodes, queues) = (life.nodes(), life.queues());
+    let options = CreateMode::Persistent.with_acls(life.ensemble.acls());
+    let token = life.own.get().and_then(|own| own.keys.first()).map_or(0, |key| key.order);
+    // No other claim can have acquired later than an exclusive one, so that one replaces what is there unread.
+    let mut is_read = life.request.mode != Mode::Exclusive;
+    loop {
+        // The server dates the write. The length of the hold before it is the same on every clock.
+        let text = format!("{} {token}", life.ensemble.clock.now().since(since).as_millis());
+        let mut step = client.new_multi_writer();
+        for node in &nodes {
+            step.add_delete(node, None)?;
+        }
+        for path in queues.iter().map(|queue| success(queue)) {
+            let found = if is_read { Some(view::data_of(client, &path).await?) } else { None };
+            match found {
+                None => step.add_set_data(&path, text.as_bytes(), None)?,
+                Some(None) => step.add_create(&path, text.as_bytes(), &options)?,
+                // Of a claim that arrived later, and so acquired later.
+                Some(Some((data, _))) if parsed(&data).is_some_and(|(_, other)| other > token) => {}
+                Some(Some((_, stat))) => step.add_set_data(&path, text.as_bytes(), Some(stat.version))?,
+            }
+        }
+        if is_done(step).await? {
+            return Ok(());
+        }
+        // An earlier step with a lost answer may have removed the nodes.
+        let Some(node) = nodes.first() else { return Ok(()) };
+        if client.check_stat(node).await?.is_none() {
+            return Ok(());
+        }
+        // It is the first success, or another client wrote first.
+        is_read = true;
+    }
+}
+
+/// Parses a success: how long the hold had lasted when it was written, and its token.
+fn parsed(data: &[u8]) -> Option<(Duration, u64)> {
+    let (lasted, token) = std::str::from_utf8(data).ok()?.split_once(' ')?;
+    Some((Duration::from_millis(lasted.parse().ok()?), token.parse().ok()?))
+}
+
+/// Returns how long ago the last successful run under `queue` acquired. The server's present time is that of a node
+/// created for this purpose.
+pub(super) async fn last_success(
+    ensemble: &Ensemble,
+    client: &Client,
+    queue: &str,
+) -> FaultResult<Option<Duration>> {
+    client.sync("/").await?;
+    let path = success(queue);
+    let Some((data, stat)) = view::data_of(client, &path).await? else { return Ok(None) };
+    let Some((lasted, _)) = parsed(&data) else { return Ok(None) };
+    let stem = format!("{path}-now-");
+    let options = CreateMode::EphemeralSequential.with_acls(ensemble.acls());
+    let (now, sequence) = client.create(&stem, b"", &options).await?;
+    // If this fails, the node ends with the session.
+    drop(client.delete(&format!("{stem}{sequence}"), None));
+    let time = |millis| Duration::from_millis(u64::try_from(millis).unwrap_or_default());
+    let age = backend::success::age(time(now.ctime), time(stat.mtime));
+    Ok(age.map(|age| age.saturating_add(lasted)))
 }
 
 /// Makes a step on entries, if those in `when` and the own one are present. `life` is that of the own claim. Returns
@@ -183,20 +220,17 @@ pub(super) async fn commit(
 
 /// Changes the record at `path`. `life` is that of the own claim. Returns whether there was a record.
 async fn amend(client: &Client, path: &str, change: &Change, life: Option<&Life>) -> FaultResult<bool> {
-    for _ in 0..RACES {
-        let found = view::data_of(client, &[path.to_owned()]).await?.pop().flatten();
-        let Some((data, stat)) = found else { return Ok(false) };
-        let Some(mut note) = Note::parse(&data) else { return Ok(false) };
+    while let Some((mut note, version)) = note_at(client, path).await? {
         match change {
             Change::Asked(by) => note.asked_by = Some(by.clone()),
             Change::Label(text) => note.record.holder.label = Some(text.clone()),
             Change::HeldFor(length) => note.waited_ms = life.and_then(|life| life.waited_ms(*length)),
         }
-        match client.set_data(path, &note.to_bytes(), Some(stat.version)).await {
+        match client.set_data(path, &note.to_bytes(), Some(version)).await {
             Ok(_) => return Ok(true),
             Err(ZkError::NoNode | ZkError::BadVersion) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Fault::new(ErrorKind::Unavailable, "others change the entry all the time"))
+    Ok(false)
 }

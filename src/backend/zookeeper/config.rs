@@ -1,9 +1,8 @@
 //! The ensemble, the login, and the paths of queues.
 
-use crate::backend::Options;
-use crate::backend::ZkLayout;
+use crate::backend::{Options, ZkLayout};
 use crate::lock::{ErrorKind, LockName};
-use crate::net::address::{HostPort, after, host_and_port, in_any_order};
+use crate::net::address::{HostPort, after, hosts_and_ports, in_any_order, no_password_for};
 use crate::net::credentials::{Secret, Tls};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::tls::stays_here_at;
@@ -12,8 +11,8 @@ use crate::queue::store::Key;
 const PORT: u16 = 2181;
 /// The prefix of names without `--prefix`.
 const PREFIX: &str = "/dlock/";
-/// The node next to the queues for data that outlives claims. No encoded name is equal to it, and raw names with it are
-/// refused.
+/// The beginning of the names of nodes that are neither queues nor entries. No encoded name begins so, and raw names
+/// that do are refused.
 const ASIDE: &str = "~dlock";
 
 /// The parsed options of `--backend zk`.
@@ -65,7 +64,7 @@ impl ZkConfig {
         format!("zk://{}{}{prefix}{layout}", in_any_order(&self.servers), self.chroot)
     }
 
-    /// Returns the path of the queue of `name`.
+    /// Returns the path of the queue of `name`. The client library and the servers refuse an invalid one.
     ///
     /// Errors: why it cannot have one, which is a usage error.
     pub(super) fn queue(&self, name: &LockName) -> FaultResult<String> {
@@ -73,14 +72,11 @@ impl ZkConfig {
             None => format!("{PREFIX}{}", name.percent_encoded()),
             Some(prefix) => absolute(&format!("{prefix}{name}")),
         };
-        let checked = check(&path).and_then(|()| {
-            let is_servers = self.chroot.is_empty() && path.split('/').nth(1) == Some("zookeeper");
-            if is_servers || path.split('/').any(is_aside) {
-                return Err(format!("{path} is not for locks"));
-            }
-            Ok(format!("{}{path}", self.chroot))
-        });
-        checked.map_err(|why| Fault::new(ErrorKind::Invalid, why))
+        let is_servers = self.chroot.is_empty() && path.split('/').nth(1) == Some("zookeeper");
+        if is_servers || path.split('/').any(is_aside) {
+            return Err(Fault::new(ErrorKind::Invalid, format!("{path} is not for locks")));
+        }
+        Ok(format!("{}{path}", self.chroot))
     }
 
     /// Returns the paths of the nodes of the entry with `key` in the queue of `name`. The first one has the record.
@@ -104,40 +100,27 @@ impl ZkConfig {
             Some(prefix) => LockName::new(path.strip_prefix(absolute(prefix).as_str())?).ok(),
         }
     }
-
-    /// Returns the path of the data that outlives claims.
-    pub(super) fn aside(&self) -> String {
-        format!("{}/{ASIDE}", self.folder())
-    }
-
-    /// Returns the path of the last success under the queue at `queue`.
-    pub(super) fn success(&self, queue: &str) -> String {
-        let below = queue.strip_prefix(self.folder().as_str()).unwrap_or(queue).trim_start_matches('/');
-        let name = LockName::new(below).map_or_else(|_| below.replace('/', "%2F"), |n| n.percent_encoded());
-        format!("{}/{name}", self.aside())
-    }
 }
 
 /// Returns the servers and the chroot of all endpoints together. A chroot is at the end of an endpoint; several must
 /// agree.
 fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
-    let mut servers = Vec::new();
-    let mut chroot: Option<String> = None;
+    let (mut servers, mut chroot) = (Vec::new(), String::new());
     for endpoint in given {
         let rest = after(endpoint, "zk://").unwrap_or(endpoint);
-        let (hosts, path) = rest.split_once('/').map_or((rest, ""), |(hosts, path)| (hosts, path));
-        if !path.is_empty() {
-            let path = format!("/{path}").trim_end_matches('/').to_owned();
-            check(&path).map_err(|why| format!("the chroot {path:?} is not a path: {why}"))?;
-            match &chroot {
-                Some(other) if *other != path => {
-                    return Err(format!("the endpoints have different chroots, {other} and {path}"));
-                }
-                _ => chroot = Some(path),
-            }
+        let (hosts, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if hosts.contains('@') {
+            return Err("an address of zk has no user in it; use --user and a password file".to_owned());
         }
-        for host in hosts.split(',').map(str::trim).filter(|host| !host.is_empty()) {
-            servers.push(server(host)?);
+        for (host, port) in hosts_and_ports(hosts)? {
+            servers.push(HostPort { host, port: port.unwrap_or(PORT) }.to_string());
+        }
+        let path = path.trim_end_matches('/');
+        if !path.is_empty() && !chroot.is_empty() && path != chroot {
+            return Err(format!("the endpoints have different chroots, {chroot} and {path}"));
+        }
+        if !path.is_empty() {
+            path.clone_into(&mut chroot);
         }
     }
     if servers.is_empty() {
@@ -146,21 +129,7 @@ fn endpoints(given: &[String]) -> Result<(Vec<String>, String), String> {
         }
         servers.push(format!("localhost:{PORT}"));
     }
-    Ok((servers, chroot.unwrap_or_default()))
-}
-
-/// Parses `HOST`, `HOST:PORT` or `[IPV6]:PORT`, and returns `HOST:PORT`.
-fn server(text: &str) -> Result<String, String> {
-    if text.contains('@') {
-        return Err("an address of zk has no user in it; use --user and a password file".to_owned());
-    }
-    let bad = || format!("{text:?} is not a server; write HOST:PORT");
-    let (host, port) = host_and_port(text).map_err(|_| bad())?;
-    let port = port.unwrap_or(PORT);
-    if host.is_empty() || port == 0 {
-        return Err(bad());
-    }
-    Ok(HostPort { host: host.to_owned(), port }.to_string())
+    Ok((servers, chroot))
 }
 
 fn user(options: &Options) -> Result<Option<(String, Secret)>, String> {
@@ -170,7 +139,7 @@ fn user(options: &Options) -> Result<Option<(String, Secret)>, String> {
             Err("the name of a zk user cannot contain a colon".to_owned())
         }
         (Some(user), Some(password)) => Ok(Some((user.clone(), password.clone()))),
-        (Some(_), None) => Err("zk wants a password for --user; use --password-file".to_owned()),
+        (Some(user), None) => Err(no_password_for(user)),
         (None, Some(_)) => Err("zk wants --user for the password".to_owned()),
     }
 }
@@ -196,35 +165,19 @@ pub(super) fn slot(queue: &str, number: u32) -> String {
     format!("{queue}/{ASIDE}{number}")
 }
 
-/// Returns whether the node `name` is the one next to the queues, or a slot.
+/// Returns the path of the last success under the queue at `queue`. It is next to the queue, so that its directory exists.
+pub(super) fn success(queue: &str) -> String {
+    let (folder, name) = queue.rsplit_once('/').unwrap_or_default();
+    format!("{folder}/{ASIDE}.{name}")
+}
+
+/// Returns whether the node `name` is neither a queue nor an entry, but a slot or a success.
 pub(super) fn is_aside(name: &str) -> bool {
     name.starts_with(ASIDE)
 }
 
 fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
-}
-
-/// Errors: why a server would refuse an absolute path, so that it is a usage error.
-///
-/// The rules are those of `PathUtils.validatePath` of the Java client.
-fn check(path: &str) -> Result<(), String> {
-    for part in path.split('/').skip(1) {
-        match part {
-            "" => return Err(format!("{path} has an empty part")),
-            "." | ".." => return Err(format!("{path} has a part that is only dots")),
-            _ => {}
-        }
-    }
-    let bad = |c: &char| {
-        let n = u32::from(*c);
-        // Java represents characters outside the basic plane as two surrogates, which it refuses.
-        n < 0x20 || (0x7f..=0x9f).contains(&n) || (0xd800..=0xf8ff).contains(&n) || n >= 0xfff0
-    };
-    match path.chars().find(bad) {
-        Some(c) => Err(format!("ZooKeeper has no {} in a path", c.escape_unicode())),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -258,14 +211,11 @@ mod tests {
     fn invalid_server_list_is_refused_with_reason() {
         for (given, part) in [
             (&["zk://"] as &[&str], "names no server"),
-            (&["h:x"], "is not a server"),
-            (&["h:"], "is not a server"),
-            (&["h:0"], "is not a server"),
-            (&["[::1"], "is not a server"),
+            (&["h:x"], "is not HOST:PORT"),
+            (&["h:"], "is not HOST:PORT"),
+            (&["[::1"], "is not HOST:PORT"),
             (&["u:secret@h:1"], "no user in it"),
             (&["h:1/a", "i:1/b"], "different chroots"),
-            (&["h:1/a//b"], "is not a path"),
-            (&["h:1/../b"], "is not a path"),
         ] {
             assert_refused(parsed(given), part);
         }
@@ -276,7 +226,7 @@ mod tests {
         let base = Options::default();
         let password = Some(Secret::new("secret"));
         for (options, part) in [
-            (Options { user: Some("u".into()), ..base.clone() }, "wants a password"),
+            (Options { user: Some("u".into()), ..base.clone() }, "no password for the user u"),
             (Options { password: password.clone(), ..base.clone() }, "wants --user"),
             (Options { user: Some("u:v".into()), password, ..base.clone() }, "cannot contain a colon"),
             (
@@ -309,26 +259,26 @@ mod tests {
 
     #[test]
     fn lines_stand_where_documented() {
-        for (chroot, prefix, text, path, success) in [
-            ("", None, "deploy", "/dlock/deploy", "/dlock/~dlock/deploy"),
-            ("/c", None, "a/b", "/c/dlock/a%2Fb", "/c/dlock/~dlock/a%252Fb"),
-            ("", Some(""), "locks/a", "/locks/a", "/~dlock/locks%2Fa"),
-            ("", Some(""), "/locks/a", "/locks/a", "/~dlock/locks%2Fa"),
-            ("/c", Some("/x/y-"), "a", "/c/x/y-a", "/c/x/~dlock/y-a"),
-            ("", Some("x/"), "a b", "/x/a b", "/x/~dlock/a%20b"),
+        for (chroot, prefix, text, path, aside) in [
+            ("", None, "deploy", "/dlock/deploy", "/dlock/~dlock.deploy"),
+            ("/c", None, "a/b", "/c/dlock/a%2Fb", "/c/dlock/~dlock.a%2Fb"),
+            ("", Some(""), "locks/a", "/locks/a", "/locks/~dlock.a"),
+            ("", Some(""), "/locks/a", "/locks/a", "/locks/~dlock.a"),
+            ("/c", Some("/x/y-"), "a", "/c/x/y-a", "/c/x/~dlock.y-a"),
+            ("", Some("x/"), "a b", "/x/a b", "/x/~dlock.a b"),
         ] {
             let config = at(chroot, prefix);
             assert_eq!(config.queue(&name(text)).expect("a path"), path, "{prefix:?} {text}");
-            assert_eq!(config.success(path), success, "{prefix:?} {text}");
+            assert_eq!(success(path), aside, "{prefix:?} {text}");
             let back = config.name(path).expect("a name");
             assert_eq!(config.queue(&back).expect("a path"), path);
         }
     }
 
     #[test]
-    fn inexpressible_path_is_refused() {
+    fn path_of_other_data_is_refused() {
         let raw = at("", Some(""));
-        for text in ["a//b", "a/", "..", "a/./b", "\u{e000}", "🦀", "\u{fff0}", "~dlock/x", "zookeeper/x"] {
+        for text in ["~dlock/x", "x/~dlock.a", "zookeeper/x"] {
             assert!(raw.queue(&name(text)).is_err(), "{text:?}");
             assert!(at("", None).queue(&name(text)).is_ok(), "{text:?}");
         }

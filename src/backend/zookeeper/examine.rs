@@ -1,11 +1,9 @@
 //! The findings of `doctor` on an ensemble.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use zookeeper_client::Client;
 
-use super::ensemble::Ensemble;
+use super::ensemble::{Ensemble, servers};
 use super::fault::reported_version;
 use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, version, when, with};
@@ -16,41 +14,22 @@ use crate::net::fault::FaultResult;
 struct Facts {
     /// Reported by a server, if it does.
     version: Option<String>,
-    /// The number of voting servers; `None` if the servers do not show it.
-    voters: Option<usize>,
-    /// The shortest and the longest granted session.
-    shortest: Duration,
-    longest: Duration,
+    /// The number of servers; `None` if they do not show it.
+    servers: Option<usize>,
     has_user: bool,
     open_password: Option<String>,
 }
 
 const RISKS: &[Rule<Facts>] = &[
-    Rule::note(
-        |f| when(f.version.is_none()),
-        "the server does not report its version: it does not answer srvr",
-    ),
     Rule::warning(
         |f| with(f.version.as_ref().filter(|text| version(text).is_some_and(|known| known < [3, 5, 5]))?),
         "ZooKeeper {0} is older than 3.5.5, the oldest that dlock supports",
         "use a newer one",
     ),
-    Rule::note(|f| when(f.voters.is_none()), "the servers do not show how many of them there are"),
-    Rule::note(|f| when(f.voters? <= 1), "a single server: no lock can be taken or kept while it is down"),
+    Rule::note(|f| when(f.servers? <= 1), "a single server: no lock can be taken or kept while it is down"),
     Rule::note(
-        |f| {
-            let even = f.voters.filter(|n| *n > 1 && n.is_multiple_of(2))?;
-            Some(vec![even.to_string(), (even - 1).to_string()])
-        },
-        "{0} voting servers survive the loss of no more than {1} would",
-    ),
-    Rule::note(
-        |f| when(f.voters.is_none_or(|n| n > 1)),
+        |f| when(f.servers.is_none_or(|n| n > 1)),
         "a ttl below four ticks of the servers (8s by default) may end a command early when its server loses the leader",
-    ),
-    Rule::note(
-        |f| Some(vec![format!("{:?}", f.shortest), format!("{:?}", f.longest)]),
-        "sessions are limited to {0} to {1}; a --ttl outside that range is clamped",
     ),
     Rule::note(
         |f| when(!f.has_user),
@@ -68,12 +47,9 @@ pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult
     let begun = ensemble.clock.now();
     client.check_stat("/").await?;
     let round_trip = ensemble.clock.now().since(begun);
-    let voters = client.get_config().await.ok().map(|(text, _)| voters(&String::from_utf8_lossy(&text)));
     let versions = ensemble.config.servers.iter().map(|server| reported_version(server));
     let facts = Facts {
-        voters,
-        shortest: granted(ensemble, Duration::from_millis(100)).await?,
-        longest: granted(ensemble, Duration::from_secs(24 * 3600)).await?,
+        servers: servers(client).await.ok(),
         has_user: ensemble.config.user.is_some(),
         open_password: ensemble.config.open_password().map(str::to_owned),
         version: join_all(versions).await.into_iter().flatten().next(),
@@ -81,16 +57,6 @@ pub(super) async fn examine(ensemble: &Ensemble, client: &Client) -> FaultResult
     let server = facts.version.as_ref().map_or("ZooKeeper".to_owned(), |text| format!("ZooKeeper {text}"));
     let reached = ensemble.config.address();
     Ok(Examination { server, reached, round_trip, risks: risks(RISKS, &facts) })
-}
-
-/// Returns the session length that the servers grant for a requested length.
-async fn granted(ensemble: &Ensemble, wanted: Duration) -> FaultResult<Duration> {
-    Ok(ensemble.connect(wanted).await?.session_timeout())
-}
-
-/// Counts the voting servers in the configuration node; 0 for a standalone server.
-fn voters(config: &str) -> usize {
-    config.lines().filter(|line| line.starts_with("server.") && !line.contains(":observer")).count()
 }
 
 #[cfg(test)]
@@ -104,12 +70,5 @@ mod tests {
             let facts = Facts { version: Some(version.to_owned()), ..Facts::default() };
             assert_eq!(warnings(RISKS, &facts).len(), usize::from(warns), "{version}");
         }
-    }
-
-    #[test]
-    fn voters_are_counted_without_observers() {
-        let config =
-            "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:observer;3\nserver.3=c:1:2;3\nversion=1";
-        assert_eq!((voters(config), voters("")), (2, 0));
     }
 }

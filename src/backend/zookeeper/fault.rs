@@ -17,26 +17,30 @@ use crate::net::tls;
 pub(super) const NAME: &str = "zk";
 
 /// The code of a failure with a broken connection: the request may have been executed, and may be repeated.
-pub(super) const LOST: i32 = 1;
+const LOST: i32 = 1;
 /// The code of a failure that ends the session.
 pub(super) const OVER: i32 = 2;
 /// The code of all other failures.
 const SAID: i32 = 3;
 
+/// Returns whether the request may be repeated over another connection.
+pub(super) fn is_lost(fault: &Fault) -> bool {
+    matches!(fault.code, LOST | OVER)
+}
+
 impl From<ZkError> for Fault {
     fn from(error: ZkError) -> Self {
-        let reason = match error {
-            ZkError::NoAuth => cause::no_right("the path is another user's", "see --user, --password-file"),
-            ZkError::AuthFailed => cause::wrong_password("", ""),
-            ref error => error.to_string().into(),
+        let said = || Reason::from(error.to_string());
+        let (kind, reason) = match error {
+            ZkError::NoAuth => {
+                let remedy = "see --user, --password-file";
+                (ErrorKind::Denied, cause::no_right("the path is another user's", remedy))
+            }
+            ZkError::AuthFailed => (ErrorKind::Denied, cause::wrong_password("", "")),
+            ZkError::BadArguments(_) => (ErrorKind::Invalid, said()),
+            ZkError::Unimplemented => (ErrorKind::Unsupported, said()),
+            _ => (ErrorKind::Unavailable, said()),
         };
-        let kind = match error {
-            ZkError::NoAuth | ZkError::AuthFailed | ZkError::InvalidAcl => ErrorKind::Denied,
-            ZkError::BadArguments(_) => ErrorKind::Invalid,
-            ZkError::Unimplemented => ErrorKind::Unsupported,
-            _ => ErrorKind::Unavailable,
-        };
-        let fault = Self::new(kind, reason);
         let code = match error {
             ZkError::ConnectionLoss
             | ZkError::Timeout
@@ -46,8 +50,8 @@ impl From<ZkError> for Fault {
             ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved => OVER,
             _ => SAID,
         };
-        let retry = if fault.is_transient() { Retry::OtherConnection } else { Retry::Nothing };
-        fault.helped_by(retry).coded(code)
+        let retry = if kind.is_transient() { Retry::OtherConnection } else { Retry::Nothing };
+        Self::new(kind, reason).helped_by(retry).coded(code)
     }
 }
 
@@ -103,23 +107,22 @@ pub(super) async fn complaint(server: &str, encryption: Option<&Tls>) -> Option<
 async fn objection(wanted: &Tls, server: &str) -> Option<Fault> {
     let (host, port) = server.rsplit_once(':')?;
     let at = HostPort { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? };
-    let mut stream = match tls::connect(&at, Some(wanted)).await {
-        Ok(stream) => stream,
-        Err(fault) => return Some(Fault { retry: Retry::Nothing, ..fault }),
-    };
     let closed = || {
         let why = Reason::from("it closed the encrypted connection");
         Fault::unavailable(why.asking("does it want a client certificate (--cert and --key)?"))
     };
-    // A server refuses a client's certificate only after the client considers itself connected.
-    let fault = match tokio::time::timeout(OBJECTION, stream.read(&mut [0])).await {
-        // No objection so far.
-        Err(_) | Ok(Ok(1..)) => return None,
-        Ok(Err(error)) => tls::refusal(&error).unwrap_or_else(closed),
-        // The end of the connection may overtake the server's alert.
-        Ok(Ok(0)) => closed(),
+    let fault = match tls::connect(&at, Some(wanted)).await {
+        Err(fault) => fault,
+        // A server refuses a client's certificate only after the client considers itself connected.
+        Ok(mut stream) => match tokio::time::timeout(OBJECTION, stream.read(&mut [0])).await {
+            // No objection so far.
+            Err(_) | Ok(Ok(1..)) => return None,
+            Ok(Err(error)) => tls::refusal(&error).unwrap_or_else(closed).at(&at),
+            // The end of the connection may overtake the server's alert.
+            Ok(Ok(0)) => closed().at(&at),
+        },
     };
-    Some(Fault { retry: Retry::Nothing, ..fault }.at(&server))
+    Some(fault.helped_by(Retry::Nothing))
 }
 
 /// Returns the version that the server at `server` reports without encryption, with the command `srvr`, which is enabled

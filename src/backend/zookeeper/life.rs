@@ -1,36 +1,35 @@
 //! The life of a claim: its session, which is resumed over one connection after another until it ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::{SetOnce, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use zookeeper_client::{Client, Error as ZkError, StateWatcher};
 
-use super::dial::{Dialer, Session, silence};
-use super::ensemble::Ensemble;
-use super::fault::{LOST, OVER};
-use super::note::Note as Record;
+use super::ensemble::{Ensemble, Session, connect, servers};
+use super::fault::{OVER, is_lost};
 use super::proofs::Proofs;
-use crate::lock::{Holder, LossReason, Moment, Request};
+use super::queue::Note as Record;
+use crate::lock::{LossReason, Moment, Request};
 use crate::net::fault::FaultResult;
-use crate::net::link::Link;
-use crate::queue::store::{Answer, Note, Own, Queue, Seen};
+use crate::queue::store::{Answer, Note, Own};
 use crate::sync::locked;
 
 /// The pause before a request is repeated after its connection broke.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
 
-/// The number of attempts in one ttl to resume a session that a server refuses.
-const ATTEMPTS: u32 = 30;
+/// The time limit for the first attempt to resume a session. A server that is just starting may accept a connection and
+/// then ignore it. Such a connection is one of its few, and waiters must not take the others meanwhile.
+const RESUMING: Duration = Duration::from_millis(100);
 
 /// The number of renewals in one ttl.
 pub(super) const RENEWALS: u32 = 4;
 
-/// How long to wait for the end of a closed session. A service that was silent before may still be so. Entries left
-/// behind are then found and removed.
-const LEAVING: Duration = Duration::from_secs(1);
+/// The requested session length to learn the tick.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The state of the session.
 #[derive(Debug)]
@@ -42,13 +41,14 @@ enum Line {
     Closed(Option<StateWatcher>),
 }
 
-/// The queues of a claim, and its records.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Shown {
-    pub(super) queues: Vec<Queue>,
-    pub(super) seen: Seen,
-    /// With slots: the path, the content and the version of each own record.
-    pub(super) records: Vec<(String, Record, i32)>,
+/// The parts of a life that others wait for.
+#[derive(Debug)]
+struct State {
+    line: Line,
+    /// The notice to the claim.
+    note: Option<Note>,
+    /// The number of possible changes of the own nodes and of the session.
+    changes: u64,
 }
 
 /// The session of one claim of this client.
@@ -58,30 +58,28 @@ pub(super) struct Life {
     pub(super) request: Request,
     /// Its entries, once they exist.
     pub(super) own: SetOnce<Own>,
-    line: watch::Sender<Line>,
+    state: watch::Sender<State>,
     /// The tasks that use the connection.
     tasks: Mutex<JoinSet<()>>,
     proofs: Mutex<Proofs>,
-    /// The number of possible changes of the own nodes and of the session.
-    news: watch::Sender<u64>,
-    asked: Mutex<Option<Holder>>,
-    lost: OnceLock<LossReason>,
-    shown: Mutex<Shown>,
     pub(super) begun: Moment,
 }
 
 impl Life {
     /// Starts a session for a claim, resumes it over one connection after another, and ends it if it is not renewed,
     /// until it is closed.
-    pub(super) async fn begin(ensemble: &Arc<Ensemble>, request: &Request) -> FaultResult<Arc<Self>> {
+    pub(super) async fn begin(
+        ensemble: &Arc<Ensemble>,
+        request: &Request,
+        deadline: Moment,
+    ) -> FaultResult<Arc<Self>> {
         let begun = ensemble.clock.now();
-        let link = ensemble.link(request.ttl);
-        let session = ensemble.session(&link).await?;
+        let session = ensemble.session(request.ttl, deadline).await?;
         let life = Arc::new(Self::new(ensemble, request, session, begun));
         let lasting = Arc::clone(&life);
         tokio::spawn(async move {
             tokio::select! {
-                () = lasting.keep_connected(&link) => {}
+                () = lasting.keep_connected() => {}
                 () = lasting.expire() => {}
             }
         });
@@ -94,13 +92,9 @@ impl Life {
             ensemble: Arc::clone(ensemble),
             request: request.clone(),
             own: SetOnce::new(),
-            line: watch::Sender::new(Line::Up(session)),
+            state: watch::Sender::new(State { line: Line::Up(session), note: None, changes: 0 }),
             tasks: Mutex::default(),
             proofs: Mutex::new(proofs),
-            news: watch::Sender::new(0),
-            asked: Mutex::default(),
-            lost: OnceLock::new(),
-            shown: Mutex::default(),
             begun,
         }
     }
@@ -109,30 +103,27 @@ impl Life {
         locked(&self.proofs)
     }
 
-    /// Returns what the queues showed when they were read last.
-    pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
-        locked(&self.shown)
-    }
-
     /// Returns the number of possible changes so far.
     pub(super) fn seen(&self) -> u64 {
-        *self.news.borrow()
+        self.state.borrow().changes
     }
 
     /// Completes when there were more than `seen` possible changes.
     pub(super) async fn changed(&self, seen: u64) {
         // The sender lives as long as `self`.
-        let _ = self.news.subscribe().wait_for(|count| *count > seen).await;
+        let _ = self.state.subscribe().wait_for(|state| state.changes > seen).await;
     }
 
-    fn tell(&self) {
-        self.news.send_modify(|count| *count += 1);
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        self.state.send_modify(|state| {
+            change(state);
+            state.changes += 1;
+        });
     }
 
     /// Returns the notice to the claim.
     pub(super) fn note(&self) -> Option<Note> {
-        let asked = || locked(&self.asked).clone().map(Note::Asked);
-        self.lost.get().cloned().map(Note::Forgotten).or_else(asked)
+        self.state.borrow().note.clone()
     }
 
     /// Returns an answer that shows no queues.
@@ -147,20 +138,20 @@ impl Life {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(&*self.line.borrow(), Line::Closed(_))
+        matches!(self.state.borrow().line, Line::Closed(_))
     }
 
     /// Returns the session, while it has a connection and was not closed.
     pub(super) fn up(&self) -> Option<Session> {
-        if let Line::Up(session) = &*self.line.borrow() { Some(session.clone()) } else { None }
+        if let Line::Up(session) = &self.state.borrow().line { Some(session.clone()) } else { None }
     }
 
     /// Waits until the session has a connection; `None` when it is closed.
     pub(super) async fn client(&self) -> Option<Client> {
-        let mut line = self.line.subscribe();
+        let mut state = self.state.subscribe();
         // The sender lives as long as `self`.
-        let line = line.wait_for(|line| !matches!(line, Line::Down)).await.ok()?;
-        if let Line::Up(session) = &*line { Some(session.client.clone()) } else { None }
+        let state = state.wait_for(|state| !matches!(state.line, Line::Down)).await.ok()?;
+        if let Line::Up(session) = &state.line { Some(session.client.clone()) } else { None }
     }
 
     /// Makes a request, again after its connection broke; `None` when the session is closed.
@@ -170,36 +161,35 @@ impl Life {
     {
         while let Some(client) = self.client().await {
             match request(client).await {
-                Err(fault) if matches!(fault.code, LOST | OVER) => tokio::time::sleep(RETRY).await,
+                Err(fault) if is_lost(&fault) => tokio::time::sleep(RETRY).await,
                 done => return done.map(Some),
             }
         }
         Ok(None)
     }
 
-    /// Ends all tasks of a broken connection, and the client library's. Returns whether another connection is wanted.
-    async fn go_down(&self) -> bool {
+    /// Ends all tasks of a broken connection, and the client library's. Returns the session if another connection is
+    /// wanted.
+    async fn go_down(&self) -> Option<Session> {
         // The library may have resumed the session already, and would close it with the last handle.
-        let Some(session) = self.up() else { return false };
-        if !self.change(Line::Down) {
-            return false;
-        }
+        let session = self.up()?;
+        self.turn(Line::Down);
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));
         tasks.shutdown().await;
+        if self.is_closed() {
+            return None;
+        }
         session.service.end().await;
-        true
+        Some(session)
     }
 
-    fn change(&self, new: Line) -> bool {
-        let changed = self.line.send_if_modified(|line| {
-            let is_open = !matches!(line, Line::Closed(_));
-            if is_open {
-                *line = new;
+    /// Changes the state of the session, unless it was closed.
+    fn turn(&self, line: Line) {
+        self.change(|state| {
+            if !matches!(state.line, Line::Closed(_)) {
+                state.line = line;
             }
-            is_open
         });
-        self.tell();
-        changed
     }
 
     /// Runs `work` until it completes, the connection breaks or the session is closed.
@@ -214,13 +204,14 @@ impl Life {
     /// Closes the session, which removes all nodes of the claim. It ends once all handles are dropped.
     pub(super) fn close(&self) {
         let watcher = self.up().map(|session| session.client.state_watcher());
-        self.change(Line::Closed(watcher));
+        self.turn(Line::Closed(watcher));
         locked(&self.tasks).abort_all();
     }
 
-    /// Completes when the closed session has ended.
-    pub(super) async fn ended(&self) {
-        let mut watcher = match &*self.line.borrow() {
+    /// Closes the session and waits for its end.
+    pub(super) async fn end(&self) {
+        self.close();
+        let mut watcher = match &self.state.borrow().line {
             Line::Closed(Some(watcher)) => watcher.clone(),
             _ => return,
         };
@@ -229,53 +220,51 @@ impl Life {
         }
     }
 
-    /// Closes the session of an attempt that failed.
-    pub(super) async fn give_up(&self) {
-        self.close();
-        let _ = tokio::time::timeout(LEAVING, self.ended()).await;
-    }
-
     /// Closes a session that was lost.
-    pub(super) fn lose(&self, reason: LossReason) {
-        // The first reason counts.
-        let _ = self.lost.set(reason);
+    fn lose(&self, reason: LossReason) {
+        self.change(|state| state.note = Some(Note::Forgotten(reason)));
         self.close();
     }
 
     /// The library would resume by itself, but at the same pace for all claims. If a server has few connections, those
     /// of holders must come first.
-    async fn keep_connected(self: &Arc<Self>, link: &Link<Dialer>) {
-        let ttl = self.request.ttl;
-        while let Some(session) = self.up() {
-            let mut watcher = session.client.state_watcher();
-            link.dial.go_on(session.client.session());
-            self.attend(&session.client);
-            drop(session);
+    async fn keep_connected(self: &Arc<Self>) {
+        while let Some(Session { client, .. }) = self.up() {
+            let mut watcher = client.state_watcher();
+            self.attend(client);
             if watcher.changed().await.is_terminated() {
                 return self.lose(LossReason::SessionEnded);
             }
-            if !self.go_down().await {
-                return;
-            }
-            let (session, asked) = loop {
-                link.connects_as(*locked(&self.ensemble.rank));
-                match self.ensemble.session(link).await {
-                    Ok(session) => {
-                        // The request was sent at most this long ago, because a silent server is not tolerated longer.
-                        let asked = self.ensemble.clock.now() - silence(ttl, 1);
-                        // The server must catch up with the one that accepted the entry.
-                        if session.client.sync("/").await.is_ok() {
-                            break (session, asked);
-                        }
-                        session.service.end().await;
-                    }
-                    Err(fault) if fault.code == OVER => return self.lose(LossReason::SessionEnded),
-                    // The refusal may be temporary.
-                    Err(_) => tokio::time::sleep(ttl / ATTEMPTS).await,
-                }
+            let Some(former) = self.go_down().await else { return };
+            let Some((session, asked)) = self.resume(&former).await else {
+                return self.lose(LossReason::SessionEnded);
             };
             self.proofs().regrant(session.client.session_timeout(), asked);
-            self.change(Line::Up(session));
+            self.turn(Line::Up(session));
+        }
+    }
+
+    /// Resumes the session, and returns when that was requested; `None` if the session is over.
+    async fn resume(&self, former: &Session) -> Option<(Session, Moment)> {
+        let (ensemble, mut patience) = (&self.ensemble, RESUMING);
+        loop {
+            let rank = *locked(&ensemble.rank);
+            tokio::time::sleep(rank.delay()).await;
+            let asked = ensemble.clock.now();
+            match timeout(patience, connect(&ensemble.config, self.request.ttl, Some(former))).await {
+                Ok(Ok(session)) => {
+                    // The server must catch up with the one that accepted the entry.
+                    if session.client.sync("/").await.is_ok() {
+                        return Some((session, asked));
+                    }
+                    session.service.end().await;
+                }
+                Ok(Err(fault)) if fault.code == OVER => return None,
+                // The refusal may be temporary.
+                Ok(Err(_)) => {}
+                Err(_) => patience *= 2,
+            }
+            tokio::time::sleep(rank.longest_pause()).await;
         }
     }
 
@@ -291,14 +280,14 @@ impl Life {
     }
 
     /// Follows the claim over one connection.
-    fn attend(self: &Arc<Self>, client: &Client) {
-        let (life, watching) = (Arc::clone(self), client.clone());
+    fn attend(self: &Arc<Self>, client: Client) {
+        let life = Arc::clone(self);
         self.spawn(async move {
             life.own.wait().await;
-            join_all(life.nodes().iter().map(|path| life.watch_own(&watching, path))).await;
+            let nodes = life.nodes();
+            let watches = join_all(nodes.iter().map(|path| life.watch_own(&client, path)));
+            tokio::join!(watches, life.follow_grant(&client), life.learn_tick(&client));
         });
-        let (life, client) = (Arc::clone(self), client.clone());
-        self.spawn(async move { life.follow_grant(&client).await });
     }
 
     /// Ends a claim that was not renewed for a ttl: the client's pings alone would keep it forever.
@@ -308,23 +297,34 @@ impl Life {
             if self.ensemble.clock.now() >= when {
                 return self.lose(LossReason::Expired);
             }
-            tokio::select! {
-                () = self.ensemble.clock.sleep_until(when) => {}
-                // A new connection may have a shorter ttl.
-                () = self.changed(seen) => {}
-            }
+            // A new connection may have a shorter ttl.
+            self.ensemble.clock.by(when, self.changed(seen)).await;
         }
     }
 
-    /// Renews after the server granted a shorter ttl to the resumed session, which counts from then on. It continues
-    /// until the keeper renews, which is still due by the former ttl.
+    /// Renews after the server granted a shorter ttl to the resumed session, which counts from then on. By the former
+    /// ttl the keeper would renew too late.
     async fn follow_grant(&self, client: &Client) {
         while self.proofs().regranted {
             let begun = self.ensemble.clock.now();
             // The end of the ttl shows a lasting failure.
             let _ = self.renew(client, begun).await;
             let next = begun + self.proofs().ttl / RENEWALS;
-            self.ensemble.clock.sleep_until(next.max(begun + RETRY)).await;
+            self.ensemble.clock.sleep_until(next).await;
+        }
+    }
+
+    /// Learns the servers' tick, before the first renewal: they grant at least two ticks, unless configured otherwise.
+    async fn learn_tick(&self, client: &Client) {
+        while self.proofs().tick.is_none() {
+            // Most claims have ended by then.
+            let next = self.ensemble.clock.now() + self.proofs().ttl / (2 * RENEWALS);
+            self.ensemble.clock.sleep_until(next).await;
+            if matches!(servers(client).await, Ok(..=1)) {
+                self.proofs().tick = Some(Duration::ZERO);
+            } else if let Ok(shortest) = self.ensemble.session(SHORTEST, Moment::NEVER).await {
+                self.proofs().tick = Some(shortest.client.session_timeout() / 2);
+            }
         }
     }
 
@@ -334,12 +334,15 @@ impl Life {
             match client.get_and_watch_data(path).await {
                 Ok((data, _, watcher)) => {
                     if let Some(by) = Record::parse(&data).and_then(|note| note.asked_by) {
-                        *locked(&self.asked) = Some(by);
-                        self.tell();
+                        self.change(|state| {
+                            if !matches!(state.note, Some(Note::Forgotten(_))) {
+                                state.note = Some(Note::Asked(by));
+                            }
+                        });
                     }
                     watcher.changed().await;
                 }
-                Err(ZkError::NoNode) => return self.tell(),
+                Err(ZkError::NoNode) => return self.change(|_| {}),
                 // The next connection watches again.
                 Err(_) => return,
             }

@@ -9,7 +9,7 @@ use super::*;
 use crate::backend::Options;
 use crate::backend::zookeeper::config::ZkConfig;
 use crate::clock::Clock;
-use crate::lock::{ClaimId, Mode};
+use crate::lock::{ClaimId, Holder, Mode};
 use crate::queue::store::Key;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -80,8 +80,7 @@ async fn broken_connection_does_not_close_the_session() {
 
     let config = ZkConfig::parse(&options).expect("valid");
     let ensemble = Arc::new(Ensemble::new(config, Clock::Boot));
-    let link = ensemble.link(TTL);
-    let session = ensemble.session(&link).await.expect("a session");
+    let session = ensemble.session(TTL, Moment::NEVER).await.expect("a session");
     let names = vec!["a".parse().expect("valid")];
     let (id, mode, holder) = (ClaimId::from_number(1), Mode::Exclusive, Holder::default());
     let request =
@@ -90,7 +89,7 @@ async fn broken_connection_does_not_close_the_session() {
     let keys = vec![Key { order: 1, text: "entry".into() }];
     life.own.set(Own { id, names, mode, ttl: TTL, keys }).expect("not set");
 
-    let mut connected = Box::pin(life.keep_connected(&link));
+    let mut connected = Box::pin(life.keep_connected());
     let begun = std::future::poll_fn(|context| Poll::Ready(connected.as_mut().poll(context))).await;
     assert!(begun.is_pending());
     scene.broken.send_replace(1);

@@ -6,16 +6,13 @@
 mod append;
 mod commit;
 mod config;
-mod dial;
 mod ensemble;
 mod examine;
 mod fault;
 mod life;
-mod note;
 mod proofs;
 mod queue;
 mod store;
-mod success;
 mod view;
 mod watch;
 

@@ -9,31 +9,27 @@ use crate::lock::validity::LeaseTimes;
 /// The times at which confirmed renewals were sent.
 #[derive(Debug)]
 pub(super) struct Proofs {
-    /// Whether there is only one server, once that is known: then the last renewal counts.
-    pub(super) single: Option<bool>,
-    /// The servers' tick, once that is known.
+    /// The servers' tick, once that is known; zero for a single server, of which the last renewal counts.
     pub(super) tick: Option<Duration>,
     /// The ttl that was granted last.
     pub(super) ttl: Duration,
     sent: VecDeque<Moment>,
-    /// Whether another ttl was granted, and the keeper has not renewed by it yet.
+    /// Whether a shorter ttl was granted later, by which the keeper may not renew yet.
     pub(super) regranted: bool,
 }
 
 impl Proofs {
     pub(super) fn new(begun: Moment, ttl: Duration) -> Self {
-        Self { single: None, tick: None, ttl, sent: VecDeque::from([begun]), regranted: false }
+        Self { tick: None, ttl, sent: VecDeque::from([begun]), regranted: false }
     }
 
     /// Returns how long before the last renewal another must have been sent to be known to the leader: a tick, which is
-    /// twice the interval of the followers' reports.
+    /// twice the interval of the followers' reports. A ttl has two ticks or more, unless configured otherwise.
     fn apart(&self) -> Duration {
-        (self.ttl / 5).max(self.tick.unwrap_or_default())
-    }
-
-    /// Returns whether the tick matters and is not known.
-    pub(super) fn wants_tick(&self) -> bool {
-        self.single == Some(false) && self.tick.is_none()
+        match self.tick {
+            Some(Duration::ZERO) => Duration::ZERO,
+            tick => tick.unwrap_or(self.ttl / 2).max(self.ttl / 5),
+        }
     }
 
     /// Adds a renewal.
@@ -42,7 +38,7 @@ impl Proofs {
     /// from an earlier time. So in an ensemble an earlier renewal counts, which is at least [`Proofs::apart`] older
     /// than the last one.
     pub(super) fn add(&mut self, sent: Moment) {
-        if self.sent.back().is_none_or(|last| *last < sent) {
+        if self.last() < sent {
             self.sent.push_back(sent);
         }
         let apart = self.apart();
@@ -53,13 +49,13 @@ impl Proofs {
 
     /// Returns the moment from which the ttl certainly counts.
     pub(super) fn counts_from(&self) -> Moment {
-        let last = self.sent.len() - 1;
-        if self.single == Some(true) || last == 0 {
-            return self.sent[last];
-        }
-        let apart = self.apart();
-        let told = self.sent.iter().rev().find(|sent| self.sent[last].since(**sent) >= apart);
+        let (last, apart) = (self.last(), self.apart());
+        let told = self.sent.iter().rev().find(|sent| last.since(**sent) >= apart);
         *told.unwrap_or(&self.sent[0])
+    }
+
+    fn last(&self) -> Moment {
+        self.sent[self.sent.len() - 1]
     }
 
     /// Records that a server granted `ttl` to the resumed session, requested at `asked`. The claim's ttl never becomes
@@ -75,9 +71,8 @@ impl Proofs {
     /// Returns when the session is over without renewals. If the keeper does not know the ttl yet, returns when its
     /// command must be killed.
     pub(super) fn ends(&self) -> Moment {
-        let last = self.sent[self.sent.len() - 1];
         let terms = LeaseTimes::new(self.ttl, Duration::ZERO);
-        if self.regranted { terms.kill_at(last) } else { last + self.ttl }
+        if self.regranted { terms.kill_at(self.last()) } else { self.last() + self.ttl }
     }
 }
 
@@ -89,9 +84,11 @@ mod tests {
         Moment::from_nanos(1_000_000_000 * seconds)
     }
 
-    fn counted(single: bool, sent: &[u64]) -> Moment {
+    const SINGLE: Option<Duration> = Some(Duration::ZERO);
+
+    fn counted(tick: Option<Duration>, sent: &[u64]) -> Moment {
         let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-        proofs.single = Some(single);
+        proofs.tick = tick;
         for seconds in sent {
             proofs.add(at(*seconds));
         }
@@ -100,18 +97,20 @@ mod tests {
 
     #[test]
     fn behind_a_follower_the_renewal_before_the_last_counts() {
-        assert_eq!(counted(false, &[]), at(100));
-        assert_eq!(counted(false, &[105]), at(100));
-        assert_eq!(counted(false, &[105, 110, 115]), at(110));
-        assert_eq!(counted(false, &[105, 106, 107, 108]), at(100), "too close to the last");
-        assert_eq!(counted(false, &[105, 106, 107, 112]), at(107));
-        assert_eq!(counted(true, &[105, 106]), at(106));
+        let tick = Some(Duration::from_secs(2));
+        assert_eq!(counted(tick, &[]), at(100));
+        assert_eq!(counted(tick, &[105]), at(100));
+        assert_eq!(counted(tick, &[105, 110, 115]), at(110));
+        assert_eq!(counted(tick, &[105, 106, 107, 108]), at(100), "too close to the last");
+        assert_eq!(counted(tick, &[105, 106, 107, 112]), at(107));
+        assert_eq!(counted(SINGLE, &[105, 106]), at(106));
+        assert_eq!(counted(None, &[105, 110, 115]), at(105), "the tick may be half of the ttl");
     }
 
     #[test]
     fn in_a_short_lease_a_tick_must_have_passed() {
         let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-        (proofs.single, proofs.tick) = (Some(false), Some(Duration::from_secs(10)));
+        proofs.tick = Some(Duration::from_secs(10));
         for (sent, from) in [(105, 100), (110, 100), (115, 105), (120, 110)] {
             proofs.add(at(sent));
             assert_eq!(proofs.counts_from(), at(from), "{sent}");
@@ -122,7 +121,7 @@ mod tests {
     fn new_grant_counts_from_its_request_and_prolongs_nothing() {
         let regranted = |ttl: u64, asked: u64| {
             let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
-            proofs.single = Some(true);
+            proofs.tick = SINGLE;
             proofs.add(at(105));
             proofs.regrant(Duration::from_secs(ttl), at(asked));
             (proofs.counts_from(), proofs)
@@ -131,8 +130,8 @@ mod tests {
         assert_eq!(from, at(110));
         assert!(proofs.ends() < at(114) && proofs.regranted, "the command has to be gone by then");
         proofs.add(at(111));
-        proofs.regranted = false;
-        assert_eq!((proofs.counts_from(), proofs.ends()), (at(111), at(115)));
+        assert_eq!(proofs.counts_from(), at(111));
+        assert!(proofs.ends() < at(115));
         assert_eq!(regranted(4, 124).0, at(121), "no longer than was promised");
         for ttl in [20, 30] {
             let mut proofs = Proofs::new(at(100), Duration::from_secs(20));
@@ -143,9 +142,9 @@ mod tests {
 
     #[test]
     fn counted_moment_never_goes_back() {
-        for single in [false, true] {
+        for tick in [None, SINGLE, Some(Duration::from_secs(2))] {
             let mut proofs = Proofs::new(at(0), Duration::from_secs(20));
-            proofs.single = Some(single);
+            proofs.tick = tick;
             let mut last = proofs.counts_from();
             for seconds in [1, 2, 3, 3, 9, 10, 15, 15, 30, 31, 32, 33, 34, 35, 60] {
                 proofs.add(at(seconds));

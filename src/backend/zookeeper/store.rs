@@ -1,20 +1,18 @@
 //! The operations of the queues.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Mutex as Turn;
 use zookeeper_client::{Client, SessionState};
 
-use super::append::{append, stems};
+use super::append::{append, check};
 use super::config::ZkConfig;
-use super::ensemble::{Ensemble, LOOKING};
-use super::fault::{LOST, NAME};
+use super::ensemble::{Ensemble, Session};
+use super::fault::{NAME, is_lost};
 use super::life::{Life, RENEWALS, RETRY};
-use super::{commit, examine, success, view, watch};
+use super::{commit, examine, view, watch};
 use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::clock::Clock;
 use crate::lock::{ClaimId, LockName, Moment, Request};
@@ -23,109 +21,86 @@ use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
 use crate::sync::locked;
 
+/// The length of a session that reads or writes for no claim. It has no nodes, so nothing depends on it.
+const LOOKING: Duration = Duration::from_secs(10);
+
 /// The queues in one ensemble. It connects with the first request.
 #[derive(Debug)]
 pub(super) struct ZkStore {
     ensemble: Arc<Ensemble>,
-    looking: Turn<Option<Client>>,
+    looking: Mutex<Option<Session>>,
     lives: Mutex<HashMap<ClaimId, Arc<Life>>>,
 }
 
 impl ZkStore {
     pub(super) fn open(config: &ZkConfig, clock: Clock) -> Self {
         let ensemble = Arc::new(Ensemble::new(config.clone(), clock));
-        Self { ensemble, looking: Turn::default(), lives: Mutex::default() }
+        Self { ensemble, looking: Mutex::default(), lives: Mutex::default() }
     }
 
     fn life(&self, id: ClaimId) -> Option<Arc<Life>> {
         locked(&self.lives).get(&id).cloned()
     }
 
-    /// Returns a session for one request, which may be that of a claim.
-    async fn reader(&self) -> FaultResult<Client> {
-        let of_claim = locked(&self.lives).values().find_map(|life| life.up());
-        if let Some(session) = of_claim { Ok(session.client) } else { self.looking().await }
-    }
-
     /// Returns the session without nodes. Without a connection it is replaced, because a server that has lost its data
     /// never accepts it again.
-    async fn looking(&self) -> FaultResult<Client> {
-        let mut looking = self.looking.lock().await;
-        match &*looking {
-            Some(client) if client.state() == SessionState::SyncConnected => Ok(client.clone()),
-            _ => Ok(looking.insert(self.ensemble.connect(LOOKING).await?).clone()),
+    async fn looking(&self, deadline: Moment) -> FaultResult<Session> {
+        let known = locked(&self.looking).clone();
+        if let Some(session) = known.filter(|known| known.client.state() == SessionState::SyncConnected) {
+            return Ok(session);
         }
+        let session = self.ensemble.session(LOOKING, deadline).await?;
+        *locked(&self.looking) = Some(session.clone());
+        Ok(session)
     }
 
-    /// Makes a request, again over another session after a connection broke.
-    async fn ask<T, F>(&self, request: impl Fn(Client) -> F + Send) -> FaultResult<T>
+    /// Makes a request over the session of a claim, or over one without nodes; again over another one after a connection
+    /// broke.
+    async fn ask<T, F>(&self, deadline: Moment, request: impl Fn(Client) -> F + Send) -> FaultResult<T>
     where
         F: Future<Output = FaultResult<T>> + Send,
     {
         loop {
-            match request(self.reader().await?).await {
-                Err(fault) if fault.code == LOST => tokio::time::sleep(RETRY).await,
+            let of_claim = locked(&self.lives).values().find_map(|life| life.up());
+            let session = match of_claim {
+                Some(session) => session,
+                None => self.looking(deadline).await?,
+            };
+            match self.ensemble.by(deadline, request(session.client)).await {
+                Err(fault) if is_lost(&fault) => tokio::time::sleep(RETRY).await,
                 done => return done,
             }
         }
     }
 
-    async fn whole(&self, names: &[LockName]) -> FaultResult<Answer> {
-        let ensemble = &*self.ensemble;
-        self.ask(|client| async move { view::read_whole(ensemble, &client, names).await }).await
-    }
-
-    async fn enter(&self, request: &Request) -> FaultResult<(Own, Answer)> {
-        if let Some(life) = self.life(request.id) {
-            if let Some(own) = life.own.get().filter(|_| !life.is_closed()) {
-                return Ok((own.clone(), view::read(&life, own).await?));
-            }
-            life.give_up().await;
-        }
-        let stems = stems(&self.ensemble.config, request)?;
-        let life = Life::begin(&self.ensemble, request).await?;
-        locked(&self.lives).insert(request.id, Arc::clone(&life));
-        let entered = append(&life, &stems).await;
-        if entered.is_err() {
-            // After a refusal the caller may rely on the claim having no entry.
-            life.give_up().await;
-        }
-        entered
-    }
-
-    async fn made(&self, own: Option<&Own>, when: &[(LockName, Key)], steps: &[Step]) -> FaultResult<bool> {
-        if let [Step::Remove { id, found, note, .. }, further @ ..] = steps
+    async fn made(
+        &self,
+        own: Option<&Own>,
+        when: &[(LockName, Key)],
+        steps: &[Step],
+        deadline: Moment,
+    ) -> FaultResult<bool> {
+        if let [Step::Remove { id, note: None, .. }, further @ ..] = steps
             && let Some(life) = self.life(*id)
-            && (note.is_none() || found.is_empty())
         {
-            return commit::leave(&life, further).await.map(|()| true);
+            return self.ensemble.by(deadline, commit::leave(&life, further)).await.map(|()| true);
+        }
+        let life = own.and_then(|own| self.life(own.id));
+        if let ([Step::Hold { slots, .. }], Some(own), Some(life)) = (steps, own, &life) {
+            let held = life.ask(|client| async move { commit::hold(life, &client, own, slots).await });
+            return Ok(self.ensemble.by(deadline, held).await?.unwrap_or(false));
         }
         let [step, ..] = steps else { return Ok(true) };
         let when: Vec<_> = when.iter().cloned().chain(own.into_iter().flat_map(Own::entries)).collect();
-        let life = own.and_then(|own| self.life(own.id));
         let (ensemble, when, life) = (&*self.ensemble, &when, life.as_deref());
         loop {
             let commit = |client| async move { commit::commit(ensemble, &client, life, when, step).await };
-            let done = self.ask(commit).await?;
+            let done = self.ask(deadline, commit).await?;
             // A withdrawal has no condition. It was refused because a node has gone meanwhile.
             if done || !matches!(step, Step::Remove { note: None, .. }) {
                 return Ok(done);
             }
         }
-    }
-
-    /// Returns why a life ended, or which claim superseded its claim, if that one is still in the queue.
-    async fn reason(&self, life: &Life, own: &Own, held: bool) -> FaultResult<Option<Note>> {
-        let note = life.note().filter(|note| matches!(note, Note::Forgotten(_)));
-        if note.is_some() || held || !life.request.supersede {
-            return Ok(note);
-        }
-        let queues = self.whole(&own.names).await?.queues;
-        let newer = queues.iter().zip(&own.keys).find_map(|(queue, key)| {
-            let later = queue.items.iter().rev().filter(|item| item.key.order > key.order);
-            later.filter_map(|item| item.about.as_ref()).find(|about| about.supersede)
-        });
-        Ok(newer.map(|about| Note::Superseded(about.entry.owner())))
     }
 }
 
@@ -154,7 +129,7 @@ impl ServiceClient for ZkStore {
     }
 
     fn has_connected(&self) -> bool {
-        self.ensemble.connected.load(Ordering::Relaxed)
+        locked(&self.looking).is_some() || !locked(&self.lives).is_empty()
     }
 }
 
@@ -165,20 +140,32 @@ impl Store for ZkStore {
     }
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
-        self.ensemble.by(deadline, self.enter(request)).await
+        let ensemble = &self.ensemble;
+        if let Some(life) = self.life(request.id) {
+            if let Some(own) = life.own.get().filter(|_| !life.is_closed()) {
+                return Ok((own.clone(), ensemble.by(deadline, view::read(&life, own, None)).await?));
+            }
+            ensemble.clock.by(deadline, life.end()).await;
+        }
+        check(&ensemble.config, request)?;
+        let life = Life::begin(ensemble, request, deadline).await?;
+        locked(&self.lives).insert(request.id, Arc::clone(&life));
+        let entered = ensemble.by(deadline, append(&life)).await;
+        if entered.is_err() {
+            // After a refusal the caller may rely on the claim having no entry.
+            ensemble.clock.by(deadline, life.end()).await;
+        }
+        entered
     }
 
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {
-        self.ensemble
-            .by(deadline, async {
-                if let Extent::Needed(own) = extent
-                    && let Some(life) = self.life(own.id)
-                {
-                    return view::read(&life, own).await;
-                }
-                self.whole(names).await
-            })
-            .await
+        if let Extent::Needed(own) = extent
+            && let Some(life) = self.life(own.id)
+        {
+            return self.ensemble.by(deadline, view::read(&life, own, None)).await;
+        }
+        let ensemble = &*self.ensemble;
+        self.ask(deadline, |client| async move { view::read_whole(ensemble, &client, names).await }).await
     }
 
     async fn commit(
@@ -188,18 +175,19 @@ impl Store for ZkStore {
         steps: &[Step],
         deadline: Moment,
     ) -> FaultResult<(bool, Answer)> {
-        if let ([Step::Hold { slots, .. }], Some(own)) = (steps, own)
-            && let Some(life) = self.life(own.id)
-        {
-            return self.ensemble.by(deadline, commit::hold(&life, own, slots)).await;
-        }
         let sent = self.ensemble.clock.now();
-        let made = self.ensemble.by(deadline, self.made(own, when, steps)).await;
+        let made = self.made(own, when, steps, deadline).await;
         if let [Step::Remove { id, note: None, .. }, ..] = steps {
             // Also after a timeout, because the pings of the session would keep the claim alive.
             self.abandon(*id);
         }
-        Ok((made?, Answer { queues: Vec::new(), note: None, sent, seen: 0 }))
+        let made = made?;
+        Ok(match (steps, own) {
+            ([Step::Hold { .. }], Some(own)) => {
+                (made, self.read(&own.names, Extent::Needed(own), deadline).await?)
+            }
+            _ => (made, Answer { queues: Vec::new(), note: None, sent, seen: 0 }),
+        })
     }
 
     async fn renew(&self, own: &Own, _: bool, deadline: Moment) -> FaultResult<Option<(Moment, Answer)>> {
@@ -220,37 +208,46 @@ impl Store for ZkStore {
                     None => Ok(()),
                 },
                 Watched::Queue(name) => {
-                    watch::queue(&self.ensemble, &self.looking().await?, name, seen).await
+                    let session = self.looking(until).await?;
+                    watch::queue(&self.ensemble.config, &session.client, name, seen).await
                 }
             }
         };
-        tokio::select! {
-            changed = changed => match changed {
-                // The next read finds out why.
-                Err(fault) if fault.code == LOST => Ok(()),
-                changed => changed.map_err(|fault| self.ensemble.explain(fault)),
-            },
-            () = self.ensemble.clock.sleep_until(until) => Ok(()),
+        match self.ensemble.clock.by(until, changed).await {
+            // The next read finds out why.
+            Some(Err(fault)) if !is_lost(&fault) => Err(self.ensemble.explain(fault)),
+            _ => Ok(()),
         }
     }
 
     async fn why_gone(&self, own: &Own, held: bool, deadline: Moment) -> FaultResult<Option<Note>> {
         let Some(life) = self.life(own.id) else { return Ok(None) };
-        let reason = self.ensemble.by(deadline, self.reason(&life, own, held)).await;
+        // The claim that superseded it, if that one is still in the queue.
+        let newer = |answer: Answer| {
+            answer.queues.iter().zip(&own.keys).find_map(|(queue, key)| {
+                let later = queue.items.iter().rev().filter(|item| item.key.order > key.order);
+                let newer = later.filter_map(|item| item.about.as_ref()).find(|about| about.supersede)?;
+                Some(Note::Superseded(newer.entry.owner()))
+            })
+        };
+        let known = life.note().filter(|note| matches!(note, Note::Forgotten(_)));
+        let reason = if known.is_some() || held || !life.request.supersede {
+            Ok(known)
+        } else {
+            self.read(&own.names, Extent::Whole, deadline).await.map(newer)
+        };
         life.close();
         reason
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
         let ensemble = &*self.ensemble;
-        let list = self.ask(|client| async move { view::list(ensemble, &client, prefix).await });
-        ensemble.by(deadline, list).await
+        self.ask(deadline, |client| async move { view::list(ensemble, &client, prefix).await }).await
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
         let (ensemble, queue) = (&*self.ensemble, &*self.ensemble.config.queue(name)?);
-        let last = self.ask(|client| async move { success::last(ensemble, &client, queue).await });
-        ensemble.by(deadline, last).await
+        self.ask(deadline, |client| async move { commit::last_success(ensemble, &client, queue).await }).await
     }
 
     /// Closes the session.
@@ -261,7 +258,7 @@ impl Store for ZkStore {
     }
 
     async fn examine(&self, deadline: Moment) -> FaultResult<Examination> {
-        let examine = async { examine::examine(&self.ensemble, &self.reader().await?).await };
-        self.ensemble.by(deadline, examine).await
+        let ensemble = &*self.ensemble;
+        self.ask(deadline, |client| async move { examine::examine(ensemble, &client).await }).await
     }
 }

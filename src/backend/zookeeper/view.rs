@@ -1,86 +1,74 @@
 //! Entries as their nodes show them, and queues: as the decisions of a claim need them, or whole.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use futures_util::future::try_join_all;
 use zookeeper_client::{Client, Error as ZkError, Stat};
 
-use super::config::is_aside;
+use super::config::{ZkConfig, is_aside};
 use super::ensemble::Ensemble;
-use super::life::{Life, Shown};
-use super::note::{Note, time};
-use super::queue::{ClaimNodes, Node, entries};
+use super::life::Life;
+use super::queue::{ClaimNodes, Node, Note, entries};
 use crate::backend::record::foreign_claim;
-use crate::lock::{ClaimId, Entry, FencingToken, LockName, Mode};
+use crate::lock::{ClaimId, FencingToken, LockName, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{About, Answer, Item, Key, Own, Queue, Seen};
 
-/// Returns the children of `path`; none if it does not exist. The request is sent at once, before the future is polled.
-pub(super) fn children<'a>(
-    client: &'a Client,
-    path: &str,
-) -> impl Future<Output = std::result::Result<Vec<String>, ZkError>> + Send + use<'a> {
-    let listed = client.list_children(path);
-    async move {
-        match listed.await {
-            Err(ZkError::NoNode) => Ok(Vec::new()),
-            other => other,
-        }
+/// The names of the nodes in a queue, and the latest change of them.
+pub(super) type Children = (Vec<String>, Seen);
+
+/// Returns the children of `path`; none if it does not exist.
+pub(super) async fn children(client: &Client, path: &str) -> FaultResult<Children> {
+    match client.get_children(path).await {
+        Ok((names, stat)) => Ok((names, stat.pzxid.cast_unsigned())),
+        Err(ZkError::NoNode) => Ok((Vec::new(), 0)),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// Reads the data of each path in one exchange; `None` for missing nodes. The data of a node that only another user may
-/// read is empty.
-pub(super) async fn data_of(client: &Client, paths: &[String]) -> FaultResult<Vec<Option<(Vec<u8>, Stat)>>> {
-    let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
-    let mut found = Vec::with_capacity(asked.len());
-    for (path, answer) in paths.iter().zip(asked) {
-        found.push(match answer.await {
-            Ok(data) => Some(data),
-            Err(ZkError::NoNode) => None,
-            Err(ZkError::NoAuth) => client.check_stat(path).await?.map(|stat| (Vec::new(), stat)),
-            Err(error) => return Err(error.into()),
-        });
+/// Reads the data of the node at `path`; `None` if it does not exist. The data of a node that only another user may read
+/// is empty.
+pub(super) async fn data_of(client: &Client, path: &str) -> FaultResult<Option<(Vec<u8>, Stat)>> {
+    match client.get_data(path).await {
+        Ok(data) => Ok(Some(data)),
+        Err(ZkError::NoNode) => Ok(None),
+        Err(ZkError::NoAuth) => Ok(client.check_stat(path).await?.map(|stat| (Vec::new(), stat))),
+        Err(error) => Err(error.into()),
     }
-    Ok(found)
 }
 
-/// Returns an entry without its description, which may be another program's.
-fn bare(at: usize, nodes: &ClaimNodes) -> Item {
-    Item {
+/// Returns an entry in the queue of `name`, with its description if `found` are the data and the state of its record at
+/// `path`. An entry whose record this client cannot read is another program's.
+fn item(name: &LockName, path: &str, at: usize, nodes: &ClaimNodes, found: Option<&(Vec<u8>, Stat)>) -> Item {
+    let mut item = Item {
         at,
         key: Key { order: 0, text: nodes.text() },
-        id: nodes.record().guid.unwrap_or(ClaimId::from_number(0)),
+        id: nodes.record().claim.unwrap_or(ClaimId::from_number(0)),
         foreign: true,
         mode: Some(nodes.mode()),
         slot: None,
         token: None,
         left: None,
         about: None,
-    }
-}
-
-/// Returns an entry in the queue of `name` at `queue`, with its description. `data` and `stat` are those of its record.
-/// An entry whose record this client cannot read is another program's.
-fn item(name: &LockName, queue: &str, at: usize, nodes: &ClaimNodes, (data, stat): &(Vec<u8>, Stat)) -> Item {
-    let (note, path) = (Note::parse(data), format!("{queue}/{}", nodes.record().name));
-    // No other node has its path and creating transaction.
-    let stranger = || foreign_claim([path.as_bytes(), &stat.czxid.to_be_bytes()]);
-    let since = Some(time(stat, 0));
-    let about = match &note {
-        Some(note) => About::of(&note.record, name, since),
-        None => About::foreign(name, stranger(), format!("node {path}")),
     };
-    let waited = note.as_ref().and_then(|note| note.waited_ms);
-    let entry = Entry { mode: Some(nodes.mode()), since, ..about.entry };
-    let about = About { held_since: waited.map(|waited| time(stat, waited)), entry, ..about };
-    Item {
-        key: Key { order: stat.czxid.cast_unsigned(), text: nodes.text() },
-        id: about.entry.claim.unwrap_or_else(stranger),
-        foreign: note.is_none(),
-        slot: note.as_ref().and_then(|note| note.slot),
-        token: FencingToken::new(stat.czxid.cast_unsigned()),
-        about: Some(Box::new(about)),
-        ..bare(at, nodes)
-    }
+    let Some((data, stat)) = found else { return item };
+    let since = UNIX_EPOCH + Duration::from_millis(u64::try_from(stat.ctime).unwrap_or_default());
+    let mut about = if let Some(note) = Note::parse(data) {
+        (item.foreign, item.slot) = (false, note.slot);
+        let waited = note.waited_ms.map(Duration::from_millis);
+        let held_since = waited.and_then(|waited| since.checked_add(waited));
+        About { held_since, ..About::of(&note.record, name, None) }
+    } else {
+        // No other node has its path and creating transaction.
+        let stranger = foreign_claim([path.as_bytes(), &stat.czxid.to_be_bytes()]);
+        About::foreign(name, stranger, format!("node {path}"))
+    };
+    (about.entry.mode, about.entry.since) = (item.mode, Some(since));
+    item.id = about.entry.claim.unwrap_or(item.id);
+    item.key.order = stat.czxid.cast_unsigned();
+    item.token = FencingToken::new(item.key.order);
+    item.about = Some(Box::new(about));
+    item
 }
 
 /// Returns whether a decision on `own`, which is at `own_at`, needs the record of the entry `at`: the first one is
@@ -90,81 +78,66 @@ fn matters(own: &Own, own_at: usize, at: usize, nodes: &ClaimNodes) -> bool {
     may_have_slot || (at < own_at && (at == 0 || !nodes.mode().mixes_with(own.mode)))
 }
 
-/// Returns the answer that shows the queues of `own`, for which `listed` are the names of the children.
-pub(super) async fn answer(
-    life: &Life,
+/// Returns the queue of `name` from the `names` of its nodes, and the latest change of a record: whole, or what a
+/// decision on `own` with that key needs. Entries that have gone meanwhile are left out.
+async fn queue(
+    config: &ZkConfig,
     client: &Client,
-    own: &Own,
-    listed: &[Vec<String>],
-    seen: Seen,
-) -> FaultResult<Answer> {
-    let (sent, ensemble) = (life.ensemble.clock.now(), &*life.ensemble);
-    let mut shown = Shown { seen, ..Shown::default() };
-    for ((name, key), names) in own.names.iter().zip(&own.keys).zip(listed) {
-        let (path, mut nodes) = (ensemble.config.queue(name)?, entries(names));
+    name: &LockName,
+    names: &[String],
+    own: Option<(&Own, &Key)>,
+) -> FaultResult<(Queue, Seen)> {
+    let (path, mut nodes) = (config.queue(name)?, entries(names));
+    let is_own = |entry: &ClaimNodes| own.is_some_and(|(_, key)| entry.text() == key.text);
+    if let Some((own, _)) = own {
         // An earlier attempt of the same claim left them, and the claim would wait for itself.
-        let is_older = |entry: &ClaimNodes| entry.record().guid == Some(own.id) && entry.text() != key.text;
-        for older in nodes.iter().filter(|entry| is_older(entry)).flat_map(|entry| &entry.nodes) {
+        let is_older = |entry: &mut ClaimNodes| entry.record().claim == Some(own.id) && !is_own(entry);
+        for older in nodes.extract_if(.., is_older).flat_map(|entry| entry.nodes) {
             // If this fails, the next read removes it, or the end of the session does.
             drop(client.delete(&format!("{path}/{}", older.name), None));
         }
-        nodes.retain(|entry| !is_older(entry));
-        let own_at = nodes.iter().position(|entry| entry.text() == key.text).unwrap_or(0);
-        let needed = nodes.iter().enumerate().filter(|(at, entry)| matters(own, own_at, *at, entry));
-        let wanted: Vec<_> = needed.map(|(_, entry)| format!("{path}/{}", entry.record().name)).collect();
-        let mut found = data_of(client, &wanted).await?.into_iter();
-        let mut items = Vec::with_capacity(nodes.len());
-        for (at, entry) in nodes.iter().enumerate() {
-            let data = if matters(own, own_at, at, entry) { found.next().flatten() } else { None };
-            let is_own = entry.text() == key.text;
-            let read = match &data {
-                Some(data) => item(name, &path, at, entry, data),
-                None => bare(at, entry),
-            };
-            if !is_own {
-                items.push(read);
-                continue;
-            }
-            if let Some((data, stat)) = &data {
-                // Another program has overwritten the record, which ends the claim.
-                let Some(note) = Note::parse(data) else { continue };
-                shown.records.push((format!("{path}/{}", entry.record().name), note, stat.version));
-            }
-            let token = FencingToken::new(key.order);
-            items.push(Item { key: key.clone(), id: own.id, foreign: false, token, ..read });
-        }
-        shown.queues.push(Queue { name: name.clone(), items });
     }
-    let queues = shown.queues.clone();
-    *life.shown() = shown;
-    Ok(Answer { queues, note: life.note(), sent, seen })
-}
-
-/// Reads the queues of `own` in its session.
-pub(super) async fn read(life: &Life, own: &Own) -> FaultResult<Answer> {
-    let sent = life.ensemble.clock.now();
-    let answer = life.ask(|client| async move {
-        let seen = life.seen();
-        let queues = life.queues();
-        let listed = try_join_all(queues.iter().map(|path| children(&client, path))).await?;
-        answer(life, &client, own, &listed, seen).await
-    });
-    Ok(answer.await?.unwrap_or_else(|| life.bare_answer(sent)))
-}
-
-/// Returns the queue of `name` at `path` from the names of its nodes, and the latest change of a record. Entries that
-/// have gone meanwhile are left out.
-async fn queue(client: &Client, name: &LockName, path: &str, names: &[String]) -> FaultResult<(Queue, Seen)> {
-    let nodes = entries(names);
-    let paths: Vec<String> = nodes.iter().map(|entry| format!("{path}/{}", entry.record().name)).collect();
-    let (mut items, mut seen) = (Vec::with_capacity(paths.len()), 0);
-    for (entry, data) in nodes.iter().zip(data_of(client, &paths).await?) {
-        if let Some(data) = data {
-            seen = seen.max(data.1.mzxid.cast_unsigned());
-            items.push(item(name, path, items.len(), entry, &data));
+    let own_at = nodes.iter().position(is_own).unwrap_or(0);
+    let each = nodes.iter().enumerate().map(|(at, entry)| {
+        let path = format!("{path}/{}", entry.record().name);
+        let is_read = own.is_none_or(|(own, _)| matters(own, own_at, at, entry));
+        async move {
+            let found = if is_read { data_of(client, &path).await? } else { None };
+            let is_gone = is_read && found.is_none();
+            FaultResult::Ok((!is_gone).then_some((entry, path, found)))
         }
+    });
+    let (mut items, mut seen) = (Vec::with_capacity(nodes.len()), 0);
+    for (entry, path, found) in try_join_all(each).await?.into_iter().flatten() {
+        seen = seen.max(found.as_ref().map_or(0, |(_, stat)| stat.mzxid.cast_unsigned()));
+        let item = item(name, &path, items.len(), entry, found.as_ref());
+        items.push(match own.filter(|_| is_own(entry)) {
+            Some((own, key)) => {
+                let token = FencingToken::new(key.order);
+                Item { key: key.clone(), id: own.id, foreign: false, token, ..item }
+            }
+            None => item,
+        });
     }
     Ok((Queue { name: name.clone(), items }, seen))
+}
+
+/// Reads the queues of `own` in its session. `listed` are the names of their nodes, if they came with the own entry.
+pub(super) async fn read(life: &Life, own: &Own, listed: Option<&[Children]>) -> FaultResult<Answer> {
+    let (sent, config) = (life.ensemble.clock.now(), &life.ensemble.config);
+    let answer = life.ask(|client| async move {
+        let (seen, client) = (if listed.is_some() { 0 } else { life.seen() }, &client);
+        let each = own.names.iter().zip(&own.keys).enumerate().map(|(at, (name, key))| async move {
+            let (names, _) = match listed {
+                Some(listed) => listed[at].clone(),
+                None => children(client, &config.queue(name)?).await?,
+            };
+            queue(config, client, name, &names, Some((own, key))).await
+        });
+        let queues = try_join_all(each).await?.into_iter().map(|(queue, _)| queue).collect();
+        Ok(Answer { queues, seen, ..life.bare_answer(sent) })
+    });
+    Ok(answer.await?.unwrap_or_else(|| life.bare_answer(sent)))
 }
 
 /// Reads queues. The server first catches up with the others.
@@ -177,13 +150,8 @@ pub(super) async fn read_whole(
     // Sent along with the first read.
     let synced = client.sync("/");
     for name in names {
-        let path = ensemble.config.queue(name)?;
-        let (children, changed) = match client.get_children(&path).await {
-            Ok((children, stat)) => (children, stat.pzxid.cast_unsigned()),
-            Err(ZkError::NoNode) => (Vec::new(), 0),
-            Err(error) => return Err(error.into()),
-        };
-        let (queue, latest) = queue(client, name, &path, &children).await?;
+        let (names, changed) = children(client, &ensemble.config.queue(name)?).await?;
+        let (queue, latest) = queue(&ensemble.config, client, name, &names, None).await?;
         seen = seen.max(changed).max(latest);
         queues.push(queue);
     }
@@ -196,25 +164,18 @@ pub(super) async fn list(ensemble: &Ensemble, client: &Client, prefix: &str) -> 
     let config = &ensemble.config;
     let (mut found, mut left) = (Vec::new(), vec![config.folder()]);
     while let Some(path) = left.pop() {
-        let names = children(client, if path.is_empty() { "/" } else { &path }).await?;
-        if let Some(name) = config.name(&path).filter(|name| name.as_str().starts_with(prefix)) {
-            let (queue, _) = queue(client, &name, &path, &names).await?;
+        let (names, _) = children(client, if path.is_empty() { "/" } else { &path }).await?;
+        let name = config.name(&path).filter(|name| name.as_str().starts_with(prefix));
+        if let Some(name) = name.filter(|name| config.queue(name).is_ok()) {
+            let (queue, _) = queue(config, client, &name, &names, None).await?;
             found.extend(Some(queue).filter(|queue| !queue.items.is_empty()));
         }
         // Without a prefix all queues are direct children of the directory.
         if config.prefix.is_some() || path == config.folder() {
-            left.extend(
-                names.iter().filter(|name| goes_on(&path, name)).map(|name| format!("{path}/{name}")),
-            );
+            let further = names.iter().filter(|name| !is_aside(name) && Node::parse(name).is_none());
+            left.extend(further.map(|name| format!("{path}/{name}")));
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
-}
-
-/// Returns whether a child of `folder` may be a queue or contain queues. It excludes dlock's own node next to the
-/// queues, the service's own nodes, and nodes in a queue.
-fn goes_on(folder: &str, name: &str) -> bool {
-    let own = is_aside(name) || (folder.is_empty() && name == "zookeeper");
-    !own && Node::parse(name).is_none()
 }

@@ -1,16 +1,19 @@
 //! Waiting for changes.
 
-use futures_util::future::{join_all, select_all};
-use zookeeper_client::{Client, Error as ZkError, EventType, OneshotWatcher};
+use std::time::Duration;
 
-use super::ensemble::Ensemble;
-use super::fault::{LOST, OVER};
+use futures_util::future::{select_all, try_join_all};
+use zookeeper_client::{Client, Error as ZkError};
+
+use super::config::ZkConfig;
 use super::life::Life;
-use super::note::Note;
-use super::queue::entries;
+use super::queue::{Note, entries};
 use crate::lock::LockName;
 use crate::net::fault::FaultResult;
 use crate::queue::store::{Own, Seen, Target};
+
+/// How often a claim looks for itself at an entry of another user.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Completes when the own nodes, the session or a target may have changed.
 pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> FaultResult<()> {
@@ -18,14 +21,7 @@ pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> 
         // The watchers of a broken connection must not be used.
         biased;
         () = life.changed(seen) => Ok(()),
-        ended = first_of(life, own, on) => match ended {
-            // The life reports the next connection, or its end.
-            Err(fault) if matches!(fault.code, LOST | OVER) => {
-                life.changed(seen).await;
-                Ok(())
-            }
-            ended => ended,
-        },
+        ended = first_of(life, own, on) => ended,
     }
 }
 
@@ -42,32 +38,15 @@ async fn first_of(life: &Life, own: &Own, on: &[Target]) -> FaultResult<()> {
     select_all(each).await.0
 }
 
-/// Completes when the node at `path` is gone, or if `or_holds` when its record has a slot.
+/// Completes when the node at `path` is gone or has changed, or if `or_holds` when its record has a slot.
 async fn end_of(client: &Client, path: String, or_holds: bool) -> FaultResult<()> {
-    loop {
-        match client.get_and_watch_data(&path).await {
-            Ok((data, ..)) if or_holds && Note::parse(&data).is_some_and(|note| note.slot.is_some()) => {
-                return Ok(());
-            }
-            Ok((.., watcher)) => {
-                if watcher.changed().await.event_type != EventType::NodeDataChanged {
-                    return Ok(());
-                }
-            }
-            Err(ZkError::NoNode) => return Ok(()),
-            Err(ZkError::NoAuth) => return moved(client, &path).await,
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Completes when the queue of the node at `path` changes. Only the node's user may read it, and servers notify no
-/// other user of its end.
-async fn moved(client: &Client, path: &str) -> FaultResult<()> {
-    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
-    let (names, watcher) = client.list_and_watch_children(folder).await?;
-    if names.iter().any(|one| one == name) {
-        watcher.changed().await;
+    match client.get_and_watch_data(&path).await {
+        Ok((data, ..)) if or_holds && Note::parse(&data).is_some_and(|note| note.slot.is_some()) => {}
+        Ok((.., watcher)) => drop(watcher.changed().await),
+        Err(ZkError::NoNode) => {}
+        // Only the node's user may read it, and servers notify no other user of its end.
+        Err(ZkError::NoAuth) => tokio::time::sleep(LOOK).await,
+        Err(error) => return Err(error.into()),
     }
     Ok(())
 }
@@ -75,16 +54,35 @@ async fn moved(client: &Client, path: &str) -> FaultResult<()> {
 /// Completes when the queue of `name` may have changed after `seen`, or when the connection breaks. Then the caller
 /// uses another session, because a server that has lost its data refuses clients that have seen more than it has.
 pub(super) async fn queue(
-    ensemble: &Ensemble,
+    config: &ZkConfig,
     client: &Client,
     name: &LockName,
     seen: Seen,
 ) -> FaultResult<()> {
-    let path = ensemble.config.queue(name)?;
+    let path = config.queue(name)?;
     let mut state = client.state_watcher();
-    let (shows, watchers) = watches(client, &path).await?;
+    let (shows, watchers) = match client.get_and_watch_children(&path).await {
+        Ok((names, stat, watcher)) => {
+            let (mut shows, mut watchers) = (stat.pzxid, vec![watcher]);
+            let entries = entries(&names);
+            let records = entries.iter().map(|entry| format!("{path}/{}", entry.record().name));
+            // Unlike its data, the state of another user's record is not secret.
+            let asked = records.map(|path| async move { client.check_and_watch_stat(&path).await });
+            for (stat, watcher) in try_join_all(asked).await? {
+                shows = shows.max(stat.map_or(0, |stat| stat.mzxid));
+                watchers.push(watcher);
+            }
+            (shows, watchers)
+        }
+        Err(ZkError::NoNode) => {
+            let (stat, watcher) = client.check_and_watch_stat(&path).await?;
+            // It may have been created meanwhile.
+            (stat.map_or(0, |stat| stat.czxid), vec![watcher])
+        }
+        Err(error) => return Err(error.into()),
+    };
     // The server may lag behind the one that was read. Its own changes then follow.
-    if shows > seen || (shows == 0 && seen > 0) {
+    if shows.cast_unsigned() > seen || (shows == 0 && seen > 0) {
         return Ok(());
     }
     let changes = watchers.into_iter().map(|watcher| Box::pin(watcher.changed()));
@@ -93,30 +91,4 @@ pub(super) async fn queue(
         _ = state.changed() => {}
     }
     Ok(())
-}
-
-/// Watches the children of `path`, or its creation, and the records. Returns the latest change of these, too.
-async fn watches(client: &Client, path: &str) -> FaultResult<(Seen, Vec<OneshotWatcher>)> {
-    loop {
-        match client.get_and_watch_children(path).await {
-            Ok((names, stat, watcher)) => {
-                let (mut seen, mut watchers) = (stat.pzxid, vec![watcher]);
-                let paths: Vec<_> =
-                    entries(&names).iter().map(|entry| format!("{path}/{}", entry.record().name)).collect();
-                // Unlike its data, the state of another user's record is not secret.
-                for watched in join_all(paths.iter().map(|path| client.check_and_watch_stat(path))).await {
-                    let (stat, watcher) = watched?;
-                    seen = seen.max(stat.map_or(0, |stat| stat.mzxid));
-                    watchers.push(watcher);
-                }
-                return Ok((seen.cast_unsigned(), watchers));
-            }
-            Err(ZkError::NoNode) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let (stat, watcher) = client.check_and_watch_stat(path).await?;
-        if stat.is_none() {
-            return Ok((0, vec![watcher]));
-        }
-    }
 }
