@@ -47,20 +47,6 @@ impl<'a> Settings<'a> {
                     || format!("an address of {kind} has no setting {name:?}; dlock man {kind} lists them");
                 settings.give(&known(name).ok_or_else(unknown)?, value)?;
             }
-            for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                if !is_known(name) {
-                    return Err(format!(
-                        "an address of {kind} has no setting {name:?}; dlock man {kind} lists them"
-                    ));
-                }
-                let name = match name {
-                    "dbname" => "database",
-                    "hostaddr" => "host",
-                    other => other,
-                };
-                settings.give(name, value)?;
-            }
         }
         Ok(settings)
     }
