@@ -70,10 +70,11 @@ impl Dialer {
                 let stream = stream.map_err(|error| unmade(cause::unreached(&peer, &error), &error))?;
                 Connection::over(Box::new(stream), peer)
             }
-            (None, Topology::Sentinel { sentinels, master }) => {
-                to_host(config, &master_by(config, &sentinels[server], master, stage).await?, stage).await?
+            (None, Topology::Sentinel(master)) => {
+                to_host(config, &master_by(config, &config.hosts[server], master, stage).await?, stage)
+                    .await?
             }
-            (node, _) => to_host(config, node.unwrap_or(&self.config.hosts()[server]), stage).await?,
+            (node, _) => to_host(config, node.unwrap_or(&config.hosts[server]), stage).await?,
         };
         greet(config, connection, stage).await
     }
@@ -85,11 +86,11 @@ impl Dial for Dialer {
     type Node = Option<HostPort>;
 
     fn servers(&self, node: &Self::Node) -> usize {
-        if node.is_some() { 1 } else { self.config.hosts().len().max(1) }
+        if node.is_some() { 1 } else { self.config.hosts.len().max(1) }
     }
 
     fn place(&self, node: &Self::Node, server: usize) -> String {
-        let host = node.as_ref().or_else(|| self.config.hosts().get(server));
+        let host = node.as_ref().or_else(|| self.config.hosts.get(server));
         host.map_or_else(|| self.config.identity(), ToString::to_string)
     }
 
@@ -111,7 +112,7 @@ impl Dial for Dialer {
     }
 
     async fn look(&self) -> Option<Fault> {
-        let servers: Vec<String> = self.config.hosts().iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = self.config.hosts.iter().map(ToString::to_string).collect();
         cause::of_all(&servers, &MANNER, self.config.tls.is_some()).await
     }
 }
@@ -170,7 +171,7 @@ async fn greet(config: &RedisConfig, connection: Connection, stage: &Stage) -> F
     if config.database != 0 {
         steps.push(Call::command(["SELECT", &config.database.to_string()]));
     }
-    if matches!(config.topology, Topology::Sentinel { .. }) {
+    if matches!(config.topology, Topology::Sentinel(_)) {
         // A user that lacks the right to it learns from the first write whether the server is a replica.
         steps.push(Call::attempt(["ROLE"]));
     }

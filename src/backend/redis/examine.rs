@@ -3,7 +3,6 @@
 use redis::Value;
 
 use super::client::{Client, OPTIN};
-use super::config::Topology;
 use super::dial::text;
 use super::fault;
 use super::script::Call;
@@ -102,7 +101,7 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
     let facts = Facts {
         is_secretive: info.is_none(),
         notifies,
-        fails_over: matches!(config.topology, Topology::Sentinel { .. } | Topology::Cluster(_)),
+        fails_over: config.fails_over(),
         open_password: config.open_password(),
         info: info.unwrap_or_default(),
     };
