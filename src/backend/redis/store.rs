@@ -15,7 +15,8 @@ use super::keys::{LockKeys, Naming};
 use super::names::{self, QUEUES_AT_ONCE};
 use super::rows::Row;
 use super::script::{Call, millis, on_queues, written};
-use super::watch::{Local, Watcher};
+use super::watch::Local;
+use crate::backend::claim_state::POLL;
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
@@ -41,7 +42,6 @@ pub(super) struct RedisStore {
     service: Client,
     naming: Naming,
     claims: Mutex<HashMap<ClaimId, Arc<Local>>>,
-    watchers: Mutex<HashMap<LockName, Arc<Watcher>>>,
 }
 
 /// Returns whether a claim that has entered is in the queue of its first name but not in all others. A proxy chose the
@@ -60,7 +60,7 @@ impl RedisStore {
     /// Creates a client that has not connected yet.
     pub(super) fn new(service: Client) -> Self {
         let naming = Naming { prefix: service.config.prefix.clone(), group: "" };
-        Self { service, naming, claims: Mutex::default(), watchers: Mutex::default() }
+        Self { service, naming, claims: Mutex::default() }
     }
 
     fn local(&self, id: ClaimId) -> Arc<Local> {
@@ -98,23 +98,17 @@ impl RedisStore {
         self.shown(own, &keys, parts(&said)?.0, said.sent)
     }
 
-    /// Reads whole queues over `service`.
-    async fn whole(
-        &self,
-        service: &Client,
-        names: &[LockName],
-        deadline: Moment,
-    ) -> FaultResult<(Vec<Row>, Option<client::Answer>)> {
-        let (mut rows, mut last) = (Vec::with_capacity(names.len()), None);
+    /// Reads whole queues.
+    async fn whole(&self, names: &[LockName], deadline: Moment) -> FaultResult<Vec<Row>> {
+        let mut rows = Vec::with_capacity(names.len());
         // In a cluster one request reads one queue, because queues are in different slots.
-        for some in names.chunks(if service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
+        for some in names.chunks(if self.service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
             let keys = self.keys(some)?;
             let read = on_queues("read", &keys, NO_CLAIM, Mode::Exclusive, &["1".to_owned()]);
-            let said = service.call(slot(&keys), deadline, Patience::Once, &[read]).await?;
+            let said = self.service.call(slot(&keys), deadline, Patience::Once, &[read]).await?;
             rows.extend(Row::all(parts(&said)?.0, &keys)?.1);
-            last = Some(said);
         }
-        Ok((rows, last))
+        Ok(rows)
     }
 }
 
@@ -193,15 +187,7 @@ impl Store for RedisStore {
             return Ok(self.step(own, "read", &["0".to_owned()], deadline).await?.1);
         }
         let sent = self.service.clock.now();
-        let watcher = names.first().and_then(|name| locked(&self.watchers).get(name).map(Arc::clone));
-        // An observer reads over its own connection, which reports the changes after that.
-        let watcher = watcher.filter(|_| extent == Extent::Shown);
-        let service = watcher.as_ref().map_or(&self.service, |watcher| &watcher.service);
-        let (rows, said) = self.whole(service, names, deadline).await?;
-        if let Some((watcher, said)) = watcher.zip(said) {
-            watcher.has_read(said);
-        }
-        Ok(answer(rows, sent))
+        Ok(answer(self.whole(names, deadline).await?, sent))
     }
 
     async fn commit(
@@ -266,10 +252,11 @@ impl Store for RedisStore {
                 let keys = self.keys(&own.names)?;
                 self.local(own.id).changed(&self.service, &keys, own, on, until).await
             }
-            Watched::Queue(name) => {
-                let new = || Arc::new(Watcher::new(&self.service));
-                let observer = Arc::clone(locked(&self.watchers).entry(name.clone()).or_insert_with(new));
-                observer.changed(self.naming.of(name)?.slot, until).await
+            // The server would report each renewal, too.
+            Watched::Queue(_) => {
+                let clock = self.service.clock;
+                clock.sleep_until(until.min(clock.now() + POLL)).await;
+                Ok(())
             }
         }
     }
@@ -281,11 +268,11 @@ impl Store for RedisStore {
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
         let mut names = names::all(&self.service, &self.naming, deadline).await?;
         names.retain(|name| name.as_str().starts_with(prefix));
-        Ok(self.whole(&self.service, &names, deadline).await?.0.into_iter().map(|row| row.queue).collect())
+        Ok(self.whole(&names, deadline).await?.into_iter().map(|row| row.queue).collect())
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let (rows, _) = self.whole(&self.service, std::slice::from_ref(name), deadline).await?;
+        let rows = self.whole(std::slice::from_ref(name), deadline).await?;
         Ok(rows.first().and_then(|row| row.success))
     }
 

@@ -5,21 +5,17 @@ use std::sync::Mutex;
 use redis::Value;
 use tokio::sync::watch;
 
-use super::client::{Answer, Client, OPTIN};
+use super::client::{Client, OPTIN};
 use super::connection::Heard;
 use super::keys::LockKeys;
 use super::rows::Known;
 use super::script::Call;
 use crate::backend::claim_state::{POLL, due, patience};
-use crate::backend::observe::LOOK;
 use crate::lock::{Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 use crate::queue::store::{Own, Target};
 use crate::sync::locked;
-
-/// Requests notifications of all keys that are read, also of this client's own changes.
-pub(super) const TRACKING: &[&str] = &["CLIENT", "TRACKING", "ON"];
 
 /// The fields of a claim that another client may change.
 const WATCHED: [&str; 4] = ["mode", "gone", "asked", "slot"];
@@ -171,41 +167,6 @@ impl Local {
                 () = service.clock.sleep_until(until) => return Ok(()),
             }
         }
-    }
-}
-
-/// A queue that is read after each change, over a separate connection: the tracking of all reads applies to a whole
-/// connection.
-#[derive(Debug)]
-pub(super) struct Watcher {
-    pub(super) service: Client,
-    /// Where the server reports changes since the last read.
-    heard: Mutex<Option<Heard>>,
-}
-
-impl Watcher {
-    pub(super) fn new(service: &Client) -> Self {
-        Self { service: service.apart(), heard: Mutex::default() }
-    }
-
-    /// Takes note of a read.
-    pub(super) fn has_read(&self, answer: Answer) {
-        *locked(&self.heard) = answer.heard;
-    }
-
-    /// Completes after a change since the last read, or when the queue is to be read in any case.
-    pub(super) async fn changed(&self, slot: u16, until: Moment) -> FaultResult<()> {
-        let heard = locked(&self.heard).clone();
-        let clock = self.service.clock;
-        if let Some(heard) = heard {
-            tokio::select! {
-                () = heard.news() => {}
-                () = clock.sleep_until(until) => {}
-            }
-        } else if !self.service.listen(Some(slot), clock.now() + LOOK, TRACKING).await? {
-            clock.sleep_until(until.min(clock.now() + POLL)).await;
-        }
-        Ok(())
     }
 }
 

@@ -14,7 +14,6 @@ use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
 use crate::backend::redis::rows::integer;
 use crate::backend::redis::script::Call;
-use crate::backend::redis::watch::TRACKING;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::cause;
@@ -23,6 +22,9 @@ use crate::net::request::Patience;
 
 /// How long nodes may delay an answer that a majority has given.
 const STRAGGLE: Duration = Duration::from_millis(250);
+
+/// Requests notifications of all keys that are read, also of this client's own changes.
+const TRACKING: &[&str] = &["CLIENT", "TRACKING", "ON"];
 
 /// The nodes of one client.
 #[derive(Debug)]
