@@ -14,7 +14,7 @@ const SERVER_PORT: u16 = 6379;
 /// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// What the hosts of an address are.
+/// The kind of the hosts in an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Topology {
     /// One server.
@@ -32,7 +32,7 @@ pub enum Topology {
 pub struct RedisConfig {
     /// The places, any of which is asked.
     pub hosts: Vec<HostPort>,
-    /// What these are.
+    /// Their kind.
     pub topology: Topology,
     /// The number of the database.
     pub database: u32,
