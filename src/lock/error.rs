@@ -52,10 +52,9 @@ pub enum Retry {
     OtherConnection,
     /// Like [`Retry::OtherConnection`], and the server reports that it only follows another one.
     OtherServer,
-    /// The same request again: the service undid it in favour of another one.
+    /// The same request again, perhaps to the node that the service named: it undid the request in favour of another one,
+    /// or made nothing of it.
     Again,
-    /// The same request at once over another connection, perhaps to the node that the server named.
-    OtherNode,
     /// Creating the storage in which the service keeps locks.
     Making,
 }

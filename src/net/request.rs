@@ -22,7 +22,7 @@ const ONE_OF_SEVERAL: Duration = Duration::from_millis(1500);
 const MOST_DOUBLINGS: u32 = 4;
 /// The first pause between two rounds over all servers.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(20);
-/// The first and the longest pause before a request is sent again that the server undid in favour of another one.
+/// The first and the longest pause before a request is sent again because the server asked for that.
 const BEFORE_AGAIN: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(50));
 
 /// How long a request is retried.
@@ -165,7 +165,6 @@ impl<D: Dial> Link<D> {
                 return Ok(());
             };
             match fault.retry {
-                Retry::OtherNode => continue,
                 Retry::Again => {
                     progress.last = Some(fault);
                     self.pause(&mut before_again).await;

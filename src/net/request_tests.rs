@@ -25,7 +25,6 @@ enum Next {
     Breaks,
     Loads,
     Undoes,
-    Redirects,
     Freezes,
     /// Only after a connection was made.
     Hangs,
@@ -40,7 +39,6 @@ impl Next {
             Self::Breaks => Err(Fault::spent("broken")),
             Self::Loads => Err(Fault::unavailable("loading")),
             Self::Undoes => Err(Fault::unavailable("undone").helped_by(Retry::Again)),
-            Self::Redirects => Err(Fault::unavailable("elsewhere").helped_by(Retry::OtherNode)),
             Self::Freezes | Self::Hangs => pending().await,
         }
     }
@@ -308,7 +306,7 @@ async fn working_server_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn request_follows_a_redirect_to_the_named_node() {
     let one = link::<false>(1, &[Next::Works], None);
-    let (node, requests) = (AtomicU32::new(0), Script::of(&[Next::Redirects, Next::Works]));
+    let (node, requests) = (AtomicU32::new(0), Script::of(&[Next::Undoes, Next::Works]));
     let request = |_| {
         node.store(7, Ordering::Relaxed);
         requests.happen()

@@ -43,9 +43,8 @@ impl Queue<'_> {
         )
     }
 
-    fn remove(&self, id: &str, more: &str) -> String {
-        let steps = format!(r#"[{{"what":"remove","id":"{id}","names":[1]{more}}}]"#);
-        self.step("commit", id, Mode::Exclusive, &["[]", &steps])
+    fn remove(&self, id: &str, why: &[&str]) -> String {
+        self.step("commit", id, Mode::Exclusive, &[&["[]", "remove", id, "1", ""], why].concat())
     }
 
     /// Ends the lease of a claim, and its key if the key is the claim's alone. Another claim notices that when it reads.
@@ -128,8 +127,8 @@ fn the_lock_is_never_free_while_a_claim_is_in_the_queue() {
             }
             let (id, _) = queue.members.remove(random.below(queue.members.len()));
             match way {
-                5 => drop(queue.remove(&id, "")),
-                6 => drop(queue.remove(&id, r#","why":"evicted","by":"","late":1000"#)),
+                5 => drop(queue.remove(&id, &[])),
+                6 => drop(queue.remove(&id, &["1000", "evicted", ""])),
                 _ => queue.expire(&id),
             }
             queue.check("a departure", &mut tokens);

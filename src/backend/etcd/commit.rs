@@ -1,11 +1,13 @@
 //! The steps of claims, each one transaction.
 
-use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use std::num::NonZeroU32;
+
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 
 use super::cluster::Cluster;
 use super::fault::{LEASE_GONE, NO_SPACE};
 use super::keys::{Arrived, Hold, QueueKeys, note_text, stored, wall_clock};
-use super::queue::{Claimed, bytes, found, present, put, stands, unchanged};
+use super::queue::{Claimed, bytes, present, put, stands, unchanged};
 use crate::backend::success;
 use crate::clock;
 use crate::lock::{FencingToken, LockName, Mode, Moment, Verb};
@@ -105,8 +107,8 @@ impl Committer<'_> {
         self.revoke(own.lease).await.or_else(|fault| if has_left { Ok(true) } else { Err(fault) })
     }
 
-    /// Removes the entries of another claim and leaves `note` for its owner. The note also refuses entries that arrive
-    /// later. The lease remains until the owner has read the note or the ttl is over.
+    /// Removes the entries of another claim, if it has any, and leaves `note` for its owner. The note also refuses entries
+    /// that arrive later. The lease remains until the owner has read the note or the ttl is over.
     async fn take_out(
         &self,
         lease: i64,
@@ -117,7 +119,15 @@ impl Committer<'_> {
         let layout = &self.cluster.layout;
         let queues: Vec<QueueKeys> = names.iter().map(|name| layout.queue(name)).collect();
         let note_it = put(layout.note(lease), note_text(note), lease);
-        let Some(first) = found.first() else { return self.keep_out(lease, &queues, note_it).await };
+        let Some(first) = found.first() else {
+            let modes = [Mode::Exclusive, Mode::Shared, Mode::Slots(NonZeroU32::MIN)];
+            let absent = |queue: &QueueKeys| modes.map(|mode| stands(queue.entry(mode, lease), 0));
+            return match self.act(queues.iter().flat_map(absent).collect(), vec![note_it]).await {
+                // Without its lease, and on a server without space, it gets no entry.
+                Err(fault) if [LEASE_GONE, NO_SPACE].contains(&fault.code) => Ok(true),
+                noted => noted,
+            };
+        };
         let mode = first.mode.unwrap_or(Mode::Exclusive);
         let mut compares = Vec::new();
         if matches!(mode, Mode::Slots(_)) {
@@ -142,21 +152,6 @@ impl Committer<'_> {
             let _ = self.revoke(lease).await;
         }
         Ok(removed)
-    }
-
-    /// Notes the removal of a claim without entries, which then gets none. Returns whether there still are none.
-    async fn keep_out(&self, lease: i64, queues: &[QueueKeys], note_it: TxnOp) -> FaultResult<bool> {
-        let keys_only = |to: String| Some(GetOptions::new().with_range(to).with_keys_only());
-        let reads = queues.iter().map(QueueKeys::entries).map(|(from, to)| TxnOp::get(from, keys_only(to)));
-        let txn = Txn::new().and_then([note_it].into_iter().chain(reads).collect::<Vec<_>>());
-        match self.cluster.txn(txn, self.deadline).await {
-            // Without its lease, and on a server without space, it gets no entry.
-            Err(fault) if [LEASE_GONE, NO_SPACE].contains(&fault.code) => Ok(true),
-            answer => {
-                let found = found(&answer?, queues.len())?;
-                Ok(!found.iter().flat_map(GetResponse::kvs).any(|entry| entry.lease() == lease))
-            }
-        }
     }
 
     async fn change(&self, name: &LockName, item: &Item, change: &Change) -> FaultResult<bool> {

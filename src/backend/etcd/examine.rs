@@ -1,10 +1,8 @@
 //! The findings of `doctor` on a cluster.
 
-use std::sync::Arc;
+use etcd_client::GetOptions;
 
-use etcd_client::{AlarmAction, AlarmMember, AlarmType, GetOptions};
-
-use super::cluster::{Cluster, Connection};
+use super::cluster::Cluster;
 use crate::backend::Examination;
 use crate::backend::facts::{Rule, risks, version, when, with};
 use crate::clock;
@@ -15,10 +13,6 @@ use crate::net::fault::FaultResult;
 struct Facts {
     version: String,
     open_password: Option<String>,
-    /// `None` if this user may not read them.
-    alarms: Option<Vec<AlarmType>>,
-    /// The number of voting members; `None` if this user may not read it, or a proxy hides it.
-    voters: Option<usize>,
     is_proxied: bool,
 }
 
@@ -38,28 +32,10 @@ const RISKS: &[Rule<Facts>] = &[
          its next renewal, other clients do not",
         "use etcd 3.4.31, 3.5.13 or newer",
     ),
-    Rule::warning(
-        |f| when(f.alarms.as_ref()?.contains(&AlarmType::Nospace)),
-        "the database is full: no new claim can join a queue; holders can still renew and release",
-        "compact and defragment it, then disarm the alarm",
-    ),
-    Rule::warning(
-        |f| when(f.alarms.as_ref()?.contains(&AlarmType::Corrupt)),
-        "a member's data is corrupt: locks may be given twice",
-        "replace that member",
-    ),
     Rule::note(
         |f| when(f.is_proxied),
         "it is etcd's grpc-proxy, which hides the cluster's members and renews leases by itself: a renewal takes half a second more, a \
          --ttl under 5s is refused, and a lock whose host vanishes in a renewal is free after twice the ttl",
-    ),
-    Rule::note(
-        |f| when(f.alarms.is_none() || f.voters.is_none() && !f.is_proxied),
-        "this user may not ask for the cluster's alarms or members",
-    ),
-    Rule::note(
-        |f| when(f.voters? == 1),
-        "a cluster of one member: while it is down, no lock can be taken or kept",
     ),
 ];
 
@@ -79,21 +55,11 @@ pub(super) async fn examine(cluster: &Cluster, deadline: Moment) -> FaultResult<
     // A read that needs the leader, as renewals do.
     cluster.get(cluster.layout.note(0), GetOptions::new().with_count_only(), deadline).await?;
     let round_trip = clock::now().since(begun);
-    let ask = |c: Arc<Connection>| async move {
-        c.client.clone().alarm(AlarmAction::Get, AlarmType::None, None).await
-    };
-    let alarms = cluster.call(deadline, ask).await;
-    let members = cluster.call(deadline, |c| async move { c.client.clone().member_list().await }).await;
     let is_proxied = cluster.call(deadline, |c| async move { Ok(c.is_proxied().await?) }).await?;
     let facts = Facts {
         version: status.version().to_owned(),
         open_password: cluster.config().open_password(),
-        alarms: alarms.ok().map(|said| said.alarms().iter().map(AlarmMember::alarm).collect()),
         is_proxied,
-        voters: members
-            .ok()
-            .filter(|_| !is_proxied)
-            .map(|said| said.members().iter().filter(|m| !m.is_learner()).count()),
     };
     Ok(Examination {
         server: format!("etcd {}", facts.version),
@@ -119,13 +85,7 @@ mod tests {
             ("3.6.0-rc.1", None),
             ("4.0.0", None),
         ] {
-            let facts = Facts {
-                version: version.to_owned(),
-                open_password: None,
-                alarms: None,
-                voters: None,
-                is_proxied: false,
-            };
+            let facts = Facts { version: version.to_owned(), open_password: None, is_proxied: false };
             let said = warnings(RISKS, &facts);
             assert_eq!(said.len(), usize::from(part.is_some()), "{version}: {said:?}");
             assert!(said.iter().all(|what| what.contains(part.unwrap_or(""))), "{version}: {said:?}");

@@ -17,12 +17,10 @@ pub(super) const LEASE_GONE: i32 = 1;
 pub(super) const LEASE_EXISTS: i32 = 2;
 /// The server has no space for the write.
 pub(super) const NO_SPACE: i32 = 3;
-/// This user lacks the right.
-pub(super) const NOT_PERMITTED: i32 = 4;
 /// The server refuses this user or password.
-pub(super) const LOGIN_REFUSED: i32 = 5;
+pub(super) const LOGIN_REFUSED: i32 = 4;
 /// The login token has expired or is unknown; a new one may help.
-pub(super) const STALE_TOKEN: i32 = 6;
+pub(super) const STALE_TOKEN: i32 = 5;
 
 /// Returns the fault of an error that concerns encryption.
 pub(super) fn of_encryption(error: &(dyn Error + 'static)) -> Option<Fault> {
@@ -79,7 +77,9 @@ fn of_status(status: &Status) -> Fault {
             Fault::new(ErrorKind::Denied, cause::needless_password())
         }
         Code::PermissionDenied if text.contains("permission denied") => {
-            Fault::new(ErrorKind::Denied, text).coded(NOT_PERMITTED)
+            let remedy =
+                "\"dlock man etcd\" names the keys that a user needs, which are more than for etcdctl";
+            Fault::new(ErrorKind::Denied, cause::no_right(&text, remedy))
         }
         Code::PermissionDenied | Code::Unauthenticated => Fault::new(ErrorKind::Denied, text),
         Code::InvalidArgument if text.contains("too many operations") => {

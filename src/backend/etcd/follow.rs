@@ -16,8 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{
-    Error, LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnResponse, WatchFilterType,
-    WatchOptions, WatchStream,
+    Error, LeaseKeepAliveStream, LeaseKeeper, ResponseHeader, Txn, TxnResponse, WatchOptions, WatchStream,
 };
 use tokio::sync::Mutex as Turn;
 
@@ -64,14 +63,8 @@ struct Watching {
     spans: Vec<Span>,
 }
 
-/// A watched range: from the first key to the one after the last.
-#[derive(Clone, PartialEq, Debug)]
-struct Span {
-    from: Vec<u8>,
-    to: Vec<u8>,
-    /// The changes that are no news.
-    except: Vec<WatchFilterType>,
-}
+/// A watched range: the first key, and the one after the last.
+type Span = (Vec<u8>, Vec<u8>);
 
 /// The proof that a lease lives, and the answer about its keys.
 struct Checked {
@@ -156,26 +149,25 @@ async fn keep_and_check(
 
 /// Returns the spans of what is watched.
 fn spans(cluster: &Cluster, watched: Watched<'_>) -> Vec<Span> {
-    let one = |key: Vec<u8>, except| Span { to: [&key, &[0][..]].concat(), from: key, except: vec![except] };
-    let end_of = |key| one(key, WatchFilterType::NoPut);
-    let write_of = |key: String| one(key.into(), WatchFilterType::NoDelete);
+    let one = |key: Vec<u8>| {
+        let next = [&key, &[0][..]].concat();
+        (key, next)
+    };
     match watched {
         Watched::Queue(name) => {
             let queue = cluster.layout.queue(name);
-            let all =
-                |(from, to): (String, String)| Span { from: from.into(), to: to.into(), except: vec![] };
-            vec![all(queue.entries()), all(queue.beside())]
+            [queue.entries(), queue.beside()].map(|(from, to)| (from.into(), to.into())).to_vec()
         }
         Watched::Claim { own, on } => {
             let claimed = Claimed::of(&cluster.layout, own);
-            let mut spans = vec![write_of(claimed.note.clone())];
+            let mut spans = vec![one(claimed.note.clone().into())];
             for target in on {
                 if let Some(lease) = lease_in(&target.key).filter(|_| target.or_holds) {
-                    spans.push(write_of(claimed.queues[target.name].hold(lease)));
+                    spans.push(one(claimed.queues[target.name].hold(lease).into()));
                 }
-                spans.push(end_of(bytes(&target.key)));
+                spans.push(one(bytes(&target.key)));
             }
-            spans.extend(claimed.queues.iter().map(|queue| end_of(claimed.entry(queue).into())));
+            spans.extend(claimed.queues.iter().map(|queue| one(claimed.entry(queue).into())));
             spans
         }
     }
@@ -215,18 +207,17 @@ async fn news(
     seen: i64,
 ) -> Result<bool, Error> {
     let ended = || Error::WatchError("the stream has ended".to_owned());
-    for span in spans {
-        let options = WatchOptions::new().with_range(span.to.as_slice()).with_start_revision(seen + 1);
-        let options = Some(options.with_filters(span.except.as_slice()));
+    for span @ (from, to) in spans {
+        let options = Some(WatchOptions::new().with_range(to.as_slice()).with_start_revision(seen + 1));
         match watching {
             Some(open) if open.spans.contains(span) => {}
             Some(open) => {
-                open.events.watch(span.from.as_slice(), options).await?;
+                open.events.watch(from.as_slice(), options).await?;
                 open.spans.push(span.clone());
             }
             // The server opens the stream with the first watch.
             None => {
-                let events = connection.client.clone().watch(span.from.as_slice(), options).await?;
+                let events = connection.client.clone().watch(from.as_slice(), options).await?;
                 let connection = Arc::clone(connection);
                 *watching = Some(Watching { connection, events, spans: vec![span.clone()] });
             }
@@ -242,7 +233,7 @@ async fn news(
             return Ok(false);
         }
         let is_watched =
-            |key: &[u8]| spans.iter().any(|span| span.from.as_slice() <= key && key < span.to.as_slice());
+            |key: &[u8]| spans.iter().any(|(from, to)| from.as_slice() <= key && key < to.as_slice());
         let mut changes = message.events().iter().filter_map(|event| event.kv());
         if changes.any(|kv| kv.mod_revision() > seen && is_watched(kv.key())) {
             return Ok(true);

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::record::Record;
-use crate::lock::{ClaimId, Holder, LockName, Mode, Request};
+use crate::lock::{ClaimId, Holder, LockName, Mode};
 use crate::queue::store::Note;
 
 /// A half-open range: from the first key to the one after the last.
@@ -85,12 +85,7 @@ impl Layout {
 
     /// Returns the key of the note to the claim with this lease.
     pub(super) fn note(&self, lease: i64) -> String {
-        format!("{}{}", self.notes(), hex(lease))
-    }
-
-    /// Returns the beginning of all notes.
-    pub(super) fn notes(&self) -> String {
-        format!("{}{}k/", self.prefix, self.mark())
+        format!("{}{}k/{}", self.prefix, self.mark(), hex(lease))
     }
 
     /// Returns a range with all keys of names that start with `beginning`.
@@ -132,14 +127,9 @@ impl QueueKeys {
         prefixed(&format!("{}/", self.base))
     }
 
-    /// Returns whether an entry is shared.
-    pub(super) fn is_shared(&self, key: &[u8]) -> bool {
-        key.starts_with(format!("{}/read/", self.base).as_bytes())
-    }
-
-    /// Returns whether an entry has slots.
-    pub(super) fn is_slot(&self, key: &[u8]) -> bool {
-        key.starts_with(format!("{}/slot/", self.base).as_bytes())
+    /// Returns whether an entry is at this `place`: `read` or `slot`.
+    pub(super) fn is_at(&self, place: &str, key: &[u8]) -> bool {
+        key.starts_with(format!("{}/{place}/", self.base).as_bytes())
     }
 
     /// Returns the key of an entry's record.
@@ -214,11 +204,6 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    /// Describes the claim of `request`, which arrives now.
-    pub(super) fn now(request: &Request) -> Self {
-        Self { record: Record::of(request, request.ttl), since_ms: wall_clock() }
-    }
-
     /// Parses the record of another dlock; `None` for other text.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok().filter(|arrived: &Self| arrived.record.id().is_some())

@@ -128,7 +128,7 @@ fn reads(keys: &QueueKeys, own: Option<&Claimed>) -> [TxnOp; 3] {
 }
 
 /// Returns the answers to the `count` reads of a transaction, in order.
-pub(super) fn found(answer: &TxnResponse, count: usize) -> FaultResult<Vec<GetResponse>> {
+fn found(answer: &TxnResponse, count: usize) -> FaultResult<Vec<GetResponse>> {
     let each = answer.op_responses().into_iter().filter_map(|answer| match answer {
         TxnOpResponse::Get(found) => Some(found),
         _ => None,
@@ -164,7 +164,7 @@ fn queue(keys: &QueueKeys, found: &[GetResponse], own: Option<&Claimed>) -> Queu
             described(keys, item, entry, record, hold.as_ref())
         } else {
             // An entry without slots among entries with slots is another program's, or leaves at once.
-            Item { foreign: own_slots.is_some() && !keys.is_slot(entry.key()), ..item }
+            Item { foreign: own_slots.is_some() && !keys.is_at("slot", entry.key()), ..item }
         });
     }
     // An entry behind that was faster has a slot, too.
@@ -177,8 +177,8 @@ fn queue(keys: &QueueKeys, found: &[GetResponse], own: Option<&Claimed>) -> Queu
 /// Returns an entry without its description. Its key tells its mode, since this version may be unable to read its
 /// record; `slots` is that of one with slots.
 fn bare(keys: &QueueKeys, at: usize, entry: &KeyValue, hold: Option<&KeyValue>, slots: Option<Mode>) -> Item {
-    let is_slot = keys.is_slot(entry.key());
-    let other = if keys.is_shared(entry.key()) { Mode::Shared } else { Mode::Exclusive };
+    let is_slot = keys.is_at("slot", entry.key());
+    let other = if keys.is_at("read", entry.key()) { Mode::Shared } else { Mode::Exclusive };
     // A claim without a slot has no token yet.
     let unproved = Some(entry.create_revision()).filter(|_| !is_slot);
     let token = hold.map(KeyValue::mod_revision).or(unproved);

@@ -11,14 +11,14 @@ use super::cluster::Cluster;
 use super::commit::Committer;
 use super::config::EtcdConfig;
 use super::examine;
-use super::fault::{LEASE_EXISTS, LEASE_GONE, NAME, NOT_PERMITTED};
+use super::fault::{LEASE_EXISTS, LEASE_GONE, NAME};
 use super::follow::{self, LEAST_BEHIND_PROXY, Streams};
 use super::keys::{Arrived, note, stored, wall_clock};
 use super::queue::{self, Claimed, MOST_OPERATIONS, put, stands};
+use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination, ServiceClient, success};
 use crate::clock::{self, Clock};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Request};
-use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
@@ -46,19 +46,6 @@ impl EtcdStore {
         Arc::clone(locked(&self.claims).entry(id).or_default())
     }
 
-    /// Grants the lease and creates the entries. Returns the length of the lease, and the queues then.
-    async fn join(
-        &self,
-        claimed: &Claimed,
-        request: &Request,
-        deadline: Moment,
-    ) -> FaultResult<(Duration, Answer)> {
-        let ttl = self.lease(claimed.lease, request.ttl, deadline).await?;
-        let joined = self.cluster.txn(entries(claimed, request), deadline).await;
-        let answer = joined.map_err(|fault| self.explain(claimed, fault))?;
-        Ok((ttl, claimed.answer(&answer, clock::now())?))
-    }
-
     /// Grants the lease, or renews that of an earlier attempt. Returns its length.
     async fn lease(&self, lease: i64, ttl: Duration, deadline: Moment) -> FaultResult<Duration> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
@@ -81,18 +68,6 @@ impl EtcdStore {
         let length = u64::try_from(length).ok().filter(|seconds| *seconds > 0);
         length.map(Duration::from_secs).ok_or_else(|| Fault::nonsense("a lease without a length"))
     }
-
-    /// Adds to a `fault` about missing rights the keys that this user needs, which are more than for `etcdctl lock`.
-    fn explain(&self, claimed: &Claimed, fault: Fault) -> Fault {
-        if fault.code != NOT_PERMITTED {
-            return fault;
-        }
-        let each = claimed.queues.iter().flat_map(|queue| [queue.entries().0, queue.beside().0]);
-        let keys: Vec<_> =
-            each.chain([self.cluster.layout.notes()]).map(|keys| format!("{keys:?}")).collect();
-        let remedy = format!("grant readwrite with --prefix on {}", keys.join(", "));
-        Fault::new(ErrorKind::Denied, cause::no_right(&fault.reason.to_string(), &remedy))
-    }
 }
 
 /// Returns the transaction that creates the entries. It requires that none exists, and that the claim was not removed
@@ -100,7 +75,7 @@ impl EtcdStore {
 fn entries(claimed: &Claimed, request: &Request) -> Txn {
     let (mode, lease) = (claimed.mode, claimed.lease);
     let label = request.holder.label.clone().unwrap_or_default();
-    let record = stored(&Arrived::now(request));
+    let record = stored(&Arrived { record: Record::of(request, request.ttl), since_ms: wall_clock() });
     let mut compares = vec![stands(claimed.note.as_str(), 0)];
     compares.extend(claimed.queues.first().map(|first| stands(first.entry(mode, lease), 0)));
     let mut then = Vec::new();
@@ -159,19 +134,24 @@ impl Store for EtcdStore {
         }
         let claimed = Claimed::new(&self.cluster.layout, *id, names, *mode);
         let (ttl, answer) = loop {
-            match self.join(&claimed, request, deadline).await {
+            let joined = async {
+                let ttl = self.lease(claimed.lease, *ttl, deadline).await?;
+                Ok::<_, Fault>((ttl, self.cluster.txn(entries(&claimed, request), deadline).await?))
+            };
+            match joined.await {
                 // The lease expired between two of the steps.
                 Err(fault) if fault.code == LEASE_GONE => {}
                 joined => break joined?,
             }
         };
+        let answer = claimed.answer(&answer, begun)?;
         let keys = answer.queues.iter().map(|queue| {
             let own = queue.items.iter().find(|item| item.id == *id).map(|item| item.key.clone());
             // A claim that was removed before its entries arrived has none, and is found gone.
             own.unwrap_or_else(|| Key { order: answer.seen, text: String::new() })
         });
         let keys = keys.collect();
-        Ok((Own { id: *id, names: names.clone(), mode: *mode, ttl, keys }, Answer { sent: begun, ..answer }))
+        Ok((Own { id: *id, names: names.clone(), mode: *mode, ttl, keys }, answer))
     }
 
     async fn read(&self, names: &[LockName], extent: Extent<'_>, deadline: Moment) -> FaultResult<Answer> {

@@ -14,28 +14,25 @@ const SERVER_PORT: u16 = 6379;
 /// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// How to find the server.
+/// The kind of the hosts in an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Topology {
-    /// At this address.
-    Server(HostPort),
-    /// At a socket of this host.
+    /// One server.
+    Server,
+    /// None: the server is at this socket of this host.
     Socket(PathBuf),
-    /// By asking sentinels for the present master.
-    Sentinel {
-        /// The sentinels, any of which is asked.
-        sentinels: Vec<HostPort>,
-        /// The sentinels' name for the master.
-        master: String,
-    },
-    /// Among the nodes of a cluster; these know the others.
-    Cluster(Vec<HostPort>),
+    /// Sentinels, each of which knows the present master of this name.
+    Sentinel(String),
+    /// Nodes of a cluster, each of which knows the others.
+    Cluster,
 }
 
 /// The address of a Redis, and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedisConfig {
-    /// The place.
+    /// The places, any of which is asked.
+    pub hosts: Vec<HostPort>,
+    /// Their kind.
     pub topology: Topology,
     /// The number of the database.
     pub database: u32,
@@ -58,36 +55,23 @@ impl RedisConfig {
             _ => return Err(SEVERAL.to_owned()),
         };
         let mut config = Self {
-            topology: Topology::Server(HostPort { host: String::new(), port: 0 }),
+            hosts: Vec::new(),
+            topology: Topology::Server,
             database: 0,
             user: options.user.clone(),
             password: options.password.clone(),
             tls: options.tls.is_given().then(|| options.tls.clone()),
             prefix: options.prefix.clone(),
         };
-        let after = |scheme: &str| address::after(endpoint, scheme);
-        if let Some(rest) = after("unix:") {
-            config.socket(rest)?;
-        } else if let Some(rest) = after("redis+sentinel://") {
-            config.sentinel(rest)?;
-        } else if let Some(rest) = after("redis+cluster://") {
-            let (hosts, database) = config.login(rest)?;
-            if database_of(database)? != 0 {
-                return Err("a cluster has only database 0; leave out the number".to_owned());
-            }
-            config.topology = Topology::Cluster(hosts_of(hosts, SERVER_PORT)?);
-        } else if let Some(rest) = after("rediss://") {
-            config.tls = Some(options.tls.clone());
-            config.server(rest)?;
-        } else {
-            if config.tls.is_some() {
-                let (scheme, rest) = endpoint.split_once("://").unwrap_or(("redis", endpoint));
-                return Err(format!(
-                    "{scheme}://{} is not encrypted, and encryption was asked for; write rediss://",
-                    without_login(rest)
-                ));
-            }
-            config.server(after("redis://").unwrap_or(endpoint))?;
+        let database = match address::after(endpoint, "unix:") {
+            Some(rest) => config.socket(rest)?,
+            None => config.servers(endpoint, &options.tls)?,
+        };
+        let wrong =
+            |_| format!("{database:?} is not the number of a database; write redis://HOST:PORT/NUMBER");
+        config.database = if database.is_empty() { 0 } else { database.parse().map_err(wrong)? };
+        if config.is_cluster() && config.database != 0 {
+            return Err("a cluster has only database 0; leave out the number".to_owned());
         }
         match &config.user {
             Some(user) if config.password.is_none() => Err(no_password_for(user)),
@@ -95,18 +79,8 @@ impl RedisConfig {
         }
     }
 
-    fn server(&mut self, rest: &str) -> Result<(), String> {
-        let (host, database) = self.login(rest)?;
-        if host.contains(',') {
-            return Err(SEVERAL.to_owned());
-        }
-        self.database = database_of(database)?;
-        self.topology =
-            Topology::Server(host_of(if host.is_empty() { "localhost" } else { host }, SERVER_PORT)?);
-        Ok(())
-    }
-
-    fn socket(&mut self, rest: &str) -> Result<(), String> {
+    /// Takes the path of a socket. Returns the text of the database.
+    fn socket<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         if self.tls.is_some() {
             return Err("a socket of this host is never encrypted; leave out the TLS options".to_owned());
         }
@@ -115,85 +89,85 @@ impl RedisConfig {
         if path.is_empty() {
             return Err("unix: needs the path of a socket; write unix:/run/redis/redis.sock".to_owned());
         }
-        self.database = database_of(database)?;
         // A relative path would fail in the keeper, which changes its working directory and reconnects later.
         self.topology = Topology::Socket(std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path)));
-        Ok(())
+        Ok(database)
     }
 
-    fn sentinel(&mut self, rest: &str) -> Result<(), String> {
-        let (hosts, name) = self.login(rest)?;
-        let (master, database) = name.split_once('/').unwrap_or((name, ""));
-        if master.is_empty() {
-            return Err(
-                "redis+sentinel:// needs the master's name; write redis+sentinel://HOST:PORT,.../MASTER"
-                    .to_owned(),
-            );
+    /// Takes hosts and a login, which the options override. Returns the text of the database.
+    fn servers<'a>(&mut self, endpoint: &'a str, tls: &Tls) -> Result<&'a str, String> {
+        let after = |scheme: &str| address::after(endpoint, scheme);
+        let [sentinel, cluster, encrypted] =
+            ["redis+sentinel://", "redis+cluster://", "rediss://"].map(after);
+        let rest = sentinel.or(cluster).or(encrypted).or(after("redis://")).unwrap_or(endpoint);
+        if encrypted.is_some() {
+            self.tls = Some(tls.clone());
+        } else if self.tls.is_some() && sentinel.or(cluster).is_none() {
+            return Err(format!(
+                "redis://{} is not encrypted, and encryption was asked for; write rediss://",
+                without_login(rest)
+            ));
         }
-        self.database = database_of(database)?;
-        let sentinels = hosts_of(hosts, SENTINEL_PORT)?;
-        self.topology = Topology::Sentinel { sentinels, master: decoded(master)? };
-        Ok(())
-    }
-
-    /// Takes the login off the front, overridden by the options. Returns the hosts, and the rest after a slash.
-    fn login<'a>(&mut self, rest: &'a str) -> Result<(&'a str, &'a str), String> {
         let (login, rest) = address::login(rest)?;
         self.user = self.user.take().or(login.user);
         self.password = self.password.take().or(login.password);
-        Ok(rest.split_once('/').unwrap_or((rest, "")))
+        let (hosts, mut database) = rest.split_once('/').unwrap_or((rest, ""));
+        if cluster.is_some() {
+            self.topology = Topology::Cluster;
+        } else if sentinel.is_some() {
+            let master;
+            (master, database) = database.split_once('/').unwrap_or((database, ""));
+            if master.is_empty() {
+                return Err("redis+sentinel:// needs the master's name; write \
+                            redis+sentinel://HOST:PORT,.../MASTER"
+                    .to_owned());
+            }
+            self.topology = Topology::Sentinel(decoded(master)?);
+        } else if hosts.contains(',') {
+            return Err(SEVERAL.to_owned());
+        }
+        let hosts = if hosts.is_empty() { "localhost" } else { hosts };
+        let port = if sentinel.is_some() { SENTINEL_PORT } else { SERVER_PORT };
+        self.hosts = hosts.split(',').map(|host| host_of(host.trim(), port)).collect::<Result<_, _>>()?;
+        Ok(database)
     }
 
     /// Returns whether the keys are distributed over nodes.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.topology, Topology::Cluster(_))
+        self.topology == Topology::Cluster
     }
 
-    /// Returns the servers of the address; none for a socket.
-    pub(super) fn hosts(&self) -> &[HostPort] {
-        match &self.topology {
-            Topology::Server(host) => std::slice::from_ref(host),
-            Topology::Sentinel { sentinels: hosts, .. } | Topology::Cluster(hosts) => hosts,
-            Topology::Socket(_) => &[],
-        }
+    /// Returns whether another server may take over: by sentinels, or in a cluster.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(self.topology, Topology::Sentinel(_) | Topology::Cluster)
+    }
+
+    /// Returns the same service by this host alone.
+    pub(super) fn at(&self, host: HostPort) -> Self {
+        Self { hosts: vec![host], ..self.clone() }
     }
 
     /// Returns a place on another host to which the password is sent unencrypted, if there is one.
     pub(super) fn open_password(&self) -> Option<String> {
         self.password.as_ref().filter(|_| self.tls.is_none())?;
-        let open = |place: &&HostPort| !stays_here(&place.host);
-        self.hosts().iter().find(open).map(ToString::to_string)
+        self.hosts.iter().find(|place| !stays_here(&place.host)).map(ToString::to_string)
     }
 
     /// Returns the service as text without secrets, equal for equal services.
     pub fn identity(&self) -> String {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
-        let database = self.database;
+        let (hosts, database) = (in_any_order(&self.hosts), self.database);
         match &self.topology {
-            Topology::Server(at) => format!("{scheme}://{at}/{database}"),
+            Topology::Server => format!("{scheme}://{hosts}/{database}"),
             Topology::Socket(path) => format!("unix:{}?db={database}", path.display()),
-            Topology::Sentinel { master, sentinels } => {
-                format!("{scheme}+sentinel://{}/{master}/{database}", in_any_order(sentinels))
-            }
-            Topology::Cluster(nodes) => format!("{scheme}+cluster://{}", in_any_order(nodes)),
+            Topology::Sentinel(master) => format!("{scheme}+sentinel://{hosts}/{master}/{database}"),
+            Topology::Cluster => format!("{scheme}+cluster://{hosts}"),
         }
     }
 }
 
 const SEVERAL: &str =
     "one address cannot name several Redis servers (Redlock); pass each as its own endpoint";
-
-fn database_of(text: &str) -> Result<u32, String> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    text.parse()
-        .map_err(|_| format!("{text:?} is not the number of a database; write redis://HOST:PORT/NUMBER"))
-}
-
-fn hosts_of(text: &str, port: u16) -> Result<Vec<HostPort>, String> {
-    text.split(',').map(|host| host_of(host.trim(), port)).collect()
-}
 
 fn host_of(text: &str, port: u16) -> Result<HostPort, String> {
     match host_and_port(text)? {

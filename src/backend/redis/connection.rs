@@ -1,8 +1,8 @@
-//! One connection, with a count of the server's notifications.
+//! One connection, with the server's notifications.
 
 use std::future::pending;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio_util::codec::Decoder;
 
 use super::fault::{self, HUNG_UP};
+use super::script::Call;
 use crate::lock::ErrorKind;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::pipeline::{Pipeline, Protocol};
@@ -19,8 +20,8 @@ use crate::net::tls::{Stream, breach};
 /// A connection. Dropping it closes it; the server may still execute requests in flight.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pipeline: Pipeline<Resp>,
-    notified: watch::Sender<u64>,
+    pub(super) pipeline: Pipeline<Resp>,
+    notified: watch::Sender<()>,
     /// Whether the server reports changed keys; unset before the first request for that.
     pub(super) can_notify: OnceLock<bool>,
 }
@@ -28,60 +29,45 @@ pub(super) struct Connection {
 impl Connection {
     /// Takes over `stream`, which leads to `peer`.
     pub(super) fn over(stream: Box<dyn Stream>, peer: String) -> Self {
-        let notified = watch::Sender::new(0);
+        let notified = watch::Sender::new(());
         let resp = Resp { codec: ValueCodec::default(), tell: notified.clone() };
         Self { pipeline: Pipeline::over(|_| resp, stream, peer), notified, can_notify: OnceLock::new() }
     }
 
-    /// Returns the server, without secrets.
-    pub(super) fn peer(&self) -> &str {
-        &self.pipeline.peer
-    }
-
-    /// Sends `bytes` now and waits for `replies` replies. Dropping the future does not unsend them.
+    /// Sends `steps` now and waits for their replies; `whole` sends scripts as text. Dropping the future does not unsend
+    /// them.
     pub(super) fn exchange(
         &self,
-        bytes: Vec<u8>,
-        replies: usize,
+        steps: &[Call],
+        whole: bool,
     ) -> impl Future<Output = FaultResult<Vec<Value>>> {
-        self.pipeline.exchange(bytes, replies)
+        let mut bytes = Vec::new();
+        for step in steps {
+            step.pack(whole, &mut bytes);
+        }
+        self.pipeline.exchange(bytes, steps.len())
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.pipeline.is_open()
-    }
-
-    /// Records whether the server reports changed keys, and returns it.
-    pub(super) fn can_notify(&self, tells: bool) -> bool {
-        *self.can_notify.get_or_init(|| tells)
-    }
-
-    /// Returns the number of notifications of changed keys.
-    pub(super) fn notified_count(&self) -> u64 {
-        *self.notified.borrow()
+    /// Returns the notifications from now on.
+    pub(super) fn heard(&self) -> Heard {
+        Heard(self.notified.subscribe())
     }
 
     /// Wakes all listeners of this connection: the server does not report the client's own changes.
     pub(super) fn nudge(&self) {
-        self.notified.send_modify(|notified| *notified += 1);
+        self.notified.send_replace(());
     }
 }
 
-/// A connection that reports changes, and its number of notifications at some moment.
+/// The notifications over one connection since some moment.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
-    pub(super) connection: Arc<Connection>,
-    pub(super) count: u64,
-}
+pub(super) struct Heard(watch::Receiver<()>);
 
 impl Heard {
-    /// Completes when there are more notifications, or the connection has ended.
+    /// Completes when there was a notification, or the connection has ended.
     pub(super) async fn news(&self) {
-        let mut count = self.connection.notified.subscribe();
-        tokio::select! {
-            _ = count.wait_for(|now| *now != self.count) => {}
-            () = self.connection.pipeline.ended() => {}
-        }
+        // An error means that the connection is gone, too.
+        let _ = self.0.clone().changed().await;
     }
 }
 
@@ -94,9 +80,15 @@ pub(super) async fn any_news(heard: &[Heard]) {
 }
 
 /// The protocol state.
-struct Resp {
+pub(super) struct Resp {
     codec: ValueCodec,
-    tell: watch::Sender<u64>,
+    tell: watch::Sender<()>,
+}
+
+impl Drop for Resp {
+    fn drop(&mut self) {
+        self.tell.send_replace(());
+    }
 }
 
 impl Protocol for Resp {
@@ -109,7 +101,7 @@ impl Protocol for Resp {
     fn sort(&mut self, reply: Value) -> Option<Value> {
         let Value::Push { kind, .. } = reply else { return Some(reply) };
         if kind == PushKind::Invalidate {
-            self.tell.send_modify(|notified| *notified += 1);
+            self.tell.send_replace(());
         }
         None
     }
@@ -128,9 +120,7 @@ impl Protocol for Resp {
     }
 
     fn broken(error: &io::Error) -> Fault {
-        use io::ErrorKind as E;
         let fault = breach(error);
-        let is_closed = matches!(error.kind(), E::ConnectionReset | E::BrokenPipe | E::UnexpectedEof);
-        if is_closed && fault.is_transient() { fault.coded(HUNG_UP) } else { fault }
+        if fault.is_transient() { fault.coded(HUNG_UP) } else { fault }
     }
 }

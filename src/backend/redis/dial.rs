@@ -1,9 +1,8 @@
 //! Opening connections.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use redis::Value;
+use redis::{FromRedisValue, Role, Value, from_redis_value_ref};
 use tokio::net::UnixStream;
 
 use super::config::{RedisConfig, Topology};
@@ -28,32 +27,26 @@ const MANNER: Manner = Manner {
     is_own: |answer| matches!(answer, [b'+' | b'-', ..]),
 };
 
-/// Connects to the servers, and knows which nodes of a cluster have which slots.
+/// Connects to the servers, and knows which node of a cluster had the keys last.
 #[derive(Debug)]
 pub(super) struct Dialer {
     config: RedisConfig,
-    /// The node that has a slot, as far as reported.
-    routes: Mutex<HashMap<u16, HostPort>>,
+    route: Mutex<Option<HostPort>>,
 }
 
 impl Dialer {
     pub(super) fn new(config: RedisConfig) -> Self {
-        Self { config, routes: Mutex::default() }
+        Self { config, route: Mutex::default() }
     }
 
-    /// Returns the node that has `slot`, if reported.
-    pub(super) fn route(&self, slot: Option<u16>) -> Option<HostPort> {
-        locked(&self.routes).get(&slot?).cloned()
+    /// Returns the node that had the keys last, if known.
+    pub(super) fn route(&self) -> Option<HostPort> {
+        locked(&self.route).clone()
     }
 
-    /// Records that `node` has `slot`.
-    pub(super) fn learn(&self, slot: u16, node: HostPort) {
-        locked(&self.routes).insert(slot, node);
-    }
-
-    /// Forgets which nodes have which slots.
-    pub(super) fn forget_routes(&self) {
-        locked(&self.routes).clear();
+    /// Records that `node` has the keys, or that no node is known to.
+    pub(super) fn learn(&self, node: Option<HostPort>) {
+        *locked(&self.route) = node;
     }
 
     async fn connect(
@@ -70,10 +63,11 @@ impl Dialer {
                 let stream = stream.map_err(|error| unmade(cause::unreached(&peer, &error), &error))?;
                 Connection::over(Box::new(stream), peer)
             }
-            (None, Topology::Sentinel { sentinels, master }) => {
-                to_host(config, &master_by(config, &sentinels[server], master, stage).await?, stage).await?
+            (None, Topology::Sentinel(master)) => {
+                to_host(config, &master_by(config, &config.hosts[server], master, stage).await?, stage)
+                    .await?
             }
-            (node, _) => to_host(config, node.unwrap_or(&self.config.hosts()[server]), stage).await?,
+            (node, _) => to_host(config, node.unwrap_or(&config.hosts[server]), stage).await?,
         };
         greet(config, connection, stage).await
     }
@@ -85,11 +79,11 @@ impl Dial for Dialer {
     type Node = Option<HostPort>;
 
     fn servers(&self, node: &Self::Node) -> usize {
-        if node.is_some() { 1 } else { self.config.hosts().len().max(1) }
+        if node.is_some() { 1 } else { self.config.hosts.len().max(1) }
     }
 
     fn place(&self, node: &Self::Node, server: usize) -> String {
-        let host = node.as_ref().or_else(|| self.config.hosts().get(server));
+        let host = node.as_ref().or_else(|| self.config.hosts.get(server));
         host.map_or_else(|| self.config.identity(), ToString::to_string)
     }
 
@@ -97,27 +91,26 @@ impl Dial for Dialer {
         let connected = self.connect(node.as_ref(), server, stage).await;
         if connected.is_err() {
             // The slots of a node that is gone may have moved to other nodes.
-            self.forget_routes();
+            self.learn(None);
         }
         connected.map(Arc::new)
     }
 
     async fn is_usable(&self, connection: &Connection) -> bool {
-        connection.is_open()
+        connection.pipeline.is_open()
     }
 
     fn peer(&self, connection: &Connection) -> String {
-        connection.peer().to_owned()
+        connection.pipeline.peer.clone()
     }
 
     async fn look(&self) -> Option<Fault> {
-        let servers: Vec<String> = self.config.hosts().iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = self.config.hosts.iter().map(ToString::to_string).collect();
         cause::of_all(&servers, &MANNER, self.config.tls.is_some()).await
     }
 }
 
-/// Asks the sentinel at `host` for the master of that name. The login is sent only to a sentinel that refuses a client
-/// without one.
+/// Asks the sentinel at `host` for the master of that name. It may ignore the login: not each sentinel has one.
 async fn master_by(
     config: &RedisConfig,
     host: &HostPort,
@@ -125,20 +118,18 @@ async fn master_by(
     stage: &Stage,
 ) -> FaultResult<HostPort> {
     let connection = to_host(config, host, stage).await?;
-    let question = Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]);
-    let asked = ask(&connection, std::slice::from_ref(&question), stage).await;
-    let replies = match (asked, login(config)?) {
-        (Err(fault), Some(login)) if fault.kind == ErrorKind::Denied => {
-            let refused = |fault: Fault| match fault.kind {
-                ErrorKind::Denied => refused_login().at(host),
-                _ => fault,
-            };
-            ask(&connection, &[login, question], stage).await.map_err(refused)?
-        }
-        (asked, _) => asked?,
-    };
+    let mut steps: Vec<Call> = login(config)?.into_iter().collect();
+    for login in &mut steps {
+        login.may_fail = true;
+    }
+    steps.push(Call::command(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]));
+    let replies = ask(&connection, &steps, stage).await.map_err(|fault| match fault.kind {
+        ErrorKind::Denied if steps.len() > 1 => refused_login().at(host),
+        _ => fault,
+    })?;
     let unknown = || Fault::new(ErrorKind::Invalid, format!("{host} knows no master called {master}"));
-    replies.last().and_then(address).ok_or_else(unknown)
+    let (host, port) = replies.last().and_then(parsed).ok_or_else(unknown)?;
+    Ok(HostPort { host, port })
 }
 
 fn refused_login() -> Fault {
@@ -170,7 +161,7 @@ async fn greet(config: &RedisConfig, connection: Connection, stage: &Stage) -> F
     if config.database != 0 {
         steps.push(Call::command(["SELECT", &config.database.to_string()]));
     }
-    if matches!(config.topology, Topology::Sentinel { .. }) {
+    if matches!(config.topology, Topology::Sentinel(_)) {
         // A user that lacks the right to it learns from the first write whether the server is a replica.
         steps.push(Call::attempt(["ROLE"]));
     }
@@ -178,51 +169,35 @@ async fn greet(config: &RedisConfig, connection: Connection, stage: &Stage) -> F
         return Ok(connection);
     }
     let replies = ask(&connection, &steps, stage).await?;
-    let role = match replies.last() {
-        Some(Value::Array(role)) => role.first().and_then(text),
-        _ => None,
-    };
-    if role.is_some_and(|role| role != "master") {
-        return Err(Fault::spent(Reason::of(&connection.peer(), "is not the master any more")));
+    if let Some(Role::Replica { .. }) = replies.last().and_then(parsed) {
+        return Err(Fault::spent(Reason::of(&connection.pipeline.peer, "is not the master any more")));
     }
     Ok(connection)
 }
 
 /// Sends `steps`. An error reply is an error, unless its step may fail.
 async fn ask(connection: &Connection, steps: &[Call], stage: &Stage) -> FaultResult<Vec<Value>> {
-    let mut bytes = Vec::new();
-    for step in steps {
-        step.pack(true, &mut bytes);
-    }
-    let verb = steps.first().map_or("", Call::verb);
-    let replies = connection.exchange(bytes, steps.len()).await;
-    let replies = replies.map_err(|fault| fault::unanswered(fault, verb).at(&connection.peer()))?;
+    let peer = &connection.pipeline.peer;
+    let replies = connection.exchange(steps, true).await.map_err(|fault| fault.at(peer))?;
     stage.answered();
     for (step, reply) in steps.iter().zip(&replies) {
         if let Value::ServerError(error) = reply
-            && !step.may_fail()
+            && !step.may_fail
         {
-            return Err(fault::of(error).at(&connection.peer()));
+            return Err(fault::of(error).at(peer));
         }
     }
     Ok(replies)
 }
 
-fn address(reply: &Value) -> Option<HostPort> {
-    let Value::Array(parts) = reply else { return None };
-    let [host, port] = parts.as_slice() else { return None };
-    Some(HostPort { host: text(host)?, port: text(port)?.parse().ok()? })
+/// Returns `reply` as a value of this type, if it is one.
+pub(super) fn parsed<T: FromRedisValue>(reply: &Value) -> Option<T> {
+    from_redis_value_ref(reply).ok()
 }
 
 /// Returns a reply as text.
 pub(super) fn text(reply: &Value) -> Option<String> {
-    match reply {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::Okay => Some("OK".to_owned()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
+    parsed(reply)
 }
 
 /// Returns the value of a lock's key. Other programs' clients may set it to any bytes.

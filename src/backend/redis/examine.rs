@@ -2,12 +2,9 @@
 
 use redis::Value;
 
-use super::client::{Client, OPTIN};
-use super::config::Topology;
+use super::client::Client;
 use super::dial::text;
-use super::fault;
 use super::script::Call;
-use super::watch::caching;
 use crate::backend::Examination;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::lock::Moment;
@@ -21,8 +18,6 @@ struct Facts {
     info: Properties,
     /// Whether INFO is denied to this user.
     is_secretive: bool,
-    /// Whether it reports changed keys.
-    notifies: bool,
     /// Whether a sentinel or a cluster may fail over to another server.
     fails_over: bool,
     open_password: Option<String>,
@@ -39,18 +34,12 @@ pub(super) const RISKS_OF_A_SERVER: &[Rule<Properties>] = &[
         "upgrade the server",
     ),
     Rule::warning(
-        |info| with(evicting(info).filter(|_| info.number("maxmemory").is_some_and(|bytes| bytes > 0))?),
+        |info| {
+            let policy = info.text("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
+            with(Some(policy).filter(|_| info.number("maxmemory") > Some(0))?)
+        },
         "maxmemory-policy is {0}: under memory pressure the server may drop locks that are held",
         "set maxmemory-policy noeviction, or use a Redis of its own for locks",
-    ),
-    Rule::note(
-        |info| with(evicting(info).filter(|_| info.number("maxmemory") == Some(0))?),
-        "maxmemory-policy is {0}: under memory pressure the server may drop locks that are held (no maxmemory is set)",
-    ),
-    Rule::warning(
-        |info| when(!info.is("role", "master")?),
-        "this server is a replica and takes no locks",
-        "use the address of its master",
     ),
 ];
 
@@ -76,41 +65,23 @@ const RISKS: &[Rule<Facts>] = &[
         "the server does not show this user its configuration (INFO), so risks of its configuration stay unknown",
         "allow it with ACL SETUSER ... +info, or connect without the proxy",
     ),
-    Rule::warning(
-        |f| when(!f.notifies),
-        "the server, or a proxy before it, does not report changed keys (HELLO 3, CLIENT TRACKING), so waiters poll every 500 ms",
-        "allow it with ACL SETUSER ... +client|tracking +client|caching +hello, or connect without the proxy",
-    ),
 ];
 
 pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<Examination> {
-    let ask = async |step: Call| service.call(None, deadline, Patience::Once, &[step]).await;
-    let info = match ask(Call::command(["INFO"])).await {
-        Ok(answer) => answer.replies.first().map(properties),
-        // Proxies close the connection at unknown commands.
-        Err(fault) if fault.code == fault::HUNG_UP && service.link.has_connected() => None,
-        Err(fault) if fault.is_transient() => return Err(fault),
-        Err(_) => None,
-    };
+    let ask = async |step: Call| service.call(deadline, Patience::Once, &[step]).await;
+    let info = ask(Call::attempt(["INFO"])).await?.replies;
     let begun = service.clock.now();
     let answer = ask(Call::command(["PING"])).await?;
     let round_trip = service.clock.now().since(begun);
-    // A missing right shows here, and not only as slow hand-overs.
-    let notifies = service.listen(None, deadline, OPTIN).await?
-        && ask(caching()).await?.replies.first() == Some(&Value::Okay);
-    let (config, peer) = (&service.config, answer.connection.peer());
     let facts = Facts {
-        is_secretive: info.is_none(),
-        notifies,
-        fails_over: matches!(config.topology, Topology::Sentinel { .. } | Topology::Cluster(_)),
-        open_password: config.open_password(),
-        info: info.unwrap_or_default(),
+        is_secretive: matches!(info.first(), Some(Value::ServerError(_))),
+        info: info.first().map(properties).unwrap_or_default(),
+        fails_over: service.config.fails_over(),
+        open_password: service.config.open_password(),
     };
-    let server = if facts.info.text("valkey_version").is_some() { "Redis (Valkey)" } else { "Redis" };
-    let version = facts.info.text("redis_version").unwrap_or("of unknown version");
     Ok(Examination {
-        server: format!("{server} {version}"),
-        reached: peer.to_owned(),
+        server: format!("Redis {}", facts.info.text("redis_version").unwrap_or("of unknown version")),
+        reached: answer.connection.pipeline.peer.clone(),
         round_trip,
         risks: [risks(RISKS_OF_A_SERVER, &facts.info), risks(RISKS, &facts)].concat(),
     })
@@ -118,17 +89,9 @@ pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<E
 
 /// Parses the reply to INFO.
 pub(super) fn properties(reply: &Value) -> Properties {
-    let text = match reply {
-        Value::VerbatimString { text, .. } => text.clone(),
-        reply => text(reply).unwrap_or_default(),
-    };
+    let text = text(reply).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
-}
-
-/// Returns the policy by which a server evicts keys, if it does.
-fn evicting(info: &Properties) -> Option<&str> {
-    info.text("maxmemory_policy").filter(|policy| *policy != "noeviction")
 }
 
 #[cfg(test)]
@@ -138,7 +101,7 @@ mod tests {
 
     fn warnings(info: &str) -> Vec<String> {
         let info = properties(&Value::SimpleString(info.to_owned()));
-        let facts = Facts { info, notifies: true, ..Facts::default() };
+        let facts = Facts { info, ..Facts::default() };
         [testing::warnings(RISKS_OF_A_SERVER, &facts.info), testing::warnings(RISKS, &facts)].concat()
     }
 
@@ -149,7 +112,6 @@ mod tests {
         for (from, to, part) in [
             ("7.0.15", "5.0.9", "older than 6.2"),
             ("policy:noeviction", "policy:allkeys-lru\r\nmaxmemory:1", "may drop locks"),
-            ("role:master", "role:slave", "is a replica"),
             ("slaves:0", "slaves:2", "failover"),
             ("aof_enabled:1", "aof_enabled:0", "restart"),
         ] {

@@ -29,35 +29,12 @@ pub(super) fn is_unknown(error: &ServerError) -> bool {
     error.code() == "NOAUTH" || error.code() == "ERR" && is_refused
 }
 
-/// Returns whether the server does not know a script by its hash, or does not take one.
-pub(super) fn is_unknown_script(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default().to_lowercase();
-    error.code() == "NOSCRIPT" || details.contains("'evalsha'") || details.contains("`evalsha`")
-}
-
-/// Adds to `fault` that the connection ended before the answer to `command`: proxies close it at unknown commands.
-pub(super) fn unanswered(fault: Fault, command: &str) -> Fault {
-    if fault.code != HUNG_UP {
-        return fault;
-    }
-    let reason = Reason::from(format!("the connection was closed instead of an answer to {command}"));
-    Fault { reason: reason.asking("does a proxy before the server not know that command?"), ..fault }
-}
-
-/// Returns the fault of a server that reports an unknown command with `details`.
-fn lacking(details: &str) -> Fault {
-    let what = match details.split(['\'', '`']).nth(1) {
-        Some(name) => format!("it has no command {}", name.to_uppercase()),
-        None => "a command that its scripts use was renamed or removed".to_owned(),
-    };
-    Fault::new(ErrorKind::Corrupt, Reason::from(what).advising(RIGHTS))
-}
-
 /// Returns the fault for an error reply.
 pub(super) fn of(error: &ServerError) -> Fault {
     let details = error.details().unwrap_or_default();
-    // The script's hash and line are of no use to users.
+    // A script's hash and line and a command's arguments are of no use to users.
     let details = details.split(" script: ").next().unwrap_or(details);
+    let details = details.split(", with args").next().unwrap_or(details);
     let text = format!("{} {details}", error.code());
     let text = text.trim();
     match error.code() {
@@ -70,11 +47,9 @@ pub(super) fn of(error: &ServerError) -> Fault {
         "ERR" if details.contains("without any password configured") => {
             Fault::new(ErrorKind::Denied, cause::needless_password())
         }
-        "ERR"
-            if details.to_lowercase().starts_with("unknown command")
-                || details.contains("Unknown Redis command") =>
-        {
-            lacking(details)
+        // From a script it lacks the command's name.
+        "ERR" if details.to_lowercase().starts_with("unknown ") => {
+            Fault::new(ErrorKind::Corrupt, Reason::from(text).advising(RIGHTS))
         }
         "ERR" if details.contains("DB index") => Fault::new(
             ErrorKind::Corrupt,
@@ -86,8 +61,9 @@ pub(super) fn of(error: &ServerError) -> Fault {
         }
         "OOM" => Fault::unavailable(cause::full("memory", "maxmemory", "raise the limit or wait")),
         "LOADING" => Fault::unavailable("it is still loading its data; it can be used when that is done"),
-        "TRYAGAIN" => {
-            Fault::unavailable("the keys of the lock are moving to another node of the cluster (TRYAGAIN)")
+        // Not all of its keys are at one node.
+        "TRYAGAIN" | "ASK" => {
+            Fault::unavailable("the keys of the lock are moving to another node of the cluster")
                 .helped_by(Retry::Again)
         }
         "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MISCONF" | "NOREPLICAS" => Fault::unavailable(text),
@@ -95,7 +71,7 @@ pub(super) fn of(error: &ServerError) -> Fault {
             Fault::unavailable(format!("{} (it is a replica)", cause::read_only(text)))
                 .helped_by(Retry::OtherServer)
         }
-        "MOVED" | "ASK" => Fault::new(
+        "MOVED" => Fault::new(
             ErrorKind::Unsupported,
             "it is a node of a cluster; write the address as redis+cluster://HOST:PORT",
         ),
@@ -121,9 +97,8 @@ mod tests {
     #[test]
     fn a_missing_command_is_named_and_no_script_is() {
         for (line, part) in [
-            ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "no command EVAL"),
-            ("ERR unknown command `SCAN`, with args beginning with: `0`", "no command SCAN"),
-            ("ERR Unknown Redis command called from script script: 936f54, on @user_script:21.", "renamed"),
+            ("ERR unknown command 'EVAL', with args beginning with: '-- An' '4'", "unknown command 'EVAL'"),
+            ("ERR Unknown Redis command called from script script: 936f54, on @user_script:21.", "man redis"),
             ("MISCONF Errors writing to the AOF file script: 936f54, on @user_script:21.", "MISCONF"),
         ] {
             let reason = said(line).reason.to_string();

@@ -5,9 +5,11 @@ use crate::net::fault::{Fault, FaultResult};
 
 /// The prefix of keys if none is given.
 const DEFAULT: &str = "dlock:";
-/// The parts of a lock's keys for its queue, and for the last token and success.
+/// The parts of a lock's keys: the sorted set of the claims in its queue; the hash with the last token and success; the
+/// beginning of those of one claim.
 pub(super) const QUEUE: &str = "queue";
 pub(super) const COUNTERS: &str = "counters";
+pub(super) const CLAIM: &str = "claim:";
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
@@ -29,31 +31,12 @@ pub(super) struct LockKeys {
     /// The cluster slot.
     pub(super) slot: u16,
     tag: String,
-    suffix: String,
+    /// The end of side keys.
+    pub(super) suffix: String,
     group: &'static str,
 }
 
 impl LockKeys {
-    /// Returns the key of the sorted set of the claims in the queue.
-    pub(super) fn queue(&self) -> String {
-        self.side(QUEUE)
-    }
-
-    /// Returns the key of the sorted set of the claims that are not shared.
-    pub(super) fn writers(&self) -> String {
-        self.side("writers")
-    }
-
-    /// Returns the key of the sorted set of the ends of leases.
-    pub(super) fn leases(&self) -> String {
-        self.side("leases")
-    }
-
-    /// Returns the key of the hash with the last token and the last success.
-    pub(super) fn counters(&self) -> String {
-        self.side(COUNTERS)
-    }
-
     /// Returns the lock's side key for `part`.
     pub(super) fn side(&self, part: &str) -> String {
         format!("{}{}", self.side_prefix(part), self.suffix)
@@ -61,26 +44,12 @@ impl LockKeys {
 
     /// Returns the beginning of side keys for parts that begin with `part`.
     pub(super) fn side_prefix(&self, part: &str) -> String {
-        format!("{}{part}", self.before())
+        format!("{{{}}}:dlock:{}{part}", self.tag, self.group)
     }
 
     /// Returns the key of the hash of one claim.
     pub(super) fn claim(&self, id: ClaimId) -> String {
-        format!("{}{id}{}", self.claim_prefix(), self.suffix)
-    }
-
-    /// Returns the beginning of the keys of claims.
-    pub(super) fn claim_prefix(&self) -> String {
-        self.side_prefix("claim:")
-    }
-
-    /// Returns the end of side keys.
-    pub(super) fn claim_suffix(&self) -> &str {
-        &self.suffix
-    }
-
-    fn before(&self) -> String {
-        format!("{{{}}}:dlock:{}", self.tag, self.group)
+        self.side(&format!("{CLAIM}{id}"))
     }
 }
 
@@ -106,19 +75,9 @@ impl Naming {
         Ok(LockKeys { name: name.clone(), lock, slot, tag, suffix, group: self.group })
     }
 
-    /// Returns the pattern of the keys for `part` of all locks.
+    /// Returns a pattern that the keys for `part` of all locks match, also under other prefixes.
     pub(super) fn sides(&self, part: &str) -> String {
-        let group = self.group;
-        let prefix = self.prefix.as_deref().unwrap_or(DEFAULT);
-        // A prefix that contains braces is behind the tag.
-        if prefix.contains(['{', '}']) {
-            return format!("{{*}}:dlock:{group}{part}:{}*", escape(prefix));
-        }
-        if self.prefix.is_some() {
-            format!("{{*}}:dlock:{group}{part}*")
-        } else {
-            format!("{{{prefix}*}}:dlock:{group}{part}")
-        }
+        format!("{{*}}:dlock:{}{part}*", self.group)
     }
 
     /// Returns the name of the lock that has this key for `part`.
@@ -144,10 +103,6 @@ fn encode(name: &str) -> String {
 fn decode(text: &str) -> Option<String> {
     let decoded = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%");
     (encode(&decoded) == text).then_some(decoded)
-}
-
-fn escape(text: &str) -> String {
-    text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// Returns the text between the first opening brace and the next closing one, unless it is empty.
@@ -204,11 +159,11 @@ mod tests {
     fn keys_read_well() {
         let keys = Naming::default().of(&name("deploy")).expect("has keys");
         assert_eq!(
-            (keys.lock.as_str(), keys.queue().as_str()),
+            (keys.lock.as_str(), keys.side(QUEUE).as_str()),
             ("dlock:deploy", "{dlock:deploy}:dlock:queue")
         );
         let keys = raw("").of(&name("a{b}c")).expect("has keys");
-        assert_eq!(keys.queue(), "{b}:dlock:queue:a{b}c");
+        assert_eq!(keys.side(QUEUE), "{b}:dlock:queue:a{b}c");
     }
 
     #[test]
@@ -223,10 +178,10 @@ mod tests {
             let naming = if with { raw("") } else { Naming::default() };
             if let Ok(keys) = naming.of(&name(&text)) {
                 let id = ClaimId::from_bytes([7; 16]);
-                for key in [keys.queue(), keys.writers(), keys.leases(), keys.counters(), keys.claim(id)] {
+                for key in [keys.side(QUEUE), keys.side(COUNTERS), keys.claim(id)] {
                     prop_assert_eq!(slot_of(key.as_bytes()), keys.slot, "{}", key);
                 }
-                prop_assert_eq!(naming.name_of_side(&keys.queue(), QUEUE), Some(name(&text)));
+                prop_assert_eq!(naming.name_of_side(&keys.side(QUEUE), QUEUE), Some(name(&text)));
             }
         }
     }

@@ -61,18 +61,8 @@ impl Address for RedisConfig {
     }
 
     fn each(&self) -> Vec<Box<dyn Address>> {
-        let alone = |topology| Box::new(Self { topology, ..self.clone() }) as Box<dyn Address>;
-        let one = |host: &HostPort| vec![host.clone()];
-        match &self.topology {
-            Topology::Sentinel { sentinels, master } => {
-                let by = |host| Topology::Sentinel { sentinels: one(host), master: master.clone() };
-                sentinels.iter().map(|host| alone(by(host))).collect()
-            }
-            Topology::Cluster(nodes) => {
-                nodes.iter().map(|host| alone(Topology::Cluster(one(host)))).collect()
-            }
-            Topology::Server(_) | Topology::Socket(_) => Vec::new(),
-        }
+        let hosts: &[HostPort] = if self.fails_over() { &self.hosts } else { &[] };
+        hosts.iter().map(|host| Box::new(self.at(host.clone())) as Box<_>).collect()
     }
 
     /// Without `--max-ttl`, which applies only to Redlock.

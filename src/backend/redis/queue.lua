@@ -71,9 +71,7 @@ end
 
 -- Returns the rest of a claim's lease.
 local function left(name, who)
-  local ends = redis.call('ZSCORE', name.leases, who)
-  if ends then return math.max(ends - now_ms, 0) end
-  return redis.call('PTTL', claim(name, who))
+  return math.max((redis.call('ZSCORE', name.leases, who) or now_ms) - now_ms, 0)
 end
 
 local DAY = 86400000
@@ -174,7 +172,7 @@ end
 local function row(name, value, entries)
   local foreign = value and not is_own(name, value) and foreign_id(name, value)
   return {
-    value, foreign, redis.call('PTTL', name.lock), entries, redis.call('HMGET', name.own, 'gone', 'by', 'asked'),
+    foreign, redis.call('PTTL', name.lock), entries, redis.call('HMGET', name.own, 'gone', 'by', 'asked'),
     redis.call('HGET', name.counters, 'success'), text(now),
   }
 end
@@ -248,63 +246,58 @@ end
 
 local steps = {}
 
--- Takes the slots that `step` names, unless another claim has one, or another program the lock.
-function steps.hold(step)
+-- Takes a slot of each name, unless another claim has one, or another program the lock.
+function steps.hold(...)
+  local wanted = { ... }
   for n, name in ipairs(names) do
-    if value_of(name) ~= MARK .. mode then return false end
+    if value_of(name) ~= MARK .. mode then return 0 end
     for _, who in ipairs(redis.call('ZRANGE', name.queue, 0, slots - 1)) do
-      if redis.call('HGET', claim(name, who), 'slot') == step.slots[n] then return false end
+      if redis.call('HGET', claim(name, who), 'slot') == wanted[n] then return 0 end
     end
   end
-  for n, name in ipairs(names) do redis.call('HSETNX', name.own, 'slot', step.slots[n]) end
-  return true
+  for n, name in ipairs(names) do redis.call('HSETNX', name.own, 'slot', wanted[n]) end
+  return 1
 end
 
--- Removes a claim. With a reason (`why`, in the name of `by`) it stays out for `late` milliseconds, even if it has not
--- entered yet, because its request may be in flight.
-function steps.remove(step)
-  for _, n in ipairs(step.names) do
+-- Removes a claim from the first `count` queues. With a reason (`why`, in the name of `by`) it stays out for `late`
+-- milliseconds, even if it has not entered yet, because its request may be in flight. If it `held` until it succeeded, the
+-- last success is recorded. That is of the run that acquired last, because that run may end before another one with which
+-- it shared the lock. A time more than a minute in the future is ignored.
+function steps.remove(who, count, held, late, why, by)
+  for n = 1, count do
     local name = names[n]
-    local key, life = claim(name, step.id), math.max(left(name, step.id), 0)
-    name.was_there = remove(name, step.id)
-    if step.why then
-      redis.call('HSET', key, 'gone', step.why, 'by', step.by)
-      redis.call('PEXPIRE', key, text(math.max(step.late, life)))
+    local key, life = claim(name, who), left(name, who)
+    local was_there = remove(name, who)
+    if why then
+      redis.call('HSET', key, 'gone', why, 'by', by)
+      redis.call('PEXPIRE', key, text(math.max(late, life)))
     else
       redis.call('DEL', key)
     end
-  end
-  return true
-end
-
--- Records a success with the removal before this step: the last one is of the run that acquired last, because that run
--- may end before another one with which it shared the lock. A time more than a minute in the future is ignored.
-function steps.success(step)
-  local held = now - step.held_for
-  for _, name in ipairs(names) do
     local last = tonumber(redis.call('HGET', name.counters, 'success'))
-    if name.was_there and (not last or last < held or last > now + 60000000) then
-      redis.call('HSET', name.counters, 'success', text(held))
+    if held ~= '' and was_there and (not last or last < now - held or last > now + 60000000) then
+      redis.call('HSET', name.counters, 'success', text(now - held))
     end
   end
-  return true
+  return 1
 end
 
-function steps.remove_foreign(step)
-  redis.call('DEL', names[step.name].lock)
-  return true
+function steps.remove_foreign()
+  redis.call('DEL', names[1].lock)
+  return 1
 end
 
-function steps.change(step)
-  local value = step.held_for and text(now - step.held_for) or step.value
-  redis.call('HSET', claim(names[step.name], step.id), step.field, value)
-  return true
+-- Sets a field of a claim in the first queue; 'held' is given as the time since then.
+function steps.change(who, field, value)
+  if field == 'held' then value = text(now - value) end
+  redis.call('HSET', claim(names[1], who), field, value)
+  return 1
 end
 
--- Makes all of `list` if all of `when` are present, each with its name's number and its token, or 0 for another
--- program's. Removals come first: a server without memory refuses a script at the first command that may need some, but
+-- Makes the step `what` if all of `when` are present, each with its name's number and its token, or 0 for another
+-- program's. Removals write first: a server without memory refuses a script at the first command that may need some, but
 -- not after the script has written.
-function commands.commit(when, list)
+function commands.commit(when, what, ...)
   for _, condition in ipairs(cjson.decode(when)) do
     local name, who, token = names[condition[1]], condition[2], condition[3]
     local value = settle(name)
@@ -312,10 +305,7 @@ function commands.commit(when, list)
     if token == '0' then is_there = value and not is_own(name, value) and foreign_id(name, value) == who end
     if not is_there then return { 0, rows() } end
   end
-  for _, step in ipairs(cjson.decode(list)) do
-    if not steps[step.what](step) then return { 0, rows() } end
-  end
-  return { 1, rows() }
+  return { steps[what](...), rows() }
 end
 
 return commands[command](unpack(ARGV, 2 * #names + 4))

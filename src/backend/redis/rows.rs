@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use redis::Value;
-
-use super::dial::text;
+use super::client;
+use super::dial::parsed;
 use super::fault;
 use super::keys::LockKeys;
 use crate::backend::record::{Record, foreign_claim, instant};
@@ -13,92 +12,72 @@ use crate::lock::{ClaimId, Entry, FencingToken, Holder, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{About, Item, Key, Note, Queue};
 
-/// The state that a client compares when it begins to watch keys.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Known {
-    /// The value of the lock's key, as the server returns it.
-    pub(super) value: Value,
-    /// The field of the own claim with the client that asks it to leave.
-    pub(super) asked: Value,
-}
-
 /// One queue, as an answer shows it.
 pub(super) struct Row {
     pub(super) queue: Queue,
     pub(super) note: Option<Note>,
-    pub(super) known: Known,
     /// How long ago the last successful run acquired.
     pub(super) success: Option<Duration>,
 }
 
+/// The id of another program's hold and the rest of its life; the claims; why the own one is gone, who removed it, and
+/// who asks it to leave; the last success and the present time.
+type Shown = (Option<String>, i64, Vec<Claim>, [Option<String>; 3], Option<u64>, u64);
+/// The number of claims ahead, the id, the token, the rest of the lease, and fields of the hash.
+type Claim = (usize, String, u64, u64, Vec<Option<String>>);
+
 impl Row {
-    /// Parses the row of the lock with these keys.
-    fn parse(reply: &Value, keys: &LockKeys) -> FaultResult<Self> {
-        let nonsense = || fault::nonsense("no row of a queue");
-        let Value::Array(parts) = reply else { return Err(nonsense()) };
-        let [value, foreign, life_of_key, Value::Array(entries), Value::Array(own), success, now] =
-            parts.as_slice()
-        else {
-            return Err(nonsense());
-        };
-        let [gone, by, asked] = own.as_slice() else { return Err(nonsense()) };
-        let foreign = text(foreign).map(|id| foreign_item(keys, id, life(life_of_key)));
+    fn of((foreign, life_of_key, claims, own, success, now): Shown, keys: &LockKeys) -> Self {
+        let [gone, by, asked] = own;
+        let foreign = foreign.map(|id| foreign_item(keys, id, life(life_of_key)));
         let ahead = usize::from(foreign.is_some());
-        let entries = entries.iter().map(|entry| item(entry, keys, ahead).ok_or_else(nonsense));
-        let items: Vec<Item> = foreign.into_iter().map(Ok).chain(entries).collect::<FaultResult<_>>()?;
-        let removal = text(gone).and_then(|gone| Note::removal(&gone, holder(by)));
-        let note = removal.or_else(|| holder(asked).map(Note::Asked));
-        let micros = |reply| number(reply).map(Duration::from_micros);
-        Ok(Self {
-            queue: Queue { name: keys.name.clone(), items },
-            note,
-            known: Known { value: value.clone(), asked: asked.clone() },
-            success: micros(now).zip(micros(success)).and_then(|(now, at)| success::age(now, at)),
-        })
-    }
-
-    /// Parses the answer to a step on the queues of `names`: whether it was made, and what it shows.
-    pub(super) fn all(reply: &Value, names: &[LockKeys]) -> FaultResult<(bool, Vec<Self>)> {
-        let nonsense = || fault::nonsense("not one row for each name");
-        let Value::Array(parts) = reply else { return Err(nonsense()) };
-        let [done, Value::Array(rows)] = parts.as_slice() else { return Err(nonsense()) };
-        if rows.len() != names.len() {
-            return Err(nonsense());
+        let claims = claims.into_iter().map(|claim| item(claim, keys, ahead));
+        let removal = gone.and_then(|gone| Note::removal(&gone, holder(by)));
+        let micros = Duration::from_micros;
+        Self {
+            queue: Queue { name: keys.name.clone(), items: foreign.into_iter().chain(claims).collect() },
+            note: removal.or_else(|| holder(asked).map(Note::Asked)),
+            success: success.and_then(|at| success::age(micros(now), micros(at))),
         }
-        let rows = rows.iter().zip(names).map(|(row, keys)| Self::parse(row, keys));
-        Ok((integer(done) == Some(1), rows.collect::<FaultResult<_>>()?))
+    }
+
+    /// Parses the first reply in `answer`, to a step on the queues of `names`: whether it was made, and what it shows.
+    pub(super) fn all(answer: &client::Answer, names: &[LockKeys]) -> FaultResult<(bool, Vec<Self>)> {
+        let reply: Option<(bool, Vec<Shown>)> = answer.replies.first().and_then(parsed);
+        let (done, rows) = reply
+            .filter(|(_, rows)| rows.len() == names.len())
+            .ok_or_else(|| fault::nonsense("not one row for each name"))?;
+        Ok((done, rows.into_iter().zip(names).map(|(row, keys)| Self::of(row, keys)).collect()))
     }
 }
 
-fn holder(reply: &Value) -> Option<Holder> {
-    serde_json::from_str(&text(reply)?).ok()
+fn holder(text: Option<String>) -> Option<Holder> {
+    serde_json::from_str(&text?).ok()
 }
 
-/// Parses `entry` in `queue.lua`. Fields that cannot be read are `None`, because the claim is in the queue nevertheless.
-fn item(reply: &Value, keys: &LockKeys, ahead: usize) -> Option<Item> {
-    let Value::Array(parts) = reply else { return None };
-    let [at, who, token, left, Value::Array(fields)] = parts.as_slice() else { return None };
-    let field = |n: usize| fields.get(n).and_then(text);
-    let (key, order) = (text(who)?, number(token)?);
+/// Returns what `entry` in `queue.lua` shows. Fields that cannot be read are `None`, because the claim is in the queue
+/// nevertheless.
+fn item((at, key, order, left, fields): Claim, keys: &LockKeys, ahead: usize) -> Item {
+    let field = |n: usize| fields.get(n).and_then(Option::as_deref);
     let id = key.parse().unwrap_or_else(|_| foreign_claim([keys.lock.as_bytes(), key.as_bytes()]));
     let record = field(2).and_then(|about| Record::parse(about.as_bytes()));
     let about = record.map(|record| {
-        let about = About::of(&record, &keys.name, field(3).as_deref().and_then(instant));
-        let label = field(5).or(about.entry.label);
+        let about = About::of(&record, &keys.name, field(3).and_then(instant));
+        let label = field(5).map(str::to_owned).or(about.entry.label);
         let entry = Entry { label, ttl: None, ..about.entry };
-        Box::new(About { entry, held_since: field(4).as_deref().and_then(instant), ..about })
+        Box::new(About { entry, held_since: field(4).and_then(instant), ..about })
     });
-    Some(Item {
-        at: usize::try_from(integer(at)?).ok()? + ahead,
+    Item {
+        at: at + ahead,
         key: Key { order, text: key },
         id,
         foreign: false,
         mode: field(0).and_then(|mode| mode.parse().ok()),
         slot: field(1).and_then(|slot| slot.parse().ok()),
         token: FencingToken::new(order),
-        left: life(left),
+        left: Some(Duration::from_millis(left)),
         about,
-    })
+    }
 }
 
 /// Returns the hold of another program's client, which the server shows under `id`.
@@ -125,18 +104,7 @@ pub(super) fn foreign_entry(key: &str, claim: Option<ClaimId>, ttl: Option<Durat
     }
 }
 
-/// Parses a length in milliseconds.
-pub(super) fn life(reply: &Value) -> Option<Duration> {
-    integer(reply).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
-}
-
-pub(super) fn integer(reply: &Value) -> Option<i64> {
-    match reply {
-        Value::Int(number) => Some(*number),
-        other => text(other)?.parse().ok(),
-    }
-}
-
-fn number(reply: &Value) -> Option<u64> {
-    integer(reply).and_then(|number| u64::try_from(number).ok())
+/// Returns a length in milliseconds; negative numbers stand for none.
+pub(super) fn life(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().map(Duration::from_millis)
 }

@@ -4,9 +4,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::Cmd;
-use serde_json::{Value, json};
 
-use super::keys::LockKeys;
+use super::keys::{CLAIM, COUNTERS, LockKeys, QUEUE as LINE};
 use crate::lock::{ClaimId, LockName, Mode};
 use crate::net::socket;
 use crate::queue::store::{Change, Note, Step};
@@ -45,65 +44,39 @@ pub(super) fn micros(length: Duration) -> u64 {
 
 /// A command, or a script with its keys and arguments.
 #[derive(Clone, Debug)]
-pub(super) enum Call {
-    /// `may_fail` is whether an error reply is an answer like others.
-    Command {
-        words: Vec<String>,
-        may_fail: bool,
-    },
-    Script {
-        script: &'static Script,
-        keys: Vec<String>,
-        arguments: Vec<String>,
-    },
+pub(super) struct Call {
+    script: Option<&'static Script>,
+    /// The words after the script, if there is one.
+    words: Vec<String>,
+    /// Whether an error reply is an answer like others.
+    pub(super) may_fail: bool,
 }
 
 impl Call {
     pub(super) fn command(words: impl IntoIterator<Item = impl ToString>) -> Self {
-        Self::Command { words: words.into_iter().map(|word| word.to_string()).collect(), may_fail: false }
+        let words = words.into_iter().map(|word| word.to_string()).collect();
+        Self { script: None, words, may_fail: false }
     }
 
     /// Returns a command to which an error reply is an answer like others.
     pub(super) fn attempt(words: impl IntoIterator<Item = impl ToString>) -> Self {
-        Self::Command { words: words.into_iter().map(|word| word.to_string()).collect(), may_fail: true }
+        Self { may_fail: true, ..Self::command(words) }
     }
 
-    /// Returns the name of the command that is sent.
-    pub(super) fn verb(&self) -> &str {
-        match self {
-            Self::Command { words, .. } => words.first().map_or("", String::as_str),
-            Self::Script { .. } => "EVAL",
-        }
-    }
-
-    pub(super) fn may_fail(&self) -> bool {
-        matches!(self, Self::Command { may_fail: true, .. })
+    pub(super) fn script(script: &'static Script, keys: Vec<String>, arguments: Vec<String>) -> Self {
+        let words = [vec![keys.len().to_string()], keys, arguments].concat();
+        Self { script: Some(script), words, may_fail: false }
     }
 
     /// Appends the encoded step; `whole` sends a script's text, for a server that does not know its hash.
     pub(super) fn pack(&self, whole: bool, out: &mut Vec<u8>) {
-        let words: &[&[String]] = match self {
-            Self::Command { words, .. } => &[words],
-            Self::Script { keys, arguments, .. } => &[keys, arguments],
+        let mut command = Cmd::new();
+        match self.script {
+            Some(script) if whole => command.arg("EVAL").arg(script.text),
+            Some(script) => command.arg("EVALSHA").arg(script.hash()),
+            None => &mut command,
         };
-        let words = words.iter().copied().flatten();
-        // Three more words, the longest of them a script's text or hash.
-        let (count, size) = words.fold((3, 64), |(count, size), word| (count + 1, size + word.len()));
-        let mut command = Cmd::with_capacity(count, size);
-        match self {
-            Self::Command { words, .. } => {
-                command.arg(words);
-            }
-            Self::Script { script, keys, arguments } => {
-                if whole {
-                    command.arg("EVAL").arg(script.text);
-                } else {
-                    command.arg("EVALSHA").arg(script.hash());
-                }
-                command.arg(keys.len()).arg(keys).arg(arguments);
-            }
-        }
-        command.write_packed_command(out);
+        command.arg(&self.words).write_packed_command(out);
     }
 }
 
@@ -112,50 +85,55 @@ pub(super) fn on_queues(command: &str, names: &[LockKeys], id: ClaimId, mode: Mo
     let mut arguments = vec![command.to_owned(), id.to_string(), mode.to_string()];
     let mut keys = Vec::with_capacity(names.len() * 6);
     for name in names {
-        let own = name.claim(id);
-        keys.extend([name.lock.clone(), name.queue(), name.writers(), name.leases(), name.counters(), own]);
-        arguments.extend([name.claim_prefix(), name.claim_suffix().to_owned()]);
+        keys.push(name.lock.clone());
+        keys.extend([LINE, "writers", "leases", COUNTERS].map(|part| name.side(part)));
+        keys.push(name.claim(id));
+        arguments.extend([name.side_prefix(CLAIM), name.suffix.clone()]);
     }
     arguments.extend_from_slice(rest);
-    Call::Script { script: &QUEUE, keys, arguments }
+    Call::script(&QUEUE, keys, arguments)
 }
 
-/// Returns `step` as `commit` in `queue.lua` takes it. `at` is the number of a name.
-pub(super) fn written(step: &Step, is_own: bool, at: &dyn Fn(&LockName) -> usize) -> Value {
-    match step {
-        Step::Hold { slots, .. } => {
+/// Returns the queues that `steps` concern, in the order that [`words`] assumes.
+pub(super) fn names_of(steps: &[Step]) -> &[LockName] {
+    match steps.first() {
+        Some(Step::Remove { names, .. }) => names,
+        Some(Step::RemoveForeign(name, _) | Step::Change(name, ..)) => std::slice::from_ref(name),
+        Some(Step::Hold { .. } | Step::Success { .. }) | None => &[],
+    }
+}
+
+/// Returns `steps` as `commit` in `queue.lua` takes them.
+pub(super) fn words(steps: &[Step], is_own: bool) -> Vec<String> {
+    match steps {
+        [Step::Hold { slots, .. }, ..] => {
             let slots = slots.iter().map(|slot| slot.unwrap_or(0).to_string());
-            json!({ "what": "hold", "slots": slots.collect::<Vec<_>>() })
+            ["hold".to_owned()].into_iter().chain(slots).collect()
         }
-        Step::Remove { id, names, note, .. } => {
-            let (why, by) = match note.as_ref().and_then(Note::stored) {
-                Some((why, by)) => (Some(why), by),
-                // A claim that leaves by itself has had the answers to its requests.
-                None => (Some("withdrawn").filter(|_| !is_own), None),
+        [Step::Remove { id, names, note, .. }, more @ ..] => {
+            let held_for = match more {
+                [Step::Success { held_for }] => micros(*held_for).to_string(),
+                _ => String::new(),
             };
-            let by = by.and_then(|by| serde_json::to_string(by).ok()).unwrap_or_default();
-            let (names, late) = (names.iter().map(at).collect::<Vec<_>>(), socket::LATE.as_millis());
-            let (id, late) = (id.to_string(), u64::try_from(late).unwrap_or(u64::MAX));
-            match why {
-                Some(why) => {
-                    json!({ "what": "remove", "id": id, "names": names, "why": why, "by": by, "late": late })
-                }
-                None => json!({ "what": "remove", "id": id, "names": names }),
+            let mut words = vec!["remove".to_owned(), id.to_string(), names.len().to_string(), held_for];
+            let stored = note.as_ref().and_then(Note::stored);
+            // A claim that leaves by itself has had the answers to its requests.
+            if let Some((why, by)) = stored.or_else(|| (!is_own).then_some(("withdrawn", None))) {
+                let by = by.and_then(|by| serde_json::to_string(by).ok()).unwrap_or_default();
+                words.extend([millis(socket::LATE), why.to_owned(), by]);
             }
+            words
         }
-        Step::RemoveForeign(name, _) => json!({ "what": "remove_foreign", "name": at(name) }),
-        Step::Change(name, item, change) => {
-            let (name, id) = (at(name), &item.key.text);
-            let set = |field: &str, value: String| json!({ "what": "change", "name": name, "id": id, "field": field, "value": value });
-            match change {
-                Change::Asked(by) => set("asked", serde_json::to_string(by).unwrap_or_default()),
-                Change::Label(label) => set("label", label.clone()),
-                Change::HeldFor(length) => json!({
-                    "what": "change", "name": name, "id": id, "field": "held", "held_for": micros(*length)
-                }),
-            }
+        [Step::Change(_, item, change), ..] => {
+            let (field, value) = match change {
+                Change::Asked(by) => ("asked", serde_json::to_string(by).unwrap_or_default()),
+                Change::Label(label) => ("label", label.clone()),
+                Change::HeldFor(length) => ("held", micros(*length).to_string()),
+            };
+            vec!["change".to_owned(), item.key.text.clone(), field.to_owned(), value]
         }
-        Step::Success { held_for } => json!({ "what": "success", "held_for": micros(*held_for) }),
+        [Step::RemoveForeign(..), ..] => vec!["remove_foreign".to_owned()],
+        [Step::Success { .. }, ..] | [] => Vec::new(),
     }
 }
 

@@ -1,226 +1,120 @@
 //! Changes that the server reports: once for each key that was read over a connection since its last change.
 
-use std::sync::Mutex;
-
 use redis::Value;
 use tokio::sync::watch;
 
-use super::client::{Answer, Client, OPTIN};
+use super::client::{Answer, Client};
 use super::connection::Heard;
-use super::keys::LockKeys;
-use super::rows::Known;
+use super::keys::{CLAIM, LockKeys};
 use super::script::Call;
 use crate::backend::claim_state::{POLL, due, patience};
-use crate::backend::observe::LOOK;
 use crate::lock::{Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::net::request::Patience;
 use crate::queue::store::{Own, Target};
-use crate::sync::locked;
 
-/// Requests notifications of all keys that are read, also of this client's own changes.
-pub(super) const TRACKING: &[&str] = &["CLIENT", "TRACKING", "ON"];
+/// Requests notifications of explicitly chosen keys, except of this client's own changes.
+const OPTIN: &[&str] = &["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
 
-/// The fields of a claim that another client may change.
-const WATCHED: [&str; 4] = ["mode", "gone", "asked", "slot"];
-
-/// A key to watch, and what the state that was read last tells of it.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Watch {
-    /// The own claim, with its known request to leave.
-    Own { key: String, asked: Value },
-    /// Another claim, of which also a slot is news if it had none.
-    Target { key: String, or_holds: bool },
-    /// The lock's key, with its known value.
-    Lock { key: String, value: Value },
-}
-
-impl Watch {
-    /// Returns the steps after which the server reports the next change.
-    fn steps(&self) -> [Call; 2] {
-        let read = match self {
-            Self::Lock { key, .. } => Call::attempt(["GET", key]),
-            Self::Own { key, .. } | Self::Target { key, .. } => {
-                Call::attempt(["HMGET", key].into_iter().chain(WATCHED))
-            }
-        };
-        [caching(), read]
-    }
-
-    /// Returns whether `reply`, to the read, agrees with the known state. A key of another type is taken.
-    fn agrees(&self, reply: &Value) -> bool {
-        if let Self::Lock { value, .. } = self {
-            return reply == value || matches!(reply, Value::ServerError(_));
-        }
-        let Value::Array(fields) = reply else { return false };
-        let [mode, gone, asked, slot] = fields.as_slice() else { return false };
-        let is_there = *mode != Value::Nil && *gone == Value::Nil;
-        match self {
-            Self::Own { asked: known, .. } => is_there && asked == known,
-            Self::Target { or_holds, .. } => is_there && !(*or_holds && *slot != Value::Nil),
-            Self::Lock { .. } => false,
-        }
-    }
-}
-
-/// Watched keys, and where the server reports their changes.
+/// Reads of keys, and where the server reports changes of these.
 #[derive(Clone, Debug)]
-struct Armed {
-    watches: Vec<Watch>,
+pub(super) struct Armed {
+    reads: Vec<Read>,
+    values: Vec<Value>,
     heard: Heard,
+    /// When they were made last.
+    made: Moment,
 }
 
-/// The state of one claim of this client.
-#[derive(Debug, Default)]
-pub(super) struct Local {
-    known: Mutex<Vec<Known>>,
-    /// From when its ttl counts: the server may report an expired key late.
-    renewed: Mutex<Option<Moment>>,
-    armed: watch::Sender<Option<Armed>>,
+/// The words of a command.
+type Read = Vec<String>;
+
+impl Armed {
+    pub(super) fn steps(&self) -> Vec<Call> {
+        steps(&self.reads)
+    }
 }
 
-impl Local {
-    /// Remembers from when the ttl counts.
-    pub(super) fn renewed(&self, at: Moment) {
-        *locked(&self.renewed) = Some(at);
-    }
+/// Returns the steps after which the server reports the next change.
+fn steps(reads: &[Read]) -> Vec<Call> {
+    let step = |read: &Read| [Call::attempt(["CLIENT", "CACHING", "YES"]), Call::attempt(read)];
+    reads.iter().flat_map(step).collect()
+}
 
-    /// Remembers the state that was read last. Later changes are news again.
-    pub(super) fn learn(&self, known: Vec<Known>) {
-        *locked(&self.known) = known;
-        self.armed.send_replace(None);
-    }
-
-    /// Returns the keys that concern the claim, in the order of `names`, those of its locks.
-    fn watches(&self, names: &[LockKeys], own: &Own, on: &[Target]) -> Vec<Watch> {
-        let known = locked(&self.known);
-        let mut watches = Vec::new();
-        for (n, (keys, known)) in names.iter().zip(&*known).enumerate() {
-            let key = |who: &str| format!("{}{who}{}", keys.claim_prefix(), keys.claim_suffix());
-            watches.push(Watch::Own { key: keys.claim(own.id), asked: known.asked.clone() });
-            let on = || on.iter().filter(|target| target.name == n);
-            let others = on().filter(|target| target.key.order > 0);
-            watches.extend(others.map(|target| {
-                let (key, or_holds) = (key(&target.key.text), target.or_holds);
-                Watch::Target { key, or_holds }
-            }));
-            let is_held = on().next().is_none() && own.mode == Mode::Exclusive;
-            if is_held || on().any(|target| target.key.order == 0) {
-                watches.push(Watch::Lock { key: keys.lock.clone(), value: known.value.clone() });
-            }
-        }
-        watches
-    }
-
-    /// Returns the steps that watch again what is watched, to be made with a renewal: the server does not report the
-    /// client's own changes, and such a change ends the watch. The connection may also have fallen silent.
-    pub(super) fn again(&self) -> Vec<Call> {
-        self.armed.borrow().iter().flat_map(|armed| &armed.watches).flat_map(Watch::steps).collect()
-    }
-
-    /// Takes the `replies` to [`Local::again`], and where the server reports changes.
-    pub(super) fn rearm(&self, heard: Option<&Heard>, replies: &[Value]) {
-        self.armed.send_modify(|armed| {
-            let watches = armed.take().map(|armed| armed.watches).unwrap_or_default();
-            let heard = heard.cloned().filter(|_| agree(&watches, replies));
-            *armed = heard.map(|heard| Armed { watches, heard });
+/// Returns the reads of what concerns `own`, which waits for the targets `on` or holds the locks with these keys: of
+/// claims the fields that another client may change.
+pub(super) fn reads(own: &Own, names: &[LockKeys], on: &[Target]) -> Vec<Read> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Read>();
+    let of_claim = |key: &str| words(&["HMGET", key, "mode", "gone", "asked", "slot"]);
+    let of_lock = |keys: &LockKeys| words(&["GET", &keys.lock]);
+    let mut all: Vec<Read> = names.iter().map(|keys| of_claim(&keys.claim(own.id))).collect();
+    for Target { name, key, .. } in on {
+        let keys = &names[*name];
+        all.push(match key.order {
+            0 => of_lock(keys),
+            _ => of_claim(&keys.side(&format!("{CLAIM}{}", key.text))),
         });
     }
+    if on.is_empty() && own.mode == Mode::Exclusive {
+        all.extend(names.iter().map(of_lock));
+    }
+    all
+}
 
-    /// Implements [`crate::queue::store::Store::changed`] for this claim.
+/// The watch of one claim of this client.
+#[derive(Debug, Default)]
+pub(super) struct Watch(watch::Sender<Option<Armed>>);
+
+impl Watch {
+    pub(super) fn armed(&self) -> Option<Armed> {
+        self.0.borrow().clone()
+    }
+
+    /// Takes the answer to a step of the claim and then to the steps of `armed`. These follow each step: the server does
+    /// not report this client's own changes, and such a change ends the watch. The connection may also have fallen silent.
+    pub(super) fn rearm(&self, armed: Option<Armed>, answer: &Answer) {
+        let same = armed.filter(|armed| answer.replies.get(1..) == Some(armed.values.as_slice()));
+        let heard = answer.heard.clone();
+        let armed = same.zip(heard).map(|(armed, heard)| Armed { heard, made: answer.sent, ..armed });
+        self.0.send_replace(armed);
+    }
+
+    /// Implements [`crate::queue::store::Store::changed`] for a claim that `reads` concern. It also completes once the server
+    /// begins to report changes, because earlier ones are unknown.
     pub(super) async fn changed(
         &self,
         service: &Client,
-        names: &[LockKeys],
+        reads: Vec<Read>,
         own: &Own,
-        on: &[Target],
         until: Moment,
     ) -> FaultResult<()> {
-        let mut news = self.armed.subscribe();
-        let watches = self.watches(names, own, on);
+        let (mut news, clock) = (self.0.subscribe(), service.clock);
+        let covers = |armed: &Armed| reads.iter().all(|read| armed.reads.contains(read));
         loop {
             let armed = news.borrow_and_update().clone();
-            let covers = |armed: &Armed| watches.iter().all(|watch| armed.watches.contains(watch));
-            let Some(Armed { heard, .. }) = armed.filter(|armed| covers(armed)) else {
-                let slot = names.first().map(|keys| keys.slot);
-                let deadline = service.clock.now() + patience(own.ttl);
-                let mut answer = None;
-                if service.listen(slot, deadline, OPTIN).await? {
-                    let steps: Vec<Call> = watches.iter().flat_map(Watch::steps).collect();
-                    answer = Some(service.call(slot, deadline, Patience::Once, &steps).await?);
-                }
-                let answer = answer.filter(|answer| !is_refused(&answer.replies));
-                let Some((heard, replies)) = answer.and_then(|answer| Some((answer.heard?, answer.replies)))
-                else {
-                    service.clock.sleep_until(until.min(service.clock.now() + POLL)).await;
-                    return Ok(());
-                };
-                if !agree(&watches, &replies) {
-                    return Ok(());
-                }
-                self.armed.send_replace(Some(Armed { watches: watches.clone(), heard }));
-                continue;
-            };
-            let now = service.clock.now();
-            let renewed = *locked(&self.renewed);
-            let ends = renewed.map(|at| due(at, Some(own.ttl))).filter(|ends| *ends > now);
-            let until = until.min(ends.unwrap_or(Moment::NEVER));
+            let Some(armed) = armed.filter(covers) else { break };
+            // The server may report an expired key late.
+            let ends = due(armed.made, Some(own.ttl));
             tokio::select! {
-                () = heard.news() => return Ok(()),
-                _ = news.changed() => {}
-                () = service.clock.sleep_until(until) => return Ok(()),
+                _ = news.changed() => continue,
+                () = clock.sleep_until(until) => return Ok(()),
+                () = clock.sleep_until(ends) => {}
+                () = armed.heard.news() => {}
+            }
+            self.0.send_replace(None);
+            return Ok(());
+        }
+        let deadline = clock.now() + patience(own.ttl);
+        if service.listen(deadline, OPTIN).await? {
+            let Answer { replies: values, heard, sent: made, .. } =
+                service.call(deadline, Patience::Once, &steps(&reads)).await?;
+            let is_refused = values.iter().any(|value| matches!(value, Value::ServerError(_)));
+            if let Some(heard) = heard.filter(|_| !is_refused) {
+                self.0.send_replace(Some(Armed { reads, values, heard, made }));
+                return Ok(());
             }
         }
-    }
-}
-
-/// A queue that is read after each change, over a separate connection: the tracking of all reads applies to a whole
-/// connection.
-#[derive(Debug)]
-pub(super) struct Watcher {
-    pub(super) service: Client,
-    /// Where the server reports changes since the last read.
-    heard: Mutex<Option<Heard>>,
-}
-
-impl Watcher {
-    pub(super) fn new(service: &Client) -> Self {
-        Self { service: service.apart(), heard: Mutex::default() }
-    }
-
-    /// Takes note of a read.
-    pub(super) fn has_read(&self, answer: Answer) {
-        *locked(&self.heard) = answer.heard;
-    }
-
-    /// Completes after a change since the last read, or when the queue is to be read in any case.
-    pub(super) async fn changed(&self, slot: u16, until: Moment) -> FaultResult<()> {
-        let heard = locked(&self.heard).clone();
-        let clock = self.service.clock;
-        if let Some(heard) = heard {
-            tokio::select! {
-                () = heard.news() => {}
-                () = clock.sleep_until(until) => {}
-            }
-        } else if !self.service.listen(Some(slot), clock.now() + LOOK, TRACKING).await? {
-            clock.sleep_until(until.min(clock.now() + POLL)).await;
-        }
+        clock.sleep_until(until.min(clock.now() + POLL)).await;
         Ok(())
     }
-}
-
-/// Returns whether the replies to the steps of `watches` agree with the known state.
-fn agree(watches: &[Watch], replies: &[Value]) -> bool {
-    let reads = replies.iter().skip(1).step_by(2);
-    replies.len() == 2 * watches.len() && watches.iter().zip(reads).all(|(watch, reply)| watch.agrees(reply))
-}
-
-/// Returns whether the server refused a step of [`Watch::steps`], such as CLIENT CACHING. It then reports no changes.
-fn is_refused(replies: &[Value]) -> bool {
-    replies.iter().any(|reply| matches!(reply, Value::ServerError(error) if error.code() != "WRONGTYPE"))
-}
-
-/// Returns the step before each read of a key to watch.
-pub(super) fn caching() -> Call {
-    Call::attempt(["CLIENT", "CACHING", "YES"])
 }

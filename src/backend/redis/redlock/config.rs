@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::Options;
-use crate::backend::redis::config::{RedisConfig, Topology};
+use crate::backend::redis::config::RedisConfig;
 use crate::net::address::{after, in_any_order};
 
 /// The least number of nodes of which one may fail.
@@ -31,7 +31,7 @@ impl RedlockConfig {
         }
         let node = |endpoint| {
             let node = RedisConfig::parse(&Options { endpoints: vec![endpoint], ..options.clone() })?;
-            if matches!(node.topology, Topology::Sentinel { .. } | Topology::Cluster(_)) {
+            if node.fails_over() {
                 return Err(format!(
                     "{} is not one server: several endpoints are the independent masters of a Redlock; give this one \
                      alone, or single servers",

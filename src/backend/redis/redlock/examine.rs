@@ -58,7 +58,7 @@ fn risks_of(place: &str, info: Option<&Properties>, max_ttl: Duration) -> Vec<Ri
 
 pub(super) async fn examine(nodes: &Nodes, deadline: Moment) -> FaultResult<Examination> {
     let info = [Call::command(["INFO"])];
-    let asked = nodes.all.iter().map(|node| node.call(None, deadline, Patience::Once, &info));
+    let asked = nodes.all.iter().map(|node| node.call(deadline, Patience::Once, &info));
     let answers: Answers<_> = join_all(asked).await;
     nodes.refuse_too_few(answered(&answers).count(), &answers)?;
     let begun = nodes.clock.now();
@@ -102,7 +102,6 @@ mod tests {
         for (from, to, part) in [
             ("7.0.15", "5.0.9", "older than 6.2"),
             ("policy:noeviction", "policy:allkeys-lru\r\nmaxmemory:1", "here: maxmemory-policy"),
-            ("role:master", "role:slave", "is a replica"),
             ("slaves:0", "slaves:2", "has replicas"),
             ("seconds:600", "seconds:6", "does not vote yet"),
         ] {

@@ -7,10 +7,10 @@ use redis::Value;
 
 use super::nodes::Answer;
 use crate::backend::record::{Record, instant};
-use crate::backend::redis::dial::{text, value_of};
+use crate::backend::redis::dial::{parsed, text, value_of};
 use crate::backend::redis::fault;
-use crate::backend::redis::keys::LockKeys;
-use crate::backend::redis::rows::{foreign_entry, integer, life};
+use crate::backend::redis::keys::{COUNTERS, LockKeys};
+use crate::backend::redis::rows::{foreign_entry, life};
 use crate::backend::redis::script::{Call, NODE, millis};
 use crate::lock::{ClaimId, Entry, FencingToken, Mode};
 use crate::net::fault::FaultResult;
@@ -38,10 +38,13 @@ impl LockKeys {
 
     /// Returns the step `command` of `node.lua`. `own` is the beginning of the values that it concerns.
     pub(super) fn step(&self, command: &str, own: &str, slot: Option<u32>, more: &[&str]) -> Call {
-        let first = [command, &self.side_prefix("slot"), self.claim_suffix(), own];
+        self.step_on(vec![self.lock.clone(), self.hold(slot), self.side(COUNTERS)], command, own, more)
+    }
+
+    fn step_on(&self, keys: Vec<String>, command: &str, own: &str, more: &[&str]) -> Call {
+        let first = [command, &self.side_prefix("slot"), &self.suffix, own];
         let arguments = first.iter().chain(more).map(|word| (*word).to_owned()).collect();
-        let keys = vec![self.lock.clone(), self.hold(slot), self.counters()];
-        Call::Script { script: &NODE, keys, arguments }
+        Call::script(&NODE, keys, arguments)
     }
 
     /// Returns the step `command`, which sets or renews the key of `hold` for `ttl`.
@@ -53,11 +56,9 @@ impl LockKeys {
     /// Returns the step that reads all holds. Older servers report changes only of the lock's key and of those of
     /// `slots`.
     pub(super) fn inspect(&self, slots: &[Option<u32>]) -> Call {
-        let mut step = self.step("inspect", "", None, &[]);
-        if let Call::Script { keys, .. } = &mut step {
-            keys.extend(slots.iter().map(|slot| self.hold(*slot)));
-        }
-        step
+        let mut keys = vec![self.lock.clone(), self.hold(None), self.side(COUNTERS)];
+        keys.extend(slots.iter().map(|slot| self.hold(*slot)));
+        self.step_on(keys, "inspect", "", &[])
     }
 }
 
@@ -77,10 +78,10 @@ pub(super) fn holds(answer: &Answer, n: usize, lock: &str) -> FaultResult<Vec<En
 fn entry(reply: &Value, lock: &str) -> Option<Entry> {
     let Value::Array(parts) = reply else { return None };
     let [slot, value, left, foreign] = parts.as_slice() else { return None };
-    let (value, ttl) = (value_of(value)?, life(left));
+    let (value, ttl) = (value_of(value)?, parsed(left).and_then(life));
     let lines: Vec<&str> = value.split('\n').collect();
     let line = |n: usize| lines.get(n).copied().unwrap_or_default();
-    let slot = integer(slot)?.try_into().ok().filter(|slot| *slot > 0);
+    let slot = Some(parsed(slot)?).filter(|slot| *slot > 0);
     let Some(record) = Record::parse(line(0).as_bytes()) else {
         let id = text(foreign).and_then(|id| id.parse().ok());
         return Some(Entry { slot, ..foreign_entry(lock, id, ttl) });

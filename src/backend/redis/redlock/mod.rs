@@ -77,7 +77,7 @@ impl Locks {
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<LockStatus>> {
         let names = |node: Arc<Client>| {
             let naming = self.naming.clone();
-            async move { scan(&node, &naming, None, COUNTERS, deadline).await }
+            async move { scan(&node, &naming, COUNTERS, deadline).await }
         };
         let scans = self.nodes.each(deadline, names).await;
         self.nodes.refuse_too_few(answered(&scans).count(), &scans)?;
@@ -232,7 +232,7 @@ impl Backend for RedlockBackend {
     }
 
     async fn forget(&self, name: &LockName, deadline: Moment) -> Result<()> {
-        let step = Call::command(["DEL", &self.locks.naming.of(name)?.counters()]);
+        let step = Call::command(["DEL", &self.locks.naming.of(name)?.side(COUNTERS)]);
         self.locks.change(step, deadline).await.map(drop)
     }
 

@@ -10,11 +10,10 @@ use tokio::task::JoinSet;
 use super::config::RedlockConfig;
 use crate::backend::redis::client::Client;
 use crate::backend::redis::connection::Heard;
+use crate::backend::redis::dial::parsed;
 use crate::backend::redis::examine::properties;
 use crate::backend::redis::fault;
-use crate::backend::redis::rows::integer;
 use crate::backend::redis::script::Call;
-use crate::backend::redis::watch::TRACKING;
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment, Reason};
 use crate::net::cause;
@@ -23,6 +22,9 @@ use crate::net::request::Patience;
 
 /// How long nodes may delay an answer that a majority has given.
 const STRAGGLE: Duration = Duration::from_millis(250);
+
+/// Requests notifications of all keys that are read, also of this client's own changes.
+const TRACKING: &[&str] = &["CLIENT", "TRACKING", "ON"];
 
 /// The nodes of one client.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub(super) struct Answer {
 impl Answer {
     /// Returns the first reply as a number.
     pub(super) fn number(&self) -> Option<u64> {
-        u64::try_from(integer(self.replies.first()?)?).ok()
+        parsed(self.replies.first()?)
     }
 }
 
@@ -190,9 +192,9 @@ async fn ask(node: &Client, max_ttl: Duration, question: Question, steps: &[Call
     let all: Vec<Call> = steps.iter().cloned().chain([Call::command(["INFO", "server"])]).collect();
     let Question { deadline, patience, .. } = question;
     if question.listens {
-        node.listen(None, deadline, TRACKING).await?;
+        node.listen(deadline, TRACKING).await?;
     }
-    let answer = node.call(None, deadline, patience, &all).await?;
+    let answer = node.call(deadline, patience, &all).await?;
     let mut replies = answer.replies;
     let info = properties(&replies.pop().unwrap_or(Value::Nil));
     let (Some(run), Some(uptime)) = (info.text("run_id"), info.number("uptime_in_seconds")) else {
