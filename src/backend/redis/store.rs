@@ -5,17 +5,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redis::Value;
 use serde_json::json;
 
 use super::client::Client;
+use super::connection::Heard;
 use super::examine;
 use super::fault::NAME;
 use super::keys::{COUNTERS, LockKeys, Naming};
 use super::names::{self, QUEUES_AT_ONCE};
 use super::rows::Row;
 use super::script::{Call, millis, names_of, on_queues, words};
-use super::watch::{self, Armed, Watch};
+use super::watch::{self, Armed, OPTIN, Watch};
 use crate::backend::claim_state::POLL;
+use crate::backend::observe::LOOK;
 use crate::backend::record::Record;
 use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::lock::{ClaimId, ErrorKind, LockName, Mode, Moment, Reason, Request};
@@ -42,6 +45,8 @@ pub(super) struct RedisStore {
     naming: Naming,
     /// The watch of each claim of this client.
     claims: Mutex<HashMap<ClaimId, Arc<Watch>>>,
+    /// The queues that this client observes, and where the server reports changes since they were read, if it does.
+    observed: Mutex<HashMap<LockName, Option<Heard>>>,
 }
 
 /// Returns the answer that shows `rows`.
@@ -54,7 +59,7 @@ impl RedisStore {
     /// Creates a client that has not connected yet.
     pub(super) fn new(service: Client) -> Self {
         let naming = Naming { prefix: service.config.prefix.clone(), group: "" };
-        Self { service, naming, claims: Mutex::default() }
+        Self { service, naming, claims: Mutex::default(), observed: Mutex::default() }
     }
 
     fn watch(&self, id: ClaimId) -> Arc<Watch> {
@@ -90,7 +95,16 @@ impl RedisStore {
         for some in names.chunks(if self.service.config.is_cluster() { 1 } else { QUEUES_AT_ONCE }) {
             let keys = self.keys(some)?;
             let read = on_queues("read", &keys, NO_CLAIM, Mode::Exclusive, &["1".to_owned()]);
-            let said = self.service.call(deadline, Patience::Once, &[read]).await?;
+            let is_observed = some.iter().any(|name| locked(&self.observed).contains_key(name));
+            let steps: Vec<Call> = is_observed.then(watch::caching).into_iter().chain([read]).collect();
+            let mut said = self.service.call(deadline, Patience::Once, &steps).await?;
+            if is_observed {
+                let is_refused = matches!(said.replies.remove(0), Value::ServerError(_));
+                let heard = said.heard.clone().filter(|_| !is_refused);
+                for name in some {
+                    locked(&self.observed).entry(name.clone()).and_modify(|known| known.clone_from(&heard));
+                }
+            }
             rows.extend(Row::all(&said, &keys)?.1);
         }
         Ok(rows)
@@ -202,10 +216,14 @@ impl Store for RedisStore {
                 let reads = watch::reads(own, &self.keys(&own.names)?, on);
                 self.watch(own.id).changed(&self.service, reads, own, until).await
             }
-            // The server would report each renewal, too.
-            Watched::Queue(_) => {
-                let clock = self.service.clock;
-                clock.sleep_until(until.min(clock.now() + POLL)).await;
+            Watched::Queue(name) => {
+                let (clock, known) = (self.service.clock, locked(&self.observed).insert(name.clone(), None));
+                if let Some(heard) = known.flatten() {
+                    clock.by(until, heard.news()).await;
+                } else {
+                    self.service.listen(clock.now() + LOOK, OPTIN).await?;
+                    clock.sleep_until(until.min(clock.now() + POLL)).await;
+                }
                 Ok(())
             }
         }

@@ -14,7 +14,7 @@ use crate::net::request::Patience;
 use crate::queue::store::{Own, Target};
 
 /// Requests notifications of explicitly chosen keys, except of this client's own changes.
-const OPTIN: &[&str] = &["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
+pub(super) const OPTIN: &[&str] = &["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"];
 
 /// Reads of keys, and where the server reports changes of these.
 #[derive(Clone, Debug)]
@@ -37,8 +37,12 @@ impl Armed {
 
 /// Returns the steps after which the server reports the next change.
 fn steps(reads: &[Read]) -> Vec<Call> {
-    let step = |read: &Read| [Call::attempt(["CLIENT", "CACHING", "YES"]), Call::attempt(read)];
-    reads.iter().flat_map(step).collect()
+    reads.iter().flat_map(|read| [caching(), Call::attempt(read)]).collect()
+}
+
+/// Returns the step before a step whose reads the server is to report when they change.
+pub(super) fn caching() -> Call {
+    Call::attempt(["CLIENT", "CACHING", "YES"])
 }
 
 /// Returns the reads of what concerns `own`, which waits for the targets `on` or holds the locks with these keys: of
