@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::address::host_and_port;
 use super::fault::{Fault, Retry};
@@ -30,10 +30,6 @@ const BEFORE: Duration = Duration::from_millis(1100);
 const QUIET: Duration = Duration::from_millis(250);
 /// The time that one probe waits for a connection, and again for an answer.
 const STEP: Duration = Duration::from_millis(250);
-/// A request to which servers of line protocols answer, or on which they close the connection.
-const NUDGE: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
-/// The beginning of a connection in HTTP/2, which is a request of HTTP/1 too.
-const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 const RUNNING: &str = "is it running there?";
 const PORT: &str = "is this the right port?";
@@ -69,26 +65,9 @@ pub enum ProbeResult {
     Own(Vec<u8>),
 }
 
-/// Probes the server at `at`, `HOST:PORT`, for a second at most.
+/// Probes the server at `at`, `HOST:PORT`, for little more than a second at most.
 pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
-    // The hello of one service can make another one wait for more bytes. A slow server of the right service answers the
-    // hello first: some answer a web browser, too, or close its connection.
-    let second = async {
-        sleep(STEP).await;
-        let nudge = async {
-            // Such a hello does not make a line protocol wait.
-            if manner.hello.starts_with(HTTP_2) {
-                return ProbeResult::Silent;
-            }
-            try_with(at, manner, NUDGE, STEP * 3 / 2).await
-        };
-        tokio::join!(nudge, sleep(STEP * 3 / 2)).0
-    };
-    tokio::select! {
-        biased;
-        found = try_with(at, manner, manner.hello, STEP * 4) => found,
-        found = second => found,
-    }
+    try_with(at, manner, manner.hello, STEP * 5 / 2).await
 }
 
 /// Returns whether the server at `at` closes connections over which it has received nothing yet.
@@ -112,14 +91,16 @@ async fn try_with(at: &str, manner: &Manner, words: &[u8], length: Duration) -> 
     if stream.write_all(words).await.is_err() {
         return ProbeResult::Closed;
     }
-    let mut answer = vec![0; 512];
+    let mut answer = [0; 512];
     match timeout(length, stream.read(&mut answer)).await {
         Err(_) => ProbeResult::Silent,
         Ok(Ok(0) | Err(_)) => ProbeResult::Closed,
-        Ok(Ok(length)) => {
-            answer.truncate(length);
-            judge(answer, manner)
-        }
+        Ok(Ok(length)) => match &answer[..length] {
+            // A TLS alert.
+            [0x15, 0x03, ..] => ProbeResult::Closed,
+            own if (manner.is_own)(own) => ProbeResult::Own(own.to_vec()),
+            _ => ProbeResult::Other,
+        },
     }
 }
 
@@ -131,33 +112,25 @@ async fn connect(at: &str) -> Result<io::Result<TcpStream>, Elapsed> {
     timeout(STEP + STAGGER, socket::connect(host, port)).await
 }
 
-fn judge(answer: Vec<u8>, manner: &Manner) -> ProbeResult {
-    match answer.as_slice() {
-        // A TLS alert.
-        [0x15, 0x03, ..] => ProbeResult::Closed,
-        bytes if (manner.is_own)(bytes) => ProbeResult::Own(answer),
-        _ => ProbeResult::Other,
-    }
-}
-
 /// Returns the meaning of `found` at `at`; `None` if the server seems to be the intended one. The client uses TLS from
 /// the beginning if `encrypts`.
 pub fn complaint(at: &str, manner: &Manner, encrypts: bool, found: &ProbeResult) -> Option<Reason> {
     let of = |what: &str, about| Reason::of(&at, what).about(about);
-    let foreign = || {
+    let foreign = |about| {
         let what = format!("accepts connections but does not answer as {} does", manner.service);
-        of(&what, About::Stranger)
+        of(&what, about)
     };
     match found {
         ProbeResult::Unreached(why) => Some(why.clone().at(&at)),
         ProbeResult::Away => Some(of("does not answer", About::Service).asking(RUNNING)),
-        ProbeResult::Silent => Some(silence(&at)),
+        // Some services wait for the rest of another one's hello.
+        ProbeResult::Silent => Some(foreign(About::Service).asking(PORT)),
         ProbeResult::Own(_) if encrypts => Some(no_tls(Reason::of(&at, NO_TLS))),
         ProbeResult::Own(_) => None,
         // The error from the TLS handshake is more precise.
         ProbeResult::Closed | ProbeResult::Other if encrypts => None,
-        ProbeResult::Closed => Some(foreign().asking(manner.encryption)),
-        ProbeResult::Other => Some(foreign().asking(PORT)),
+        ProbeResult::Closed => Some(foreign(About::Stranger).asking(manner.encryption)),
+        ProbeResult::Other => Some(foreign(About::Stranger).asking(PORT)),
     }
 }
 
@@ -239,11 +212,6 @@ pub fn unreached(at: &impl fmt::Display, error: &io::Error) -> Reason {
 pub fn explained(error: &io::Error) -> Reason {
     let why = said(error);
     if error.kind() == io::ErrorKind::ConnectionRefused { why.asking(RUNNING) } else { why }
-}
-
-/// The reason of a server that accepts connections and has never answered.
-pub fn silence(at: &impl fmt::Display) -> Reason {
-    Reason::of(at, "accepts connections but does not answer").about(About::Service).asking(PORT)
 }
 
 /// The reason of a server that has not answered a request in time.

@@ -39,29 +39,6 @@ async fn lack_of_encryption_is_final_only_at_all_servers() {
     assert_eq!(some.kind, ErrorKind::Unavailable, "one may come back");
 }
 
-#[tokio::test]
-async fn slow_server_is_not_taken_for_a_web_server() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let at = listener.local_addr().expect("bound").to_string();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.expect("a client");
-            tokio::spawn(async move {
-                let mut request = [0; 16];
-                let length = stream.read(&mut request).await.expect("a request");
-                if request[..length] == *MANNER.hello {
-                    sleep(STEP * 3 / 2).await;
-                    let _ = stream.write_all(b"+PONG\r\n").await;
-                } else {
-                    let _ = stream.write_all(b"HTTP/1.0 404 Not Found\r\n\r\n").await;
-                }
-                let _ = stream.read(&mut request).await;
-            });
-        }
-    });
-    assert_eq!(of_all(&[at], &MANNER, false).await, None);
-}
-
 fn silence() -> Fault {
     Fault::spent(Reason::of(&"h:1", "does not answer").about(About::Service))
 }

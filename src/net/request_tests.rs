@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::clock::Clock;
+use crate::lock::reason::{About, Reason};
 use crate::net::link::Stage;
 use crate::net::rank::Rank;
 
@@ -259,12 +260,13 @@ async fn at_the_deadline_the_silent_connection_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn the_port_is_doubted_only_if_nothing_ever_came_from_it() {
-    for (dial, wanted) in [
-        (Next::Works, "accepts connections but does not answer; is this the right port?"),
-        (Next::Greets, "does not answer in time"),
-    ] {
+    for (dial, wanted) in
+        [(Next::Works, "is silent; is this the right port?"), (Next::Greets, "does not answer in time")]
+    {
         for patience in [Patience::Once, Patience::Present, Patience::Deadline] {
-            let one = link::<false>(1, &[dial], Some(Fault::spent(cause::silence(&"h:0"))));
+            let silent = Reason::of(&"h:0", "is silent").about(About::Service);
+            let silent = Fault::spent(silent.asking("is this the right port?"));
+            let one = link::<false>(1, &[dial], Some(silent));
             let answer = call(&one, 3, patience, &[Next::Freezes]).await.0;
             assert_eq!(answer, Err(format!("h:0 {wanted}")), "{dial:?} {patience:?}");
         }

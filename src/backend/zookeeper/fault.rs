@@ -60,7 +60,8 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 const MANNER: Manner = Manner {
     service: "ZooKeeper",
     encryption: "does it want TLS?",
-    hello: b"srvr",
+    // With a fifth byte a server that expects TLS closes the connection.
+    hello: b"srvr\n",
     is_own: |answer| {
         let text = String::from_utf8_lossy(answer);
         ["Zookeeper version", "whitelist", UNABLE].iter().any(|words| text.contains(words))
