@@ -94,13 +94,9 @@ pub fn showing(
     let (certificate, key) = identity.texts()?;
     let key = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|_| unusable("the key of this client's certificate is damaged; see --key"))?;
-    builder.with_client_auth_cert(certificates(&certificate)?, key).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            unusable("the certificate and the key of this client do not belong together; see --cert and --key")
-        }
-        _ => unusable(
-            "the key of this client's certificate is of a kind that dlock does not know; make one with RSA, P-256, P-384 or Ed25519",
-        ),
+    let shown = builder.with_client_auth_cert(certificates(&certificate)?, key);
+    shown.map_err(|error| {
+        unusable(&format!("this client's certificate and key cannot be used ({error}); see --cert and --key"))
     })
 }
 
@@ -122,15 +118,10 @@ pub fn roots(authority: Option<&Pem>) -> FaultResult<RootCertStore> {
         Some(pem) => (true, certificates(&pem.reveal()?)?),
         None => (false, rustls_native_certs::load_native_certs().certs),
     };
-    let is_empty = certificates.is_empty();
-    let (added, _) = store.add_parsable_certificates(certificates);
-    if added == 0 && given && !is_empty {
-        let reason = "no certificate in the given file can be used as an authority's; openssl x509 -in FILE -text shows it";
+    if store.add_parsable_certificates(certificates).0 == 0 {
+        let whose = if given { "the given file" } else { "the system's trust store" };
+        let reason = format!("there is no usable CA certificate in {whose}; see --cacert");
         return Err(Fault::new(ErrorKind::Invalid, reason));
-    }
-    if added == 0 {
-        let whose = if given { "the given file" } else { "the system's trust store; see --cacert" };
-        return Err(Fault::new(ErrorKind::Invalid, format!("there is no CA certificate in {whose}")));
     }
     Ok(store)
 }
@@ -194,9 +185,6 @@ fn not_trusted(why: &CertificateError) -> String {
         CertificateError::ExpiredContext { not_after, .. } => {
             format!("its certificate expired on {}; renew it, or check this host's clock", day(*not_after))
         }
-        CertificateError::Expired => {
-            "its certificate has expired; renew it, or check this host's clock".to_owned()
-        }
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!("its certificate is not valid before {}; check this host's clock", day(*not_before))
         }
@@ -216,15 +204,10 @@ fn not_trusted(why: &CertificateError) -> String {
             format!("its certificate is for {names}, not {}; see --tls-server-name", expected.to_str())
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
-        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
-            "its certificate, or that of its authority, is signed in a way that dlock does not accept; {KEYS}"
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+        | CertificateError::BadSignature => format!(
+            "its certificate is not signed as dlock accepts it; name the authority with --cacert, or {KEYS}"
         ),
-        CertificateError::BadSignature => format!(
-            "its certificate is not signed by the authority that it names, or by a short key; name the authority with --cacert, or {KEYS}"
-        ),
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "its certificate is not one for servers; sign one with extendedKeyUsage=serverAuth".to_owned()
-        }
         other => unusable(&format!("{other:?}")),
     }
 }
