@@ -4,37 +4,29 @@ use std::ops::Range;
 
 use super::address::{after, host_and_port, is_directory, taken_apart};
 
-/// Schemes of addresses that list several hosts. A comma does not end such an address, and its password may contain
-/// one.
-const LISTS: [&str; 7] = [
-    "postgres://",
-    "postgresql://",
-    "mysql://",
-    "mariadb://",
-    "zk://",
-    "redis+sentinel://",
-    "redis+cluster://",
-];
-
-/// The character that ends the part of an address that may contain a login, by scheme.
-const ENDS: [(&str, char); 5] =
-    [("postgres://", '?'), ("postgresql://", '?'), ("mysql://", '?'), ("mariadb://", '?'), ("zk://", '/')];
-
 /// Characters that end a list of hosts.
 const BEHIND_HOSTS: [char; 3] = ['/', '?', '#'];
 
 /// The settings of an address that hold a password, in the programs that know one.
 const SETTINGS: [&str; 2] = ["password=", "sslpassword="];
 
-/// The addresses in `endpoint` whose hosts are lists: each begins at a comma with a scheme behind it.
+/// Returns the addresses in `endpoint`.
 pub fn apart(endpoint: &str) -> Vec<String> {
-    let begins =
-        |at: &usize| LISTS.iter().any(|scheme| after(endpoint[*at..].trim_start(), scheme).is_some());
+    addresses(endpoint).into_iter().map(|at| endpoint[at].trim().to_owned()).collect()
+}
+
+/// Returns the ranges of the addresses in `endpoint`. A comma with a scheme behind it ends one. Any other comma belongs to
+/// a list of hosts, or to a password.
+fn addresses(endpoint: &str) -> Vec<Range<usize>> {
+    let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphabetic() || c == '+');
+    let begins = |at: &usize| {
+        let address = endpoint[*at..].trim_start().split_once("://");
+        address.is_some_and(|(scheme, _)| is_scheme(scheme))
+    };
     let starts = endpoint.match_indices(',').map(|(comma, _)| comma + 1).filter(begins);
-    let ends: Vec<usize> = starts.chain([endpoint.len() + 1]).collect();
+    let ends = starts.chain([endpoint.len() + 1]);
     let mut start = 0;
-    let mut address = |end: usize| endpoint[std::mem::replace(&mut start, end)..end - 1].trim().to_owned();
-    ends.into_iter().map(&mut address).collect()
+    ends.map(|next| std::mem::replace(&mut start, next)..next - 1).collect()
 }
 
 /// Returns whether one of the addresses in `endpoint` contains a password.
@@ -71,35 +63,22 @@ fn passwords(endpoint: &str) -> Vec<Range<usize>> {
     if is_directory(endpoint) || is_path(endpoint, "file:") {
         return Vec::new();
     }
-    let (mut found, mut start) = (Vec::new(), 0);
-    let commas = endpoint.match_indices(',').map(|(at, _)| at);
-    for end in commas.chain([endpoint.len()]) {
-        let address = &endpoint[start..end];
-        if end == endpoint.len() || is_whole(address) {
-            found.extend(in_address(address).into_iter().map(|at| start + at.start..start + at.end));
-            start = end + 1;
-        }
-    }
-    found
-}
-
-/// Returns whether a comma after `text` ends an address; otherwise it belongs to a password.
-fn is_whole(text: &str) -> bool {
-    let text = text.trim();
-    let is_list = LISTS.iter().any(|scheme| after(text, scheme).is_some());
-    !is_list && (is_path(text, "unix:") || names_hosts(behind_scheme(text)))
+    let within = |at: Range<usize>| {
+        let found = in_address(&endpoint[at.clone()]).into_iter();
+        found.map(move |found| at.start + found.start..at.start + found.end)
+    };
+    addresses(endpoint).into_iter().flat_map(within).collect()
 }
 
 /// Returns the ranges of the passwords in one address.
 fn in_address(address: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    if is_path(address.trim_start(), "unix:") {
-        return found;
-    }
     let rest = behind_scheme(address);
     let start = address.len() - rest.len();
     let mut behind = 0;
-    if let Some((user, password, _)) = taken_apart(&rest[..end_of_login(address, rest)])
+    // A setting may contain an @. A ? that does not follow a list of hosts belongs to a password.
+    let before = rest.split_once('?').filter(|(hosts, query)| names_hosts(hosts) && query.contains('='));
+    if let Some((user, password, _)) = taken_apart(before.map_or(rest, |(hosts, _)| hosts))
         && !password.is_empty()
     {
         behind = user.len() + 1 + password.len();
@@ -119,15 +98,6 @@ fn in_address(address: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the byte of `rest`, which follows the scheme of `address`, before which a login ends. A delimiter that does
-/// not follow a list of hosts belongs to a password. So does a slash after an `@` in a ZooKeeper address.
-fn end_of_login(address: &str, rest: &str) -> usize {
-    let end = ENDS.iter().find(|(scheme, _)| after(address.trim_start(), scheme).is_some());
-    let is_end = |end: char, before: &str| names_hosts(before) && !(end == '/' && before.contains('@'));
-    let end = end.and_then(|(_, end)| rest.find(*end).filter(|at| is_end(*end, &rest[..*at])));
-    end.unwrap_or(rest.len())
-}
-
 /// Returns whether `text` is hosts with optional ports, with or without a login before and a path behind them.
 fn names_hosts(text: &str) -> bool {
     let (has_login, rest) = text.rsplit_once('@').map_or((false, text), |(_, rest)| (true, rest));
@@ -135,8 +105,12 @@ fn names_hosts(text: &str) -> bool {
     !(has_login && hosts.is_empty()) && hosts.split(',').all(|host| host_and_port(host.trim()).is_ok())
 }
 
-/// Returns the text after the scheme, if there is one. A colon in the supposed scheme means a user and a password.
+/// Returns the text after the scheme, if there is one. A colon in the supposed scheme means a user and a password. The
+/// path of a socket, up to a comma, is left out.
 fn behind_scheme(address: &str) -> &str {
+    if is_path(address.trim_start(), "unix:") {
+        return address.split_once(',').map_or("", |(_, rest)| rest);
+    }
     match address.split_once("://") {
         Some((scheme, rest)) if !scheme.contains([':', '@', '/', '?', ',']) => rest,
         _ => address,
@@ -214,8 +188,6 @@ mod tests {
             "redis://u:@h",
             "p?password=",
             "http://u@h:1,http://u@i:2",
-            "u@h:1,u@i:2",
-            "zk://h:1,[::1]:2/a@b",
             "postgres://h:5432,i:5433/d?user=a@b",
             "mysql://h:3306/d?socket=/run/a@b",
         ] {
