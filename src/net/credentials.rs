@@ -1,6 +1,5 @@
 //! Passwords, certificates and keys, which are never shown.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, absolute};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ const ONCE: [&str; 2] = ["/dev", "/proc"];
 /// A credential, which never appears in any output: a fixed value, or a file that is read anew for each use, because
 /// files may be replaced while a command runs.
 #[derive(Clone)]
-pub struct Kept<T>(Source<T>);
+pub struct Kept<T>(Arc<dyn Fn() -> Result<T, String> + Send + Sync>);
 
 /// A password.
 pub type Secret = Kept<String>;
@@ -21,21 +20,16 @@ pub type Secret = Kept<String>;
 /// One or more certificates, or a key, as the text of a PEM file. It is checked when a connection is opened with it.
 pub type Pem = Kept<Vec<u8>>;
 
-#[derive(Clone)]
-enum Source<T> {
-    Given(T),
-    Read(Arc<dyn Fn() -> Result<T, String> + Send + Sync>),
-}
-
-impl<T: Clone + 'static> Kept<T> {
+impl<T: Clone + Send + Sync + 'static> Kept<T> {
     /// Wraps a value.
     pub fn new(value: impl Into<T>) -> Self {
-        Self(Source::Given(value.into()))
+        let value = value.into();
+        Self::read_by(move || Ok(value.clone()))
     }
 
     /// Calls `read` for each use.
     pub fn read_by(read: impl Fn() -> Result<T, String> + Send + Sync + 'static) -> Self {
-        Self(Source::Read(Arc::new(read)))
+        Self(Arc::new(read))
     }
 
     /// Reads the file at `path` with `read`, now and at each later use. A pipe, or a file in /dev or /proc, is read
@@ -56,21 +50,18 @@ impl<T: Clone + 'static> Kept<T> {
     /// Returns the value, for the service alone.
     ///
     /// Errors: transient; the file cannot be read now, perhaps because it is being replaced.
-    pub fn reveal(&self) -> FaultResult<Cow<'_, T>> {
-        match &self.0 {
-            Source::Given(given) => Ok(Cow::Borrowed(given)),
-            Source::Read(read) => read().map(Cow::Owned).map_err(Fault::spent),
-        }
+    pub fn reveal(&self) -> FaultResult<T> {
+        (self.0)().map_err(Fault::spent)
     }
 }
 
-impl<T: Clone + PartialEq + 'static> PartialEq for Kept<T> {
+impl<T: Clone + PartialEq + Send + Sync + 'static> PartialEq for Kept<T> {
     fn eq(&self, other: &Self) -> bool {
         self.reveal() == other.reveal()
     }
 }
 
-impl<T: Clone + Eq + 'static> Eq for Kept<T> {}
+impl<T: Clone + Eq + Send + Sync + 'static> Eq for Kept<T> {}
 
 impl<T> fmt::Debug for Kept<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +83,7 @@ impl Identity {
     ///
     /// Errors: why dlock cannot use the key, with the remedy, as the rest of a sentence about the key.
     pub fn new(certificate: Pem, key: Pem) -> Result<Self, String> {
-        let text = key.reveal().map_err(|fault| fault.to_string())?.into_owned();
+        let text = key.reveal().map_err(|fault| fault.to_string())?;
         let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
         if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
             let remedy = "write it without one: openssl pkey -in FILE -out NEW";
@@ -108,7 +99,7 @@ impl Identity {
     ///
     /// Errors: transient; one cannot be read now.
     pub fn texts(&self) -> FaultResult<(Vec<u8>, Vec<u8>)> {
-        Ok((self.certificate.reveal()?.into_owned(), self.key.reveal()?.into_owned()))
+        Ok((self.certificate.reveal()?, self.key.reveal()?))
     }
 }
 

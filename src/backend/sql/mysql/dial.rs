@@ -121,7 +121,7 @@ impl MysqlConfig {
             options = options.password(&password);
         }
         if let Some(authority) = &self.authority {
-            options = options.ssl_ca_from_pem(authority.reveal()?.into_owned());
+            options = options.ssl_ca_from_pem(authority.reveal()?);
         }
         if let Some(identity) = &self.identity {
             let (certificate, key) = identity.texts()?;
