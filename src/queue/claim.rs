@@ -347,17 +347,6 @@ impl Core {
         }
         Ok(())
     }
-
-    async fn leave(&self, succeeded: bool, deadline: Moment) -> FaultResult<()> {
-        self.publisher.begin_leaving();
-        let mut steps = vec![removal(&self.request)];
-        if let Some(at) = self.publisher.held_at().filter(|_| succeeded) {
-            steps.push(Step::Success { held_for: self.clock.now().since(at) });
-        }
-        self.store.commit(Some(&self.own()), &[], &steps, deadline).await?;
-        self.publisher.leave();
-        Ok(())
-    }
 }
 
 #[async_trait]
@@ -381,7 +370,15 @@ impl Claim for QueueClaim {
 
     async fn leave(&self, succeeded: bool, deadline: Moment) -> Result<()> {
         self.task.abort();
-        self.core.leave(succeeded, deadline).await
+        let core = &*self.core;
+        core.publisher.begin_leaving();
+        let mut steps = vec![removal(&core.request)];
+        if let Some(at) = core.publisher.held_at().filter(|_| succeeded) {
+            steps.push(Step::Success { held_for: core.clock.now().since(at) });
+        }
+        core.store.commit(Some(&core.own()), &[], &steps, deadline).await?;
+        core.publisher.leave();
+        Ok(())
     }
 
     fn anchors(&self) -> Result<Vec<std::os::fd::OwnedFd>> {

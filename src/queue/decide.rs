@@ -35,13 +35,6 @@ pub(super) struct Wait {
     pub(super) due: Option<Duration>,
 }
 
-/// An older waiter that a new claim supersedes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Older {
-    pub(super) id: ClaimId,
-    pub(super) names: Vec<LockName>,
-}
-
 fn mode(item: &Item) -> Mode {
     item.mode.unwrap_or(Mode::Exclusive)
 }
@@ -133,17 +126,17 @@ pub(super) fn evidence(queue: &Queue, item: &Item) -> Vec<Key> {
     items.into_iter().map(|item| item.key.clone()).collect()
 }
 
-/// Returns the older claims in whole queues that `own` supersedes if they wait.
-pub(super) fn older(queues: &[Queue], own: &Own) -> Vec<Older> {
-    let mut all: Vec<Older> = Vec::new();
+/// Returns the older claims in whole queues that `own` supersedes if they wait, each with its names.
+pub(super) fn older(queues: &[Queue], own: &Own) -> Vec<(ClaimId, Vec<LockName>)> {
+    let mut all: Vec<(ClaimId, Vec<LockName>)> = Vec::new();
     for (queue, key) in queues.iter().zip(&own.keys) {
         let Some(item) = find(queue, key) else { continue };
         for other in ahead(queue, item) {
             let yields = other.about.as_ref().filter(|about| about.supersede);
-            let Some(about) = yields.filter(|_| all.iter().all(|older| older.id != other.id)) else {
+            let Some(about) = yields.filter(|_| all.iter().all(|(id, _)| *id != other.id)) else {
                 continue;
             };
-            all.push(Older { id: other.id, names: about.names.clone() });
+            all.push((other.id, about.names.clone()));
         }
     }
     all

@@ -160,7 +160,7 @@ fn later_of_two_kinds_is_refused_but_not_behind_another_program() {
 fn superseding_finds_older_waiters_with_the_flag() {
     let queue = queue_of(&[Some(Mode::Exclusive); 5]);
     let found: Vec<_> =
-        older(std::slice::from_ref(&queue), &own(4, Mode::Exclusive)).into_iter().map(|one| one.id).collect();
+        older(std::slice::from_ref(&queue), &own(4, Mode::Exclusive)).into_iter().map(|(id, _)| id).collect();
     assert_eq!(found, [0, 2].map(ClaimId::from_number));
     assert_eq!(evidence(&queue, &queue.items[2]), [key(1)], "its nearest blocker");
     assert_eq!(evidence(&queue, &queue.items[0]), [], "a holder is left alone");

@@ -13,13 +13,13 @@ pub(super) async fn supersede(
     deadline: Moment,
 ) -> FaultResult<()> {
     let queues = store.read(&own.names, Extent::Whole, deadline).await?.queues;
-    for older in decide::older(&queues, own) {
+    for (id, names) in decide::older(&queues, own) {
         loop {
-            let queues = store.read(&older.names, Extent::Whole, deadline).await?.queues;
+            let queues = store.read(&names, Extent::Whole, deadline).await?.queues;
             if !decide::may_stand(&queues, own) {
                 return Ok(());
             }
-            let each = queues.iter().map(|queue| Some((queue, decide::of_claim(queue, older.id)?)));
+            let each = queues.iter().map(|queue| Some((queue, decide::of_claim(queue, id)?)));
             let Some(found) = each.collect::<Option<Vec<_>>>() else { break };
             let proof = found.iter().map(|(queue, item)| (queue, decide::evidence(queue, item)));
             let Some((queue, keys)) = proof.into_iter().find(|(_, keys)| !keys.is_empty()) else { break };
@@ -30,8 +30,8 @@ pub(super) async fn supersede(
                 break;
             }
             let step = Step::Remove {
-                id: older.id,
-                names: older.names.clone(),
+                id,
+                names: names.clone(),
                 found: found.iter().map(|(_, item)| (*item).clone()).collect(),
                 note: Some(Note::Superseded(request.holder.clone())),
             };
