@@ -52,6 +52,8 @@ struct Published {
     /// The moment from which the last confirmed ttl counts.
     proof: Moment,
     leaving: Leaving,
+    /// Why the last attempt to follow the claim failed.
+    trouble: Option<Fault>,
 }
 
 /// Publishes the state of one claim to its callers.
@@ -59,16 +61,15 @@ struct Published {
 pub struct Publisher {
     clock: Clock,
     news: watch::Sender<Published>,
-    /// Why the last attempt to follow the claim failed.
-    trouble: watch::Sender<Option<Fault>>,
 }
 
 impl Publisher {
     /// Creates a publisher for a claim that is assumed to wait. Its ttl counts from `proof`.
     pub fn new(clock: Clock, proof: Moment) -> Self {
         let state = ClaimState::Waiting { ahead: None, holder: None };
-        let news = Published { state, unasked: true, held_at: None, proof, leaving: Leaving::No };
-        Self { clock, news: watch::Sender::new(news), trouble: watch::Sender::new(None) }
+        let (unasked, leaving) = (true, Leaving::No);
+        let news = Published { state, unasked, held_at: None, proof, leaving, trouble: None };
+        Self { clock, news: watch::Sender::new(news) }
     }
 
     /// Changes what is published without waking callers.
@@ -85,11 +86,8 @@ impl Publisher {
     /// Nothing is published once leaving has begun. A hold is never superseded: a command may run under it, so its
     /// removal is a loss. Any call shows that the claim can be followed again.
     pub fn publish(&self, state: ClaimState) {
-        self.trouble.send_if_modified(|trouble| {
-            *trouble = None;
-            false
-        });
         self.news.send_if_modified(|news| {
+            news.trouble = None;
             let state = match state {
                 ClaimState::Superseded { by } if news.held_at.is_some() => {
                     ClaimState::Lost(LossReason::Evicted(Some(by)))
@@ -134,15 +132,7 @@ impl Publisher {
     /// Reports that the task that follows the claim fails at the moment. It is an error for callers that wait for a
     /// change.
     pub fn cannot_follow(&self, why: Fault) {
-        self.trouble.send_replace(Some(why));
-    }
-
-    /// Completes when the task that follows the claim reports a failure, and returns that; `None` if it was overcome.
-    async fn troubled(&self) -> Option<Fault> {
-        let mut trouble = self.trouble.subscribe();
-        // The sender lives as long as `self`.
-        let _ = trouble.changed().await;
-        trouble.borrow().clone()
+        self.news.send_modify(|news| news.trouble = Some(why));
     }
 
     /// Returns whether the claim holds and was not asked to leave.
@@ -201,10 +191,11 @@ impl Publisher {
     ) -> Result<ClaimState> {
         let mut news = self.news.subscribe();
         let mut read = read.filter(|_| seen.is_none());
+        let mut waited = false;
         loop {
-            let (state, unasked, leaving) = {
+            let (state, unasked, leaving, trouble) = {
                 let news = news.borrow_and_update();
-                (news.state.clone(), news.unasked, news.leaving)
+                (news.state.clone(), news.unasked, news.leaving, news.trouble.clone())
             };
             if leaving == Leaving::Done {
                 return Err(Error::new(ErrorKind::Invalid, "the claim has left it"));
@@ -217,11 +208,13 @@ impl Publisher {
                 read.await?;
                 continue;
             }
-            tokio::select! {
-                // The sender lives as long as `self`.
-                _ = news.changed() => {}
-                trouble = self.troubled(), if !state.is_final() => trouble.map_or(Ok(()), Err)?,
+            // An earlier one may be overcome.
+            if let Some(why) = trouble.filter(|_| waited && !state.is_final()) {
+                return Err(why);
             }
+            // The sender lives as long as `self`.
+            let _ = news.changed().await;
+            waited = true;
         }
     }
 }
