@@ -17,8 +17,6 @@ use crate::clock::Clock;
 use crate::lock::deadlock::{Graph, Member};
 use crate::lock::{ClaimState, Entry, Error, ErrorKind, LockName, LockStatus, Moment, Request, Result};
 
-/// The time between two searches for a cycle that a later claim should leave.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The time for a later claim to leave. Clocks may disagree on which claim is later, so a claim that still finds the
 /// cycle closed after this time leaves itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -62,8 +60,7 @@ pub async fn enter(
         let is_last = own.is_some();
         let Some(found) = own.or_else(|| cycle(&queues, request, Counted::All)) else { return Ok(claim) };
         // The queues are read one after the other. A cycle that two reads show existed between them.
-        let is_closed = before.as_ref() == Some(&found);
-        if is_closed && (is_last || clock.now() >= until) {
+        if before.as_ref() == Some(&found) {
             // Final even if the leaving fails. Entering again could succeed, and a late request to leave would then end a
             // hold.
             let _ = claim.leave(false, deadline).await;
@@ -71,7 +68,7 @@ pub async fn enter(
             return Err(Error::new(ErrorKind::Deadlock, found).during(name, "join the queue", lock));
         }
         if !is_last {
-            clock.sleep_until(clock.now() + PAUSE).await;
+            clock.sleep_until(until).await;
         }
         before = Some(found);
     }
@@ -324,8 +321,8 @@ mod tests {
     async fn earlier_claim_stays_if_the_later_one_leaves() {
         let mut left = crossed();
         left.insert(name("a"), LockStatus::of(&name("a"), vec![entry(1, 9, &[])], Vec::new()));
-        let ended = entered(vec![Some(crossed()), Some(crossed()), Some(left)], crossing(3)).await;
-        assert_eq!(ended, (None, false, 2 * PAUSE));
+        let ended = entered(vec![Some(crossed()), Some(left)], crossing(3)).await;
+        assert_eq!(ended, (None, false, PATIENCE));
         let ended = entered(vec![Some(crossed())], crossing(3)).await;
         assert_eq!(ended, (Some(ErrorKind::Deadlock), true, PATIENCE), "it stays");
         let brief = Request { ttl: Duration::from_secs(3), ..crossing(3) };
