@@ -12,14 +12,8 @@ use crate::lock::{ClaimId, ClaimState, Error, Holder, LockName, Mode, Moment, Re
 /// The lease of the tried lock.
 const TTL: Duration = Duration::from_secs(10);
 
-/// An alternative that does not show the tried lock.
-#[derive(Debug)]
-pub struct Unshown {
-    /// Its address.
-    pub place: String,
-    /// Why it could not be asked, if it could not.
-    pub why: Option<Error>,
-}
+/// The address of an alternative that does not show the tried lock, and why it could not be asked, if it could not.
+pub type Unshown = (String, Option<Error>);
 
 /// Acquires the lock `name` at `backend` with the claim `id`, renews it, releases it, and forgets it. An entry left
 /// behind by a failure ends with its ttl. Returns those of `alternatives` that do not show the claim while it holds.
@@ -78,7 +72,7 @@ async fn without(
             }
             Err(error) => Some(error),
         };
-        Some(Unshown { place: place.clone(), why })
+        Some((place.clone(), why))
     });
     join_all(looks).await.into_iter().flatten().collect()
 }

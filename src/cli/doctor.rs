@@ -117,12 +117,12 @@ async fn try_out(address: &dyn Address, backend: &dyn Backend) -> Vec<Risk> {
     };
     let failed = if each.is_empty() { whole.into_iter().collect() } else { each };
     // A trial of its own says more than that it cannot be asked.
-    let is_told = |one: &Unshown| one.why.is_some() && failed.iter().any(|(place, _)| *place == one.place);
+    let is_told = |(place, why): &Unshown| why.is_some() && failed.iter().any(|(failed, _)| failed == place);
     let unshown: Vec<Risk> = unshown.into_iter().filter(|one| !is_told(one)).map(alternative).collect();
     failed.into_iter().map(|(place, error)| failed_trial(&place, error)).chain(unshown).collect()
 }
 
-fn alternative(Unshown { place, why }: Unshown) -> Risk {
+fn alternative((place, why): Unshown) -> Risk {
     if let Some(error) = why {
         // A server that takes no writes now is passed over, as it should be.
         let weight = if error.reason.is_about_the_service() { Weight::Warning } else { Weight::Note };
