@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config::MemcachedConfig;
 use super::fault::nonsense;
-use super::wire::{Connection, Reply, Text};
+use super::wire::{Connection, Reply, Text, refusal};
 use crate::clock::Clock;
 use crate::lock::{ErrorKind, Moment};
 use crate::net::cause::{self, Manner};
@@ -64,13 +64,6 @@ impl Client {
         Self::new(self.config().clone(), self.0.clock)
     }
 
-    /// Completes when there is no connection.
-    pub(super) async fn cut(&self) {
-        if let Some(connection) = self.0.opened_for(&()) {
-            connection.ended().await;
-        }
-    }
-
     /// Sends `N` commands and waits for their replies until `deadline`; sends them again over another connection if the
     /// first one breaks. So commands may be executed twice, and also after an error.
     pub(super) async fn call<const N: usize>(
@@ -78,31 +71,30 @@ impl Client {
         deadline: Moment,
         commands: Commands,
     ) -> FaultResult<[Reply; N]> {
-        let request = |connection: Arc<Connection>| {
-            let Commands(bytes) = commands.clone();
-            async move { connection.exchange(bytes, N).await }
-        };
-        let replies = self.0.call(deadline, Patience::Once, || (), request).await?;
+        let replies = self.send(None, N, deadline, commands).await?;
         replies.try_into().map_err(|_| nonsense("too few replies"))
     }
 
-    /// Sends one command over the connection with this number; `None` if there is another one now.
-    pub(super) async fn call_over(
+    /// Sends commands with so many replies. Returns none of them if the connection has another number than `over`: the
+    /// commands were not sent.
+    pub(super) async fn send(
         &self,
-        number: u64,
+        over: Option<u64>,
+        replies: usize,
         deadline: Moment,
-        command: Commands,
-    ) -> FaultResult<Option<Reply>> {
+        Commands(bytes): Commands,
+    ) -> FaultResult<Vec<Reply>> {
         let request = |connection: Arc<Connection>| {
-            let Commands(bytes) = command.clone();
+            let bytes = bytes.clone();
             async move {
-                if connection.number != number {
-                    return Ok(None);
+                if over.is_some_and(|number| number != connection.number) {
+                    return Ok(Vec::new());
                 }
-                Ok(connection.exchange(bytes, 1).await?.pop())
+                let replies = connection.exchange(bytes, replies).await?;
+                replies.iter().find_map(refusal).map_or(Ok(replies), Err)
             }
         };
-        self.0.call(deadline, Patience::Once, || (), request).await
+        self.0.call(deadline, Patience::Present, || (), request).await
     }
 }
 

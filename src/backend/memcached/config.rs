@@ -55,22 +55,13 @@ impl MemcachedConfig {
             prefix: options.prefix.clone().unwrap_or_default(),
             escapes: options.prefix.is_none(),
         };
-        config.check_login()?;
+        if config.user.is_some() != config.password.is_some() {
+            return Err("a user and a password belong together; see --user and --password-file".to_owned());
+        }
         if config.prefix.contains(|c: char| c.is_ascii_whitespace() || c.is_ascii_control()) {
             return Err("a key of memcached has no white space; name another --prefix".to_owned());
         }
         Ok(config)
-    }
-
-    /// Errors: the user and the password cannot be sent. The protocol separates them by a space in one line.
-    fn check_login(&self) -> Result<(), String> {
-        if self.user.is_some() != self.password.is_some() {
-            return Err("a user and a password belong together; see --user and --password-file".to_owned());
-        }
-        if self.user.as_ref().is_some_and(|user| user.contains(|c: char| c.is_whitespace())) {
-            return Err("a user of memcached has no white space in its name".to_owned());
-        }
-        Ok(())
     }
 
     /// Returns the server, if it is another host and the password is sent to it unencrypted.

@@ -3,7 +3,7 @@
 use super::client::{Client, Commands};
 use super::fault::nonsense;
 use crate::backend::Examination;
-use crate::backend::facts::{Properties, Rule, risks, version, when, with};
+use crate::backend::facts::{Properties, Rule, risks, version, with};
 use crate::lock::Moment;
 use crate::net::fault::FaultResult;
 
@@ -11,7 +11,6 @@ use crate::net::fault::FaultResult;
 struct Facts {
     version: String,
     stats: Properties,
-    settings: Properties,
     open_password: Option<String>,
 }
 
@@ -39,16 +38,6 @@ const RISKS: &[Rule<Facts>] = &[
         "this memcached has evicted {0} items since it was started; locks can be among them",
         "give it more memory (-m), or the locks a memcached of their own",
     ),
-    Rule::warning(
-        |f| when(f.settings.is("evictions", "off")?),
-        "it refuses to evict anything (-M): when its memory is full, holders cannot renew, and dlock stops their commands",
-        "start it without -M and with memory to spare (-m)",
-    ),
-    Rule::warning(
-        |f| when(f.settings.is("lru_crawler", "no")?),
-        "it does not list its keys, so dlock list does not work",
-        "start it with -o lru_crawler",
-    ),
     Rule::open_password(
         |f| with(f.open_password.as_ref()?),
         "use memcacheds:// and enable TLS on the server (-Z)",
@@ -65,9 +54,7 @@ pub(super) async fn examine(client: &Client, deadline: Moment) -> FaultResult<Ex
     let round_trip = client.0.clock.now().since(begun);
     let said = said.line()?;
     let version = said.strip_prefix("VERSION ").ok_or_else(|| nonsense(&said))?.to_owned();
-    let [settings] = ask("stats settings").await?;
-    let (stats, settings) = (stats.stats(), settings.stats());
-    let facts = Facts { version, stats, settings, open_password: client.config().open_password() };
+    let facts = Facts { version, stats: stats.stats(), open_password: client.config().open_password() };
     Ok(Examination {
         server: format!("memcached {}", facts.version),
         reached: client.config().identity(),
@@ -83,15 +70,9 @@ mod tests {
 
     #[test]
     fn server_faults_are_warnings() {
-        for (version, evictions, crawls, evicts, wrong) in
-            [("1.6.18", "0", "yes", "on", 0), ("1.4.15", "3", "no", "off", 4)]
-        {
-            let facts = Facts {
-                version: version.to_owned(),
-                stats: properties(&[("evictions", evictions)]),
-                settings: properties(&[("lru_crawler", crawls), ("evictions", evicts)]),
-                open_password: None,
-            };
+        for (version, evictions, wrong) in [("1.6.18", "0", 0), ("1.4.15", "3", 2)] {
+            let stats = properties(&[("evictions", evictions)]);
+            let facts = Facts { version: version.to_owned(), stats, open_password: None };
             assert_eq!(warnings(RISKS, &facts).len(), wrong, "{version}");
         }
     }

@@ -6,8 +6,9 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::lock::{ClaimId, ErrorKind, LockName};
+use crate::lock::{ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
+use crate::queue::document::Which;
 
 /// The longest key.
 const LONGEST: usize = 250;
@@ -51,14 +52,13 @@ impl Naming {
         within(lock.to_vec(), TOKEN)
     }
 
-    /// Returns the key of the last success under the lock with the key `lock`.
-    pub(super) fn success(lock: &[u8]) -> Key {
-        within(lock.to_vec(), "%.success")
-    }
-
-    /// Returns the key of the note on why the claim `id` is gone from the lock `name`.
-    pub(super) fn note(&self, name: &LockName, id: ClaimId) -> FaultResult<Key> {
-        Ok(within(self.lock(name)?, &format!("%.gone-{id}")))
+    /// Returns the key of an item of a lock.
+    pub(super) fn of(&self, which: Which<'_>) -> FaultResult<Key> {
+        match which {
+            Which::Queue(name) => self.lock(name),
+            Which::Gone(name, id) => Ok(within(self.lock(name)?, &format!("%.gone-{id}"))),
+            Which::Success(name) => Ok(within(self.lock(name)?, "%.success")),
+        }
     }
 
     /// Returns those of `keys`, all keys of a server, that may be locks under this prefix.
@@ -91,6 +91,7 @@ fn within(mut key: Key, end: &str) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::ClaimId;
 
     fn key(prefix: Option<&str>, name: &str) -> Result<String, ErrorKind> {
         let (prefix, escapes) = (prefix.unwrap_or_default().to_owned(), prefix.is_none());
@@ -131,8 +132,9 @@ mod tests {
         let name = LockName::new("x".repeat(200)).expect("a name");
         let lock = naming.lock(&name).expect("valid");
         let id = ClaimId::from_number(1);
-        let note = naming.note(&name, id).expect("valid");
-        let all = [lock.clone(), Naming::token(&lock), Naming::success(&lock), note];
+        let beside = [Which::Gone(&name, id), Which::Success(&name)];
+        let [note, success] = beside.map(|which| naming.of(which).expect("valid"));
+        let all = [lock.clone(), Naming::token(&lock), success, note];
         assert!(all.iter().all(|key| key.len() <= LONGEST));
         assert!(all[1..].iter().all(|key| String::from_utf8_lossy(key).contains("%.")));
     }

@@ -9,17 +9,15 @@ use super::examine;
 use super::fault::{NAME, nonsense};
 use super::keys::Naming;
 use super::wire::Reply;
-use crate::backend::{Capabilities, Examination, success};
+use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::lock::name::percent_decoded;
-use crate::lock::{ClaimId, ErrorKind, LockName, Moment};
+use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
-use crate::queue::document::{Arrival, Items, Stored, Version};
+use crate::queue::document::{Items, Stored, Version, Which};
 
 /// The largest value. By default, an item with its key and its header has at most a mebibyte.
 const ROOM: usize = 1_048_576 - 2048;
-/// Less than 30 days, which memcached would take for a date, since an item is kept a little longer than the ttl.
-const LONGEST_TTL: Duration = Duration::from_secs(29 * 24 * 3600);
 /// The most keys in one line, which has at most 2048 bytes.
 const MOST_KEYS: usize = 8;
 /// The pause between two attempts while another client lists the keys.
@@ -37,16 +35,6 @@ fn expiry(life: Duration) -> u64 {
     life.as_secs() + u64::from(life.subsec_nanos() > 0)
 }
 
-/// Returns the server's time, in milliseconds.
-fn time(stats: Reply) -> FaultResult<u64> {
-    stats.stats().number("time").map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
-}
-
-/// Returns when the last successful run acquired the lock, by the server's clock, in milliseconds.
-fn acquired_at(success: &Stored) -> Option<u64> {
-    std::str::from_utf8(&success.bytes).ok()?.trim().parse().ok()
-}
-
 /// Parses the answer to `incr`; `None` if there is no counter.
 fn drawn(line: &str) -> FaultResult<Option<u64>> {
     if line == "NOT_FOUND" {
@@ -60,73 +48,6 @@ impl MemcachedStore {
         let config = client.config();
         let naming = Naming { prefix: config.prefix.clone(), escapes: config.escapes };
         Self { client, naming }
-    }
-
-    /// Writes the item if it has this `version`, and returns whether it did. A restarted server numbers its writes from
-    /// the beginning, so a version is comparable only over its own connection. Over another one nothing is written.
-    async fn swap(
-        &self,
-        name: &LockName,
-        version: &Version,
-        expiry: &str,
-        bytes: &[u8],
-        deadline: Moment,
-    ) -> FaultResult<bool> {
-        // The command has the version after the length.
-        let rest = format!("0 {expiry} {} {}", bytes.len(), version.write);
-        let cas = Commands::default().line("cas", &self.naming.lock(name)?, &rest).data(bytes);
-        let Some(reply) = self.client.call_over(version.connection, deadline, cas).await? else {
-            return Ok(false);
-        };
-        match reply.line()?.as_str() {
-            "STORED" => Ok(true),
-            "EXISTS" | "NOT_FOUND" => Ok(false),
-            other => Err(nonsense(other)),
-        }
-    }
-
-    /// Reads the item with this key.
-    async fn get(&self, key: &[u8], deadline: Moment) -> FaultResult<Option<Stored>> {
-        let [reply] = self.client.call(deadline, Commands::default().line("gets", key, "")).await?;
-        reply.item()
-    }
-
-    /// Overwrites the item with this key.
-    async fn set(&self, key: &[u8], expiry: u64, bytes: &[u8], deadline: Moment) -> FaultResult<()> {
-        let rest = format!("0 {expiry} {}", bytes.len());
-        let [reply] =
-            self.client.call(deadline, Commands::default().line("set", key, &rest).data(bytes)).await?;
-        match reply.line()?.as_str() {
-            "STORED" => Ok(()),
-            other => Err(nonsense(other)),
-        }
-    }
-
-    /// Draws a number greater than `above` from the counter of the lock with the key `lock`. A counter that the server
-    /// has dropped continues from the clock of this host, in milliseconds. The clock is ahead of the old counter unless
-    /// it was set back.
-    async fn draw(&self, lock: &[u8], above: u64, deadline: Moment) -> FaultResult<u64> {
-        let key = Naming::token(lock);
-        let mut step = 1;
-        loop {
-            let count = Commands::default().line("incr", &key, &step.to_string());
-            let [reply] = self.client.call(deadline, count).await?;
-            match drawn(&reply.line()?)? {
-                Some(number) if number > above => return Ok(number),
-                Some(number) => step = above - number + 1,
-                None => {
-                    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                    let first = u64::try_from(since.as_millis()).unwrap_or(1).max(above + 1);
-                    let text = first.to_string();
-                    let rest = format!("0 0 {}", text.len());
-                    let begin = Commands::default().line("add", &key, &rest).data(text.as_bytes());
-                    let [reply] = self.client.call(deadline, begin).await?;
-                    if reply.line()? == "STORED" {
-                        return Ok(first);
-                    }
-                }
-            }
-        }
     }
 
     /// Lists all keys of the server over a separate connection, because the server's lister thread takes over the
@@ -158,8 +79,7 @@ impl MemcachedStore {
     }
 }
 
-#[async_trait]
-impl Items for MemcachedStore {
+impl ServiceClient for MemcachedStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { abandoned_bound: Duration::from_secs(5), ..Capabilities::of(NAME) }
     }
@@ -172,14 +92,13 @@ impl Items for MemcachedStore {
         self.client.0.connects_as(rank);
     }
 
-    async fn cut(&self) {
-        self.client.cut().await;
-    }
-
     fn has_connected(&self) -> bool {
         self.client.0.has_connected()
     }
+}
 
+#[async_trait]
+impl Items for MemcachedStore {
     async fn forget(&self, name: &LockName, deadline: Moment) -> FaultResult<()> {
         let counter = Naming::token(&self.naming.lock(name)?);
         let delete = Commands::default().line("delete", &counter, "");
@@ -191,24 +110,34 @@ impl Items for MemcachedStore {
         examine::examine(&self.client, deadline).await
     }
 
-    fn why_forgotten(&self) -> &'static str {
-        "memcached no longer has the item of the lock: it was evicted, deleted or overwritten, or memcached was restarted"
-    }
-
     fn room(&self) -> usize {
         ROOM
     }
 
-    fn longest_ttl(&self) -> Duration {
-        LONGEST_TTL
+    fn key(&self, which: Which<'_>) -> FaultResult<Vec<u8>> {
+        self.naming.of(which)
     }
 
-    fn key(&self, name: &LockName) -> FaultResult<Vec<u8>> {
-        self.naming.lock(name)
+    async fn read(&self, which: Which<'_>, deadline: Moment) -> FaultResult<Option<Stored>> {
+        let gets = Commands::default().line("gets", &self.naming.of(which)?, "");
+        let [reply] = self.client.call(deadline, gets).await?;
+        reply.item()
     }
 
-    async fn read(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Stored>> {
-        self.get(&self.naming.lock(name)?, deadline).await
+    async fn write(
+        &self,
+        which: Which<'_>,
+        bytes: &[u8],
+        life: Option<Duration>,
+        deadline: Moment,
+    ) -> FaultResult<()> {
+        let rest = format!("0 {} {}", life.map_or(0, expiry), bytes.len());
+        let set = Commands::default().line("set", &self.naming.of(which)?, &rest).data(bytes);
+        let [reply] = self.client.call(deadline, set).await?;
+        match reply.line()?.as_str() {
+            "STORED" => Ok(()),
+            other => Err(nonsense(other)),
+        }
     }
 
     async fn arrive(
@@ -217,82 +146,72 @@ impl Items for MemcachedStore {
         empty: &[u8],
         life: Duration,
         deadline: Moment,
-    ) -> FaultResult<Arrival> {
+    ) -> FaultResult<(Stored, Option<u64>)> {
         let lock = self.naming.lock(name)?;
         let rest = format!("0 {} {}", expiry(life), empty.len());
         let commands = Commands::default().line("add", &lock, &rest).data(empty);
         let commands = commands.line("gets", &lock, "").line("incr", &Naming::token(&lock), "1");
         let [added, item, counted] = self.client.call(deadline, commands).await?;
         added.line()?;
-        let item = item.item()?;
-        let number = match drawn(&counted.line()?)? {
-            Some(number) => number,
-            None => self.draw(&lock, 0, deadline).await?,
-        };
         let vanished = || Fault::unavailable("it does not keep the item of the lock for even a moment");
-        Ok(Arrival { item: item.ok_or_else(vanished)?, number })
+        Ok((item.item()?.ok_or_else(vanished)?, drawn(&counted.line()?)?))
     }
 
     async fn time(&self, deadline: Moment) -> FaultResult<u64> {
         let [stats] = self.client.call(deadline, Commands::default().line("stats", b"", "")).await?;
-        time(stats)
+        let seconds = stats.stats().number("time");
+        seconds.map(|seconds| seconds * 1000).ok_or_else(|| nonsense("stats without time"))
     }
 
+    /// A counter that the server has dropped continues from the clock of this host, in milliseconds. The clock is ahead of
+    /// the old counter unless it was set back.
     async fn number(&self, name: &LockName, above: u64, deadline: Moment) -> FaultResult<u64> {
-        self.draw(&self.naming.lock(name)?, above, deadline).await
+        let key = Naming::token(&self.naming.lock(name)?);
+        let mut step = 1;
+        loop {
+            let count = Commands::default().line("incr", &key, &step.to_string());
+            let [reply] = self.client.call(deadline, count).await?;
+            match drawn(&reply.line()?)? {
+                Some(number) if number > above => return Ok(number),
+                Some(number) => step = above - number + 1,
+                None => {
+                    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                    let first = u64::try_from(since.as_millis()).unwrap_or(1).max(above + 1);
+                    let text = first.to_string();
+                    let rest = format!("0 0 {}", text.len());
+                    let begin = Commands::default().line("add", &key, &rest).data(text.as_bytes());
+                    let [reply] = self.client.call(deadline, begin).await?;
+                    if reply.line()? == "STORED" {
+                        return Ok(first);
+                    }
+                }
+            }
+        }
     }
 
-    async fn replace(
+    /// A restarted server numbers its writes from the beginning, so a version is comparable only over its own connection.
+    /// Over another one nothing is written. `delete` does not compare versions. A replacement that expires at once does.
+    async fn swap(
         &self,
         name: &LockName,
         version: &Version,
-        bytes: &[u8],
-        life: Duration,
+        new: Option<(Vec<u8>, Duration)>,
         deadline: Moment,
     ) -> FaultResult<bool> {
-        self.swap(name, version, &expiry(life).to_string(), bytes, deadline).await
-    }
-
-    /// `delete` does not compare versions. A replacement that expires at once does.
-    async fn remove(&self, name: &LockName, version: &Version, deadline: Moment) -> FaultResult<bool> {
-        self.swap(name, version, "-1", b"", deadline).await
-    }
-
-    async fn read_note(&self, name: &LockName, id: ClaimId, deadline: Moment) -> FaultResult<Option<Stored>> {
-        self.get(&self.naming.note(name, id)?, deadline).await
-    }
-
-    async fn write_note(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        bytes: &[u8],
-        life: Duration,
-        deadline: Moment,
-    ) -> FaultResult<()> {
-        self.set(&self.naming.note(name, id)?, expiry(life), bytes, deadline).await
-    }
-
-    /// Claims that held together may overwrite each other's record. Each of them is of a run that succeeded.
-    async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {
-        let key = Naming::success(&self.naming.lock(name)?);
-        let commands = Commands::default().line("stats", b"", "").line("gets", &key, "");
-        let [stats, last] = self.client.call(deadline, commands).await?;
-        let now = Duration::from_millis(time(stats)?);
-        let mut acquired = now.saturating_sub(ago);
-        // A later time written by another client stays.
-        if let Some(known) = last.item()?.as_ref().and_then(acquired_at) {
-            acquired = success::latest(now, Duration::from_millis(known), acquired);
+        let (bytes, expiry) = match new {
+            Some((bytes, life)) => (bytes, expiry(life).to_string()),
+            None => (Vec::new(), "-1".to_owned()),
+        };
+        // The command has the version after the length.
+        let rest = format!("0 {expiry} {} {}", bytes.len(), version.write);
+        let cas = Commands::default().line("cas", &self.naming.lock(name)?, &rest).data(&bytes);
+        let mut replies = self.client.send(Some(version.connection), 1, deadline, cas).await?;
+        let Some(reply) = replies.pop() else { return Ok(false) };
+        match reply.line()?.as_str() {
+            "STORED" => Ok(true),
+            "EXISTS" | "NOT_FOUND" => Ok(false),
+            other => Err(nonsense(other)),
         }
-        self.set(&key, 0, acquired.as_millis().to_string().as_bytes(), deadline).await
-    }
-
-    async fn age_of_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        let key = Naming::success(&self.naming.lock(name)?);
-        let commands = Commands::default().line("stats", b"", "").line("gets", &key, "");
-        let [stats, last] = self.client.call(deadline, commands).await?;
-        let Some(acquired) = last.item()?.as_ref().and_then(acquired_at) else { return Ok(None) };
-        Ok(success::age(Duration::from_millis(time(stats)?), Duration::from_millis(acquired)))
     }
 
     async fn all(&self, deadline: Moment) -> FaultResult<Vec<(Vec<u8>, Stored)>> {

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use super::items::{Items, Stored, Version};
+use super::items::{Items, Stored, Version, Which};
 use super::queue::{Document, QueueEntry};
 use super::watch::Watch;
 use crate::backend::record::foreign_claim;
@@ -16,9 +16,6 @@ use crate::lock::{ClaimId, FencingToken, LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::queue::store::{About, Answer, Item, Key, Note, Own, Queue, Seen};
 use crate::sync::locked;
-
-/// The pause between two attempts to reach a store that is down.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// The item of a lock.
 #[derive(Debug)]
@@ -68,7 +65,7 @@ impl DocumentStore {
     }
 
     pub(super) async fn look(&self, name: &LockName, deadline: Moment) -> FaultResult<Found> {
-        Ok(self.take(name, self.items.read(name, deadline).await?))
+        Ok(self.take(name, self.items.read(Which::Queue(name), deadline).await?))
     }
 
     /// Replaces the queue with `document` if it has this `version`. An empty document is removed, so that other
@@ -80,16 +77,13 @@ impl DocumentStore {
         document: &Document,
         deadline: Moment,
     ) -> FaultResult<bool> {
-        if document.claims.is_empty() {
-            return self.items.remove(name, version, deadline).await;
-        }
-        self.items.replace(name, version, &document.to_bytes(), document.life(), deadline).await
+        let new = (!document.claims.is_empty()).then(|| (document.to_bytes(), document.life()));
+        self.items.swap(name, version, new, deadline).await
     }
 
-    /// Changes the queue of `name` with `step`, which returns whether to write the document, and returns the queue
+    /// Changes the queue of `name` with `step`, which returns whether it changed the document, and returns the queue
     /// then. It may be called several times, each time with the document read last, and with whether an earlier one may
-    /// have been written. Without a queue it is called with an empty one, which is not written. Repeats requests to a
-    /// store that is down.
+    /// have been written. Without a queue it is called with an empty one, which is not written.
     pub(super) async fn change(
         &self,
         name: &LockName,
@@ -98,59 +92,19 @@ impl DocumentStore {
     ) -> FaultResult<Found> {
         let mut again = false;
         loop {
-            match self.attempt(name, &mut again, deadline, &mut step).await {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) if self.clock.now() < deadline => {}
-                Ok(None) => return Err(contended()),
-                Err(fault) if !self.is_repeated(&fault, deadline).await => return Err(fault),
-                Err(_) => {}
+            let (mut document, version) = match self.look(name, deadline).await? {
+                Found::Queue(document, version) => (document, version),
+                found => {
+                    step(&mut Document::empty(name, ClaimId::from_number(0)), again)?;
+                    return Ok(found);
+                }
+            };
+            if !step(&mut document, again)? || self.put(name, &version, &document, deadline).await? {
+                return Ok(Found::Queue(document, version));
             }
-        }
-    }
-
-    /// Attempts a change once: `None` if the queue has changed since it was read.
-    pub(super) async fn attempt(
-        &self,
-        name: &LockName,
-        again: &mut bool,
-        deadline: Moment,
-        step: &mut (impl FnMut(&mut Document, bool) -> FaultResult<bool> + Send),
-    ) -> FaultResult<Option<Found>> {
-        let found = self.look(name, deadline).await?;
-        let Found::Queue(document, version) = &found else {
-            step(&mut Document::empty(name, ClaimId::from_number(0)), *again)?;
-            return Ok(Some(found));
-        };
-        let mut document = document.clone();
-        if !step(&mut document, *again)? {
-            return Ok(Some(found));
-        }
-        *again = true;
-        let done = self.put(name, version, &document, deadline).await?;
-        Ok(done.then(|| Found::Queue(document, version.clone())))
-    }
-
-    /// Returns whether a request is repeated after `fault`: after a pause, if time may help, and there is some left
-    /// until `deadline`.
-    async fn is_repeated(&self, fault: &Fault, deadline: Moment) -> bool {
-        let next = self.clock.now() + PAUSE;
-        let is_repeated = fault.is_transient() && next < deadline;
-        if is_repeated {
-            self.clock.sleep_until(next).await;
-        }
-        is_repeated
-    }
-
-    /// Records the success of the run that acquired so long ago, for the next run to find. Half of the time is reserved
-    /// for the release, which other claims wait for. If the record fails, the next run is one too many.
-    pub(super) async fn note_success(&self, name: &LockName, held_for: Duration, deadline: Moment) {
-        let begun = self.clock.now();
-        let until = begun + deadline.since(begun) / 2;
-        loop {
-            let held_for = held_for + self.clock.now().since(begun);
-            match self.items.record_success(name, held_for, until).await {
-                Err(fault) if self.is_repeated(&fault, until).await => {}
-                Ok(()) | Err(_) => return,
+            again = true;
+            if self.clock.now() >= deadline {
+                return Err(contended());
             }
         }
     }
@@ -179,7 +133,7 @@ impl DocumentStore {
                 let write = &stored.version.write;
                 let id = foreign_claim([name.as_str().as_bytes(), write.as_bytes()]);
                 // A name that cannot be a key is refused before an item can be found.
-                let key = self.items.key(name).unwrap_or_default();
+                let key = self.items.key(Which::Queue(name)).unwrap_or_default();
                 let about = About::foreign(name, id, format!("key {}", String::from_utf8_lossy(&key)));
                 vec![Item::foreign(Key { order: 0, text: write.clone() }, None, about)]
             }

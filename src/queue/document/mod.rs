@@ -22,4 +22,4 @@ mod tests;
 mod watch;
 
 pub use change::DocumentStore;
-pub use items::{Arrival, Items, Stored, Version};
+pub use items::{Items, Stored, Version, Which};

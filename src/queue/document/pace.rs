@@ -53,12 +53,8 @@ impl DocumentStore {
             let (ahead, death) = self.outlook(name, own);
             let next = now + interval((!holds).then_some(ahead), unchanged);
             let ends = own.map_or(Moment::NEVER, |own| self.expires(own.id));
-            tokio::select! {
-                // Not at once, in case the removal of a dead claim failed.
-                () = alarm.sleep_until(self.clock, next.min(death.max(now + LEAST)).min(ends)) => {}
-                // The next read connects again.
-                () = self.items.cut(), if holds => return Ok(()),
-            }
+            // Not at once after a death, in case the removal of a dead claim failed.
+            alarm.sleep_until(self.clock, next.min(death.max(now + LEAST)).min(ends)).await;
             let soon = self.clock.now() + own.map_or(LOOK, |own| patience(own.ttl));
             let found = self.look(name, soon.min(ends)).await?;
             let (_, death) = self.outlook(name, own);

@@ -50,18 +50,9 @@ pub(super) struct QueueEntry {
     /// The client that asked it to leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<Holder>,
-    /// The first observation of it since its last renewal, by an arriving claim.
+    /// When an arriving claim first saw that it holds, since its last renewal, in milliseconds by the store's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) seen: Option<Observation>,
-}
-
-/// An arriving claim's observation of a holder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Observation {
-    /// The holder's counter.
-    pub(super) beat: u64,
-    /// The time, in milliseconds by the store's clock.
-    pub(super) at: u64,
+    pub(super) seen: Option<u64>,
 }
 
 impl QueueEntry {
@@ -119,17 +110,16 @@ impl Document {
 
     /// Appends the claim `id`, or renews it if it is in the queue already. Returns its token.
     pub(super) fn enter(&mut self, id: ClaimId, about: Record, token: u64, now: u64) -> u64 {
-        if let Some(at) = self.position(id) {
-            self.claims[at].beat += 1;
-            return self.claims[at].token;
+        if let Some(place) = self.renewed(id) {
+            return place.token;
         }
         let (slot, held_ms, asked, seen) = (None, None, None, None);
         self.claims.push(QueueEntry { about, token, beat: 0, since: now, slot, held_ms, asked, seen });
         token
     }
 
-    /// Records the counters of the holders other than `own` at `now`, by the store's clock, for later arrivals. Returns
-    /// holders with a counter recorded more than their ttl and `margin` ago and unchanged since.
+    /// Records at `now`, by the store's clock, which claims other than `own` hold, for later arrivals. Returns holders that
+    /// were recorded more than their ttl and `margin` ago and have not renewed since.
     ///
     /// Clients that stay judge by their own clocks. This is for clients that arrive one after another, read once and
     /// go: each of them extends the life of the item.
@@ -138,22 +128,18 @@ impl Document {
         let modes: Vec<Mode> = self.claims.iter().map(QueueEntry::mode).collect();
         let holders = self.claims.iter_mut().take(queue::held(&modes));
         for place in holders.filter(|place| place.id() != Some(own)) {
-            match place.seen.filter(|seen| seen.beat == place.beat) {
-                Some(seen) => {
-                    let still = Duration::from_millis(now.saturating_sub(seen.at));
-                    dead.extend(place.id().filter(|_| still >= place.ttl() + margin));
-                }
-                None => place.seen = Some(Observation { beat: place.beat, at: now }),
-            }
+            let still = Duration::from_millis(now.saturating_sub(*place.seen.get_or_insert(now)));
+            dead.extend(place.id().filter(|_| still >= place.ttl() + margin));
         }
         dead
     }
 
-    /// Increments the counter of the claim `id`. Returns whether it is there.
-    pub(super) fn renew(&mut self, id: ClaimId) -> bool {
-        let Some(at) = self.position(id) else { return false };
-        self.claims[at].beat += 1;
-        true
+    /// Increments the counter of the claim `id`, if it is there, and returns its entry.
+    pub(super) fn renewed(&mut self, id: ClaimId) -> Option<&QueueEntry> {
+        let at = self.position(id)?;
+        let place = &mut self.claims[at];
+        (place.beat, place.seen) = (place.beat + 1, None);
+        Some(place)
     }
 
     /// Removes the claim `id`, if it is there.
@@ -220,7 +206,7 @@ mod tests {
         let observe = |document: &mut Document, now| document.observe(id(9), now, margin);
         assert_eq!(observe(&mut document, 1_000), []);
         assert_eq!(observe(&mut document, 20_000), []);
-        document.renew(id(2));
+        document.renewed(id(2));
         assert_eq!(observe(&mut document, 36_999), []);
         assert_eq!(observe(&mut document, 37_000), [id(1)]);
         assert_eq!(observe(&mut document, 72_998), [id(1)]);

@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use super::change::{DocumentStore, Found, contended, is_at, seen};
+use super::items::Which;
 use super::queue::{Document, EMPTY_LIFE};
 use super::watch::MARGIN;
 use crate::backend::record::Record;
-use crate::backend::{Capabilities, Examination, ServiceClient};
-use crate::lock::{ClaimId, ErrorKind, Holder, LockName, LossReason, Moment, Request};
+use crate::backend::{Capabilities, Examination, ServiceClient, success};
+use crate::lock::{ClaimId, ErrorKind, LockName, LossReason, Moment, Request};
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::rank::Rank;
 use crate::queue::store::{Answer, Change, Extent, Key, Note, Own, Queue, Seen, Step, Store, Watched};
@@ -18,6 +18,8 @@ use crate::sync::locked;
 
 /// How long the note on the end of a claim is kept.
 const NOTED: Duration = Duration::from_secs(120);
+/// The longest ttl: less than 30 days, which memcached would take for a date, since an item is kept a little longer.
+const LONGEST_TTL: Duration = Duration::from_secs(29 * 24 * 3600);
 /// How far the store's clock may lag.
 const CLOCK: Duration = Duration::from_secs(2);
 
@@ -36,15 +38,6 @@ pub(super) fn only(names: &[LockName]) -> FaultResult<&LockName> {
         return Err(Fault::new(ErrorKind::Invalid, why));
     };
     Ok(name)
-}
-
-/// Why a claim is gone, noted by the client that removed it.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Gone {
-    /// `superseded` or `evicted`.
-    pub(super) why: String,
-    /// The client that removed it, if known.
-    pub(super) by: Option<Holder>,
 }
 
 /// Makes one step in `document`. Returns whether it can be made.
@@ -79,18 +72,23 @@ fn apply(document: &mut Document, own: Option<&Own>, step: &Step) -> bool {
 }
 
 impl DocumentStore {
-    /// Leaves a claim the reason for its removal, before that.
-    async fn write_note(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        note: &Note,
-        deadline: Moment,
-    ) -> FaultResult<()> {
-        let Some((why, by)) = note.stored() else { return Ok(()) };
-        let note = Gone { why: why.to_owned(), by: by.cloned() };
-        let note = serde_json::to_vec(&note).unwrap_or_default();
-        self.items.write_note(name, id, &note, NOTED, deadline).await
+    /// Returns the time by the store's clock, and that at which the last successful run acquired the lock.
+    async fn success(&self, name: &LockName, deadline: Moment) -> FaultResult<(Duration, Option<Duration>)> {
+        let last = self.items.read(Which::Success(name), deadline);
+        let (now, last) = tokio::try_join!(self.items.time(deadline), last)?;
+        let last = last.and_then(|last| std::str::from_utf8(&last.bytes).ok()?.parse().ok());
+        Ok((Duration::from_millis(now), last.map(Duration::from_millis)))
+    }
+
+    /// Records the success of the run that acquired so long ago, for the next run to find. Claims that held together may
+    /// overwrite each other's record. Each of them is of a run that succeeded.
+    async fn record_success(&self, name: &LockName, ago: Duration, deadline: Moment) -> FaultResult<()> {
+        let (now, last) = self.success(name, deadline).await?;
+        let acquired = now.saturating_sub(ago);
+        // A later time written by another client stays.
+        let acquired = last.map_or(acquired, |last| success::latest(now, last, acquired));
+        let text = acquired.as_millis().to_string();
+        self.items.write(Which::Success(name), text.as_bytes(), None, deadline).await
     }
 
     /// Removes another program's item, if it is still the one with this key.
@@ -98,7 +96,7 @@ impl DocumentStore {
         while let Found::Foreign(stored) = self.look(name, deadline).await?
             && stored.version.write == key.text
         {
-            if self.items.remove(name, &stored.version, deadline).await? {
+            if self.items.swap(name, &stored.version, None, deadline).await? {
                 return Ok(true);
             }
         }
@@ -145,22 +143,23 @@ impl Store for DocumentStore {
 
     async fn append(&self, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
         let (name, id) = (only(&request.names)?, request.id);
-        let ttl = request.ttl.min(self.items.longest_ttl());
+        let ttl = request.ttl.min(LONGEST_TTL);
         let mut own = Own { id, names: request.names.clone(), mode: request.mode, ttl, keys: Vec::new() };
         let empty = Document::empty(name, id).to_bytes();
         loop {
             // Every claim in the item that is read here drew its number before this one does.
             let sent = self.clock.now();
-            let arrival = self.items.arrive(name, &empty, EMPTY_LIFE, deadline).await?;
-            let found = self.take(name, Some(arrival.item));
+            let (item, number) = self.items.arrive(name, &empty, EMPTY_LIFE, deadline).await?;
+            let found = self.take(name, Some(item));
             let Found::Queue(mut document, version) = found else {
                 let answer = self.answer(&own, name, &found, sent);
                 return Ok((own, answer));
             };
-            let token = match document.highest_token() {
-                // The store has dropped the counter, but not the queue.
-                highest if arrival.number <= highest => self.items.number(name, highest, deadline).await?,
-                _ => arrival.number,
+            let highest = document.highest_token();
+            let token = match number.filter(|number| *number > highest) {
+                Some(number) => number,
+                // The store has dropped the counter, and perhaps not the queue.
+                None => self.items.number(name, highest, deadline).await?,
             };
             let is_alone = document.claims.iter().all(|place| place.id() == Some(id));
             // The time is read after the queue, so the noted time is not before the observation.
@@ -197,20 +196,19 @@ impl Store for DocumentStore {
         };
         let name = only(names)?;
         let until = deadline.min(self.expires(own.id));
-        let mut tidy = |document: &mut Document, _: bool| {
+        let tidy = |document: &mut Document, _: bool| {
             let now = self.clock.now();
-            let dead =
-                locked(&self.watches).get(name).map(|watch| watch.dead(own.id, now)).unwrap_or_default();
-            let tidies = document.position(own.id).is_some() && !dead.is_empty();
-            for id in dead {
-                document.remove(id);
+            let is_in = document.position(own.id).is_some();
+            let watches = locked(&self.watches);
+            let dead = watches.get(name).filter(|_| is_in).map(|watch| watch.dead(own.id, now));
+            let dead = dead.unwrap_or_default();
+            for id in &dead {
+                document.remove(*id);
             }
-            Ok(tidies)
+            Ok(!dead.is_empty())
         };
-        let found = match self.attempt(name, &mut false, until, &mut tidy).await {
-            Ok(Some(found)) => found,
-            // Another client has changed it meanwhile.
-            Ok(None) => self.look(name, until).await?,
+        let found = match self.change(name, until, tidy).await {
+            Ok(found) => found,
             // Its lease has ended before an answer.
             Err(_) if self.has_expired(own.id) => Found::Nothing,
             Err(fault) => return Err(fault),
@@ -235,10 +233,14 @@ impl Store for DocumentStore {
             [step @ Step::Change(name, ..)] => (Some(name), step),
             [step @ Step::Remove { id, names, note, .. }, further @ ..] => {
                 if let (Some(name), Some(note)) = (names.first(), note) {
-                    self.write_note(name, *id, note, deadline).await?;
+                    let note = serde_json::to_vec(&note.stored()).unwrap_or_default();
+                    self.items.write(Which::Gone(name, *id), &note, Some(NOTED), deadline).await?;
                 }
                 if let (Some(name), [Step::Success { held_for }]) = (names.first(), further) {
-                    self.note_success(name, *held_for, deadline).await;
+                    // The other half of the time is for the release, which other claims wait for. If the record fails, the next
+                    // run is one too many.
+                    let until = sent + deadline.since(sent) / 2;
+                    drop(self.record_success(name, *held_for, until).await);
                 }
                 (names.first(), step)
             }
@@ -276,7 +278,7 @@ impl Store for DocumentStore {
         let (sent, name) = (self.clock.now(), only(&own.names)?);
         let mut renewed = false;
         let raise = |document: &mut Document, _: bool| {
-            renewed = !self.has_expired(own.id) && document.renew(own.id);
+            renewed = !self.has_expired(own.id) && document.renewed(own.id).is_some();
             Ok(renewed)
         };
         let found = self.change(name, deadline, raise).await?;
@@ -301,15 +303,19 @@ impl Store for DocumentStore {
             return Ok(None);
         }
         let name = only(&own.names)?;
-        let note = self.items.read_note(name, own.id, deadline).await?;
-        let removal = |Gone { why, by }: Gone| Note::removal(&why, by);
+        let note = self.items.read(Which::Gone(name, own.id), deadline).await?;
+        let removal = |(why, by): (String, _)| Note::removal(&why, by);
         let note = note.map(|note| serde_json::from_slice(&note.bytes).ok().and_then(removal));
         let note = note.map(|note| note.unwrap_or(Note::Evicted(None)));
         let note = note.filter(|note| !(held && matches!(note, Note::Superseded(_))));
         if note.is_some() || self.look(name, deadline).await?.document().is_some() {
             return Ok(note);
         }
-        Ok(Some(Note::Forgotten(LossReason::Replaced(self.items.why_forgotten().to_owned()))))
+        let service = self.items.capabilities().backend;
+        let why = format!(
+            "{service} no longer has the item of the lock: it was evicted, deleted or overwritten, or {service} was restarted"
+        );
+        Ok(Some(Note::Forgotten(LossReason::Replaced(why))))
     }
 
     async fn list(&self, prefix: &str, deadline: Moment) -> FaultResult<Vec<Queue>> {
@@ -318,7 +324,7 @@ impl Store for DocumentStore {
             let Some(document) = Document::parse(&item.bytes) else { continue };
             let Ok(name) = LockName::new(document.lock.clone()) else { continue };
             // A lock of the same name under another prefix has another key.
-            let is_own = self.items.key(&name).is_ok_and(|own| own == key);
+            let is_own = self.items.key(Which::Queue(&name)).is_ok_and(|own| own == key);
             if is_own && name.as_str().starts_with(prefix) && !document.claims.is_empty() {
                 all.push(self.queue(&name, &Found::Queue(document, item.version), false));
             }
@@ -329,7 +335,8 @@ impl Store for DocumentStore {
     }
 
     async fn last_success(&self, name: &LockName, deadline: Moment) -> FaultResult<Option<Duration>> {
-        self.items.age_of_success(name, deadline).await
+        let (now, last) = self.success(name, deadline).await?;
+        Ok(last.and_then(|acquired| success::age(now, acquired)))
     }
 
     fn abandon(&self, id: ClaimId) {

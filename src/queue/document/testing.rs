@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::{Arrival, DocumentStore, Items, Stored, Version};
-use crate::backend::{Capabilities, Examination};
+use super::{DocumentStore, Items, Stored, Version, Which};
+use crate::backend::{Capabilities, Examination, ServiceClient};
 use crate::clock::Clock;
-use crate::lock::{ClaimId, LockName, Moment};
+use crate::lock::{LockName, Moment};
 use crate::net::fault::{Fault, FaultResult};
 use crate::queue::Queues;
 use crate::sync::locked;
@@ -23,13 +23,13 @@ pub(crate) fn queues() -> Queues {
 /// The fault of one replacement of a lock's item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mishap {
-    /// The replacement is not made.
+    /// The replacement is not made: the connection broke.
     RequestLost,
-    /// The replacement is made, and its answer is lost.
+    /// The replacement is made, and the connection broke before its answer.
     AnswerLost,
     /// The replacement is made and answered at [`Fake::resume`].
     Held,
-    /// The answer is lost, and the replacement is made at [`Fake::deliver`].
+    /// There is no answer until the deadline, and the replacement is made at [`Fake::deliver`].
     Late,
 }
 
@@ -120,29 +120,28 @@ impl Fake {
             self.resumed.notified().await;
         }
         let mut state = self.state();
-        let lost = || Err(Fault::unavailable("the connection broke"));
         match mishap {
-            Some(Mishap::RequestLost) => return lost(),
+            Some(Mishap::RequestLost) => Ok(false),
             Some(Mishap::Late) => {
                 state.late.push((key.to_owned(), version.clone(), bytes.map(<[u8]>::to_vec)));
-                return lost();
+                Err(Fault::unavailable("it does not answer in time"))
             }
-            Some(Mishap::AnswerLost | Mishap::Held) | None => {}
+            Some(Mishap::AnswerLost | Mishap::Held) | None => {
+                Ok(state.swap(key, version, bytes) && mishap != Some(Mishap::AnswerLost))
+            }
         }
-        let done = state.swap(key, version, bytes);
-        if mishap == Some(Mishap::AnswerLost) {
-            return lost();
-        }
-        Ok(done)
     }
 }
 
-fn note_key(name: &LockName, id: ClaimId) -> String {
-    format!("{name}/gone/{id}")
+fn key(which: Which<'_>) -> String {
+    match which {
+        Which::Queue(name) => name.to_string(),
+        Which::Gone(name, id) => format!("{name}/gone/{id}"),
+        Which::Success(name) => format!("{name}/success"),
+    }
 }
 
-#[async_trait]
-impl Items for Fake {
+impl ServiceClient for Fake {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             backend: "fake",
@@ -157,33 +156,29 @@ impl Items for Fake {
     fn identity(&self) -> String {
         "fake".to_owned()
     }
+}
 
-    fn has_connected(&self) -> bool {
-        true
-    }
-
+#[async_trait]
+impl Items for Fake {
     async fn examine(&self, _: Moment) -> FaultResult<Examination> {
         Err(Fault::unavailable("there is nothing to examine"))
-    }
-
-    fn why_forgotten(&self) -> &'static str {
-        "the store forgot it"
     }
 
     fn room(&self) -> usize {
         self.room
     }
 
-    fn longest_ttl(&self) -> Duration {
-        Duration::from_secs(86_400)
+    fn key(&self, which: Which<'_>) -> FaultResult<Vec<u8>> {
+        Ok(key(which).into_bytes())
     }
 
-    fn key(&self, name: &LockName) -> FaultResult<Vec<u8>> {
-        Ok(name.as_str().into())
+    async fn read(&self, which: Which<'_>, _: Moment) -> FaultResult<Option<Stored>> {
+        Ok(self.state().items.get(&key(which)).cloned())
     }
 
-    async fn read(&self, name: &LockName, _: Moment) -> FaultResult<Option<Stored>> {
-        Ok(self.state().items.get(name.as_str()).cloned())
+    async fn write(&self, which: Which<'_>, bytes: &[u8], _: Option<Duration>, _: Moment) -> FaultResult<()> {
+        self.state().set(&key(which), bytes);
+        Ok(())
     }
 
     async fn arrive(
@@ -192,13 +187,13 @@ impl Items for Fake {
         empty: &[u8],
         _: Duration,
         deadline: Moment,
-    ) -> FaultResult<Arrival> {
+    ) -> FaultResult<(Stored, Option<u64>)> {
         if !self.has(name.as_str()) {
             self.state().set(name.as_str(), empty);
         }
         let item = self.state().items.get(name.as_str()).cloned().expect("made");
         let number = self.number(name, 0, deadline).await?;
-        Ok(Arrival { item, number })
+        Ok((item, Some(number)))
     }
 
     async fn time(&self, _: Moment) -> FaultResult<u64> {
@@ -212,43 +207,14 @@ impl Items for Fake {
         Ok(*counter)
     }
 
-    async fn replace(
+    async fn swap(
         &self,
         name: &LockName,
         version: &Version,
-        bytes: &[u8],
-        _: Duration,
+        new: Option<(Vec<u8>, Duration)>,
         _: Moment,
     ) -> FaultResult<bool> {
-        self.strike(name.as_str(), version, Some(bytes)).await
-    }
-
-    async fn remove(&self, name: &LockName, version: &Version, _: Moment) -> FaultResult<bool> {
-        self.strike(name.as_str(), version, None).await
-    }
-
-    async fn read_note(&self, name: &LockName, id: ClaimId, _: Moment) -> FaultResult<Option<Stored>> {
-        Ok(self.state().items.get(&note_key(name, id)).cloned())
-    }
-
-    async fn write_note(
-        &self,
-        name: &LockName,
-        id: ClaimId,
-        bytes: &[u8],
-        _: Duration,
-        _: Moment,
-    ) -> FaultResult<()> {
-        self.state().set(&note_key(name, id), bytes);
-        Ok(())
-    }
-
-    async fn record_success(&self, _: &LockName, _: Duration, _: Moment) -> FaultResult<()> {
-        Ok(())
-    }
-
-    async fn age_of_success(&self, _: &LockName, _: Moment) -> FaultResult<Option<Duration>> {
-        Ok(None)
+        self.strike(name.as_str(), version, new.as_ref().map(|(bytes, _)| bytes.as_slice())).await
     }
 
     async fn all(&self, _: Moment) -> FaultResult<Vec<(Vec<u8>, Stored)>> {

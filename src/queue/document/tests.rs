@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::DocumentStore;
-use super::store::Gone;
 use super::testing::{Fake, Mishap};
 use crate::backend::{Backend, Claim, Evict};
 use crate::clock::Clock;
@@ -16,6 +15,7 @@ use crate::lock::{
     ClaimId, ClaimState, ErrorKind, Holder, LockName, LossReason, Mode, Moment, Request, Result,
 };
 use crate::queue::Queues;
+use crate::queue::store::Note;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -134,11 +134,12 @@ async fn forgotten_hold_is_not_called_superseded() {
     let scene = Scene::new();
     let holder = scene.hold(1).await;
     let held = state(&holder).await;
-    let gone = Gone { why: "superseded".to_owned(), by: Some(Holder::default()) };
-    let note = serde_json::to_vec(&gone).expect("is JSON");
+    let note = Note::Superseded(Holder::default());
+    let note = serde_json::to_vec(&note.stored()).expect("is JSON");
     scene.fake.write(&format!("a/gone/{}", id(1)), &note);
     scene.fake.forget("a");
-    let lost = ClaimState::Lost(LossReason::Replaced("the store forgot it".into()));
+    let why = "fake no longer has the item of the lock: it was evicted, deleted or overwritten, or fake was restarted";
+    let lost = ClaimState::Lost(LossReason::Replaced(why.into()));
     assert_eq!(holder.changed(Some(&held)).await.ok(), Some(lost));
 }
 

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(watch.dead(id, at(114)), []);
         assert_eq!((watch.next_death(other), watch.next_death(id)), (at(114), Moment::NEVER));
         assert_eq!(watch.left(id, at(104)), Some(Duration::from_secs(6)));
-        document.renew(id);
+        document.renewed(id);
         watch.look(&document, at(113));
         assert_eq!((watch.dead(other, at(126)), watch.dead(other, at(127))), (vec![], vec![id]));
     }
