@@ -65,9 +65,9 @@ pub enum ProbeResult {
     Own(Vec<u8>),
 }
 
-/// Probes the server at `at`, `HOST:PORT`, for a second and a half at most.
+/// Probes the server at `at`, `HOST:PORT`, for little more than a second at most.
 pub async fn look(at: &str, manner: &Manner) -> ProbeResult {
-    try_with(at, manner, manner.hello, STEP * 4).await
+    try_with(at, manner, manner.hello, STEP * 5 / 2).await
 }
 
 /// Returns whether the server at `at` closes connections over which it has received nothing yet.
