@@ -9,7 +9,7 @@ use super::dial::{parsed, text};
 use super::fault;
 use super::keys::{Naming, QUEUE};
 use super::script::Call;
-use crate::lock::{LockName, Moment};
+use crate::lock::{ErrorKind, LockName, Moment};
 use crate::net::address::HostPort;
 use crate::net::fault::{Fault, FaultResult};
 use crate::net::request::Patience;
@@ -82,20 +82,26 @@ pub(super) async fn everywhere(
 
 /// Returns the nodes of a cluster that have slots, each with the first and the last of some of them.
 ///
-/// Errors: also if the list would be incomplete.
+/// Errors: also if the list would be incomplete: `Unavailable` if slots are served by no node; `Corrupt` if two nodes have
+/// one place.
 async fn nodes(service: &Client, deadline: Moment) -> FaultResult<HashMap<HostPort, (u16, u16)>> {
     let answer = service.call(deadline, Patience::Once, &[Call::command(["CLUSTER", "SLOTS"])]).await?;
     let nonsense = || fault::nonsense("no slots of a cluster");
     let ranges: Vec<Vec<Value>> = answer.replies.first().and_then(parsed).ok_or_else(nonsense)?;
-    let (mut found, mut served) = (HashMap::new(), 0);
+    let (mut found, mut ids, mut served) = (HashMap::new(), HashMap::new(), 0);
     for range in ranges {
         let [first, last, Value::Array(master), ..] = range.as_slice() else { return Err(nonsense()) };
-        let [host, port, ..] = master.as_slice() else { return Err(nonsense()) };
+        let [host, port, id, ..] = master.as_slice() else { return Err(nonsense()) };
         let numbers = (parsed::<u16>(first), parsed::<u16>(last), parsed(port));
         let (Some(first), Some(last), Some(port)) = numbers else { return Err(nonsense()) };
         served += u32::from(last.saturating_sub(first)) + 1;
         // An unknown host is the null value.
         let node = node_at(&text(host).unwrap_or_default(), port, &answer.connection)?;
+        let of_node = ids.entry(node.clone()).or_insert_with(|| id.clone());
+        if of_node != id {
+            let reason = format!("several nodes of the cluster give {node} as their address");
+            return Err(Fault::new(ErrorKind::Corrupt, reason));
+        }
         found.insert(node, (first, last));
     }
     if served != SLOTS {
