@@ -9,6 +9,7 @@ use super::entries::{State, Stored};
 use super::inspect;
 use super::locker::Locks;
 use super::seat::{Place, Seat};
+use super::storage::QueueFile;
 use crate::lock::{LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
 use crate::queue::store::{Note, Queue};
@@ -82,8 +83,14 @@ pub(super) async fn whole(
     probe: bool,
     deadline: Moment,
 ) -> FaultResult<Queue> {
-    let queues = contents::open(directory, from_ref(name), false, deadline).await?;
-    let locks = Locks::read();
+    let (queues, locks) = loop {
+        let queues = contents::open(directory, from_ref(name), false, deadline).await?;
+        let locks = Locks::read();
+        // A claim that has made the queue meanwhile may have the lock file by now.
+        if !queues.is_empty() || QueueFile::open(directory, name, false)?.is_none() {
+            break (queues, locks);
+        }
+    };
     // The processes that have the lock file locked for a claim: their pids in this namespace.
     let (mut owners, mut items, mut mode, mut is_blocked) = (Vec::new(), Vec::new(), None, false);
     for queue in &queues {
