@@ -50,6 +50,18 @@ fn server_without_change_reports_is_polled_every_half_second() {
     for server in [without(&["HELLO"]), without(&["CLIENT"]), refusing(&["client|caching"])] {
         let env = env_on(&server);
         looks_every_half_second(&env, &server);
+        let told = looked(&env);
+        assert!(told.contains("every 500 ms"), "{told}");
+    }
+}
+
+#[test]
+fn a_server_without_hashes_of_scripts_is_sent_their_text() {
+    for server in [without(&["EVALSHA"]), refusing(&["evalsha"])] {
+        let env = env_on(&server);
+        let holder = env.held(&["--name", "x"]);
+        env.assert_busy("x");
+        holder.release().silently(0);
     }
 }
 
@@ -59,9 +71,9 @@ fn missing_command_is_named_without_the_script() {
         let env = env_on(server);
         env.finish(&mut env.run(["--try", "--name", "x", "--", "true"]))
     };
-    let said = run(&without(&["EVAL", "EVALSHA"])).failed(69, &["unknown command 'EVALSHA'"]).err;
+    let said = run(&without(&["EVAL", "EVALSHA"])).failed(69, &["unknown command 'EVAL'"]).err;
     assert!(!said.contains("args"), "{said}");
-    let said = run(&refusing(&["eval", "evalsha"])).failed(77, &["'evalsha'"]).err;
+    let said = run(&refusing(&["eval", "evalsha"])).failed(77, &["'eval'"]).err;
     assert!(!said.contains("args"), "{said}");
     for (server, code) in [(without(&["ZADD"]), 69), (refusing(&["zadd"]), 77)] {
         let said = run(&server).failed(code, &["dlock man redis"]).err;

@@ -98,7 +98,7 @@ impl Client {
     async fn replies(&self, connection: &Connection, steps: &[Call]) -> FaultResult<Vec<Value>> {
         let mut replies = connection.exchange(steps, false).await?;
         let is_unknown =
-            |reply: &Value| matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT");
+            |reply: &Value| matches!(reply, Value::ServerError(error) if fault::is_unknown_script(error));
         if replies.iter().any(is_unknown) {
             replies = connection.exchange(steps, true).await?;
         }

@@ -5,6 +5,7 @@ use redis::Value;
 use super::client::Client;
 use super::dial::text;
 use super::script::Call;
+use super::watch::{self, OPTIN};
 use crate::backend::Examination;
 use crate::backend::facts::{Properties, Rule, risks, version, when, with};
 use crate::lock::Moment;
@@ -18,6 +19,8 @@ struct Facts {
     info: Properties,
     /// Whether INFO is denied to this user.
     is_secretive: bool,
+    /// Whether the server reports changed keys.
+    notifies: bool,
     /// Whether a sentinel or a cluster may fail over to another server.
     fails_over: bool,
     open_password: Option<String>,
@@ -65,15 +68,23 @@ const RISKS: &[Rule<Facts>] = &[
         "the server does not show this user its configuration (INFO), so risks of its configuration stay unknown",
         "allow it with ACL SETUSER ... +info, or connect without the proxy",
     ),
+    Rule::warning(
+        |f| when(!f.notifies),
+        "the server, or a proxy before it, does not report changed keys (HELLO 3, CLIENT TRACKING), so waiters poll every 500 ms",
+        "allow it with ACL SETUSER ... +client|tracking +client|caching +hello, or connect without the proxy",
+    ),
 ];
 
 pub(super) async fn examine(service: &Client, deadline: Moment) -> FaultResult<Examination> {
     let ask = async |step: Call| service.call(deadline, Patience::Once, &[step]).await;
     let info = ask(Call::attempt(["INFO"])).await?.replies;
+    let notifies = service.listen(deadline, OPTIN).await?
+        && matches!(ask(watch::caching()).await?.replies.first(), Some(Value::Okay));
     let begun = service.clock.now();
     let answer = ask(Call::command(["PING"])).await?;
     let round_trip = service.clock.now().since(begun);
     let facts = Facts {
+        notifies,
         is_secretive: matches!(info.first(), Some(Value::ServerError(_))),
         info: info.first().map(properties).unwrap_or_default(),
         fails_over: service.config.fails_over(),
@@ -101,7 +112,7 @@ mod tests {
 
     fn warnings(info: &str) -> Vec<String> {
         let info = properties(&Value::SimpleString(info.to_owned()));
-        let facts = Facts { info, ..Facts::default() };
+        let facts = Facts { info, notifies: true, ..Facts::default() };
         [testing::warnings(RISKS_OF_A_SERVER, &facts.info), testing::warnings(RISKS, &facts)].concat()
     }
 

@@ -29,6 +29,12 @@ pub(super) fn is_unknown(error: &ServerError) -> bool {
     error.code() == "NOAUTH" || error.code() == "ERR" && is_refused
 }
 
+/// Returns whether the server does not know a script by its hash, or does not take one.
+pub(super) fn is_unknown_script(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default().to_lowercase();
+    error.code() == "NOSCRIPT" || details.contains("'evalsha'") || details.contains("`evalsha`")
+}
+
 /// Returns the fault for an error reply.
 pub(super) fn of(error: &ServerError) -> Fault {
     let details = error.details().unwrap_or_default();
