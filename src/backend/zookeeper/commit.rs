@@ -65,7 +65,7 @@ impl Life {
     }
 }
 
-/// Reads the record at `path`, and its version; `None` if it does not exist.
+/// Reads the record at `path`, and its version; `None` if the node does not exist, or is not one that this user's dlock wrote.
 async fn note_at(client: &Client, path: &str) -> FaultResult<Option<(Note, i32)>> {
     let found = view::data_of(client, path).await?;
     Ok(found.and_then(|(data, stat)| Some((Note::parse(&data)?, stat.version))))

@@ -1,7 +1,5 @@
 //! Waiting for changes.
 
-use std::time::Duration;
-
 use futures_util::future::{select_all, try_join_all};
 use zookeeper_client::{Client, Error as ZkError};
 
@@ -11,9 +9,6 @@ use super::queue::{Note, entries};
 use crate::lock::LockName;
 use crate::net::fault::FaultResult;
 use crate::queue::store::{Own, Seen, Target};
-
-/// How often a claim looks for itself at an entry of another user.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Completes when the own nodes, the session or a target may have changed.
 pub(super) async fn claim(life: &Life, own: &Own, on: &[Target], seen: Seen) -> FaultResult<()> {
@@ -45,7 +40,13 @@ async fn end_of(client: &Client, path: String, or_holds: bool) -> FaultResult<()
         Ok((.., watcher)) => drop(watcher.changed().await),
         Err(ZkError::NoNode) => {}
         // Only the node's user may read it, and servers notify no other user of its end.
-        Err(ZkError::NoAuth) => tokio::time::sleep(LOOK).await,
+        Err(ZkError::NoAuth) => {
+            let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+            let (names, watcher) = client.list_and_watch_children(folder).await?;
+            if names.iter().any(|one| one == name) {
+                watcher.changed().await;
+            }
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(())
