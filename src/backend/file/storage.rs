@@ -21,8 +21,8 @@ use crate::net::fault::{Fault, FaultResult};
 /// The unit in which the kernel writes.
 const PAGE: usize = 4096;
 
-/// How much is read at first: all of a queue of some fifty entries.
-const FIRST: usize = 8 * PAGE;
+/// How much is read at first: all of a queue of some thirty entries.
+const FIRST: usize = 4 * PAGE;
 
 /// The queue file of one lock, opened.
 #[derive(Debug)]
