@@ -167,10 +167,11 @@ impl Driver<'_> {
         self.health.examine_later(self.context.now());
     }
 
-    fn try_spawn(&self) -> io::Result<Spawned> {
+    fn try_spawn(&mut self) -> io::Result<Spawned> {
+        let command = self.command.take().ok_or(io::ErrorKind::InvalidInput)?;
         let Context { keeper, machine, .. } = &self.context;
         let grant = machine.grant().ok_or(io::ErrorKind::InvalidInput)?;
-        self.command.spawn(&self.variables(grant), &self.anchors, keeper.shared.gate)
+        command.spawn(&self.variables(grant), &self.anchors, keeper.shared.gate)
     }
 
     async fn leave(&mut self, succeeded: bool) {

@@ -36,7 +36,8 @@ pub(super) struct Driver<'a> {
     pub(super) marks: Marks,
     /// Descriptors that carry the hold in the kernel, between the hold and the start of the command.
     pub(super) anchors: Vec<OwnedFd>,
-    pub(super) command: Command<'a>,
+    /// The command that has not started yet.
+    pub(super) command: Option<Command<'a>>,
     pub(super) process: Process,
     front_gone: bool,
     alarm: Alarm,
@@ -47,6 +48,8 @@ pub(super) struct Driver<'a> {
 /// Errors: the system refuses memory, or a descriptor to watch the adopted process or the caller.
 pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -> io::Result<HoldEnd> {
     let adopting = job.adoption.as_ref().map(|adoption| Adopting::of(adoption, keeper)).transpose()?;
+    let command = || Command::prepare(&job.argv, &environment::NAMES, keeper.start);
+    let command = job.adoption.is_none().then(command).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
@@ -57,7 +60,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         health: Health::new(job.plan.started.max(clock.now())),
         marks: Marks::new(),
         anchors: Vec::new(),
-        command: Command::prepare(&job.argv, &environment::NAMES, keeper.start)?,
+        command,
         process: Process::not_started(adopting),
         front_gone: false,
         alarm: Alarm::default(),

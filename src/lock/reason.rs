@@ -67,15 +67,6 @@ impl Reason {
         self
     }
 
-    /// Adds `more` to the last fault.
-    #[must_use]
-    pub fn adding(mut self, more: &str) -> Self {
-        if let Some(last) = self.complaints.last_mut() {
-            last.what.push_str(more);
-        }
-        self
-    }
-
     /// Replaces the subject.
     #[must_use]
     pub fn about(self, about: About) -> Self {
@@ -133,11 +124,6 @@ impl Reason {
     /// Returns whether another service is at the place of the expected one.
     pub fn is_about_a_stranger(&self) -> bool {
         self.about == About::Stranger
-    }
-
-    /// Returns whether it names a server.
-    pub fn names_a_server(&self) -> bool {
-        self.complaints.iter().any(|complaint| complaint.server.is_some())
     }
 
     /// Returns the server at the beginning of the sentence.
