@@ -31,8 +31,6 @@ pub struct ToKeeper {
 /// A message from the keeper to the front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToFront {
-    /// The guard instant is set, and counts from now on.
-    Guard,
     /// The command runs, and has the standard streams and all inherited descriptors. The message carries the anchors,
     /// and before them a pidfd of the command if `handle` is set.
     Started {
@@ -128,7 +126,6 @@ pub fn tell_keeper(end: &OwnedFd, message: ToKeeper) -> io::Result<()> {
 /// Sends `message` and `descriptors` to the front, from the keeper's end.
 pub fn tell_front(end: &OwnedFd, message: ToFront, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = match message {
-        ToFront::Guard => frame(1, 0, 0),
         ToFront::Done(ExitStatus::Exited(status)) => frame(2, status, 0),
         ToFront::Done(ExitStatus::Signaled(signal)) => frame(2, 0, signal.number()),
         ToFront::Suspended => frame(3, 0, 0),
@@ -154,7 +151,6 @@ pub fn heard_by_keeper(end: &OwnedFd) -> io::Result<Option<ToKeeper>> {
 pub fn heard_by_front(end: &OwnedFd) -> io::Result<Option<(ToFront, Vec<OwnedFd>)>> {
     let Some(([kind, small, large @ ..], descriptors)) = receive(end)? else { return Ok(None) };
     let message = match (kind, i32::from_ne_bytes(large)) {
-        (1, _) => ToFront::Guard,
         (2, 0) => ToFront::Done(ExitStatus::Exited(small)),
         (2, _) => ToFront::Done(ExitStatus::Signaled(known(large)?)),
         (3, _) => ToFront::Suspended,

@@ -136,6 +136,7 @@ impl Front {
                 duty(KeeperSetup {
                     channel: keepers_end,
                     shared: self.shared,
+                    timer: &self.timer,
                     ender: self.ender.hand_over(),
                     start: &self.start,
                 });
@@ -187,7 +188,12 @@ impl Front {
 
     /// Waits for a signal, a message or the deadline. May return too early.
     fn await_something(&self, watch: &Watch) {
-        let armed = set_timer(&self.timer, self.deadline(watch)).is_ok();
+        let deadline = self.deadline(watch);
+        let mut armed = set_timer(&self.timer, deadline).is_ok();
+        if self.deadline(watch) != deadline {
+            // The keeper has passed the gate meanwhile, and may have set the timer before.
+            armed = set_timer(&self.timer, self.deadline(watch)).is_ok();
+        }
         let mut sources = [
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.timer, PollFlags::IN),
@@ -232,8 +238,6 @@ impl Front {
 
     fn heard(&mut self, watch: &mut Watch, message: ToFront, descriptors: Vec<OwnedFd>) {
         match message {
-            // The message has woken this process, which sets its timer before it waits again.
-            ToFront::Guard => {}
             ToFront::Started { handle } => self.command_started(watch, handle, descriptors),
             ToFront::Waiting { ahead } => self.notifier.iter_mut().for_each(|n| n.waiting(ahead)),
             ToFront::Done(_) | ToFront::Again(_) | ToFront::Suspended => Self::last_word(watch, message),

@@ -15,6 +15,7 @@ use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
 use super::sys::{self, SignalSet};
+use crate::clock::set_timer;
 use crate::fd;
 
 /// The pause after a refusal of the system that cannot last long.
@@ -27,6 +28,8 @@ pub struct KeeperSetup<'a> {
     pub channel: OwnedFd,
     /// The memory that it shares with the front.
     pub shared: Shared,
+    /// The front's timer.
+    pub timer: &'a OwnedFd,
     /// The keeper's ender, made from the front's.
     pub ender: io::Result<Ender>,
     /// How dlock was started.
@@ -42,6 +45,8 @@ pub struct Keeper<'a> {
     shell: Option<AsyncFd<OwnedFd>>,
     /// The memory that this process shares with the front.
     pub shared: Shared,
+    /// The front's timer.
+    timer: &'a OwnedFd,
     ender: RefCell<Ender>,
     /// How dlock was started.
     pub start: &'a Start,
@@ -71,6 +76,7 @@ impl<'a> Keeper<'a> {
             channel: fd::watch(setup.channel)?,
             children,
             shared: setup.shared,
+            timer: setup.timer,
             ender: RefCell::new(setup.ender?),
             start: setup.start,
         })
@@ -112,7 +118,7 @@ impl<'a> Keeper<'a> {
     pub fn pass_gate(&self) -> bool {
         let passed = self.shared.gate.pass();
         if passed {
-            self.tell(ToFront::Guard, &[]);
+            let _ = set_timer(self.timer, self.shared.guard_until());
         }
         passed
     }
