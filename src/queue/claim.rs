@@ -128,7 +128,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
         let own = core.own();
         let next = async {
             // Most commands end before.
-            let young = core.publisher.held_at().map(|at| core.clock.sleep_until(at + SHORT_HOLD));
+            let young = core.publisher.held_at().map(|at| core.after(at + SHORT_HOLD));
             futures_util::future::OptionFuture::from(young).await;
             core.store.changed(Watched::Claim { own: &own, on }, *seen, *until).await
         };
@@ -136,7 +136,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
         let changed = tokio::select! {
             changed = next => changed,
             () = core.look.notified() => Ok(()),
-            () = core.clock.sleep_until(mark_at) => {
+            () = core.after(mark_at) => {
                 marked = true;
                 // It is for display alone.
                 drop(core.mark(&own).await);
@@ -329,6 +329,12 @@ impl Core {
             *locked(&self.renewed) = place;
         }
         Ok(())
+    }
+
+    /// Completes after `when`. A suspend of the host makes it later, which does not matter here, and it needs no timer of the
+    /// kernel just before the command starts.
+    fn after(&self, when: Moment) -> tokio::time::Sleep {
+        tokio::time::sleep(when.since(self.clock.now()))
     }
 
     /// Returns when to record how long it has held; `None` if no step is needed for that.
