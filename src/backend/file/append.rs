@@ -45,7 +45,7 @@ fn join(mut queues: Vec<Contents>, request: &Request) -> FaultResult<(Own, Seat,
     let mut places = Vec::new();
     for queue in &mut queues {
         // That of an earlier attempt, which has ended.
-        queue.entries.retain(|entry| entry.record.id() != Some(request.id));
+        queue.entries.retain(|entry| entry.id() != Some(request.id));
         let token = queue.header.take_token();
         queue.entries.push(Stored::of(request, token, wall()));
         queue.changed = true;
@@ -60,6 +60,7 @@ fn join(mut queues: Vec<Contents>, request: &Request) -> FaultResult<(Own, Seat,
     if seat.fifo.is_none() {
         let in_use = fault::os("lock", directory.path_of(&name));
         seat.fifo = Some(fifo::take(directory, &name)?.ok_or(Errno::WOULDBLOCK).map_err(in_use)?);
+        seat.fifo_name = Some(name.clone());
     }
     let keys = seat.places.iter().map(|place| Key { order: place.token, text: name.clone() }).collect();
     let (names, mode) = (request.names.clone(), request.mode);

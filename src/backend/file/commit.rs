@@ -22,7 +22,7 @@ pub(super) fn remove(
         Some(Note::Evicted(by)) => State::Evicted(by.clone()),
         _ => State::Evicted(None),
     };
-    let is_own = |entry: &&Stored| entry.record.id() == Some(id);
+    let is_own = |entry: &&Stored| entry.id() == Some(id);
     let mut lives = false;
     for queue in &*queues {
         let has = |order| order == 0 || queue.queue().any(|entry| entry.token == order);
@@ -36,7 +36,7 @@ pub(super) fn remove(
                 return Ok(false);
             }
             let advice = "kill that process, or leave out --force to ask it";
-            let (directory, pid) = (&queue.file.directory, Some(entry.record.holder.pid));
+            let (directory, pid) = (&queue.file.directory, entry.record().map(|record| record.holder.pid));
             return Err(locked(directory, queue.file.files.canonical(), pid, advice));
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn change(queue: &mut Contents, item: &Item, change: &Change) -> Faul
     if let Some(entry) = queue.at(token) {
         match change {
             Change::Asked(by) => entry.asked = Some(by.clone()),
-            Change::Label(label) => entry.record.holder.label = Some(label.clone()),
+            Change::Label(label) => entry.set_label(label),
             // The entry says since when.
             Change::HeldFor(_) => return Ok(true),
         }

@@ -11,6 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::success;
+
 /// The length of the header in bytes.
 pub(super) const HEADER: usize = 1024;
 /// The digits of the header's checksum, and the newline behind them.
@@ -74,6 +76,14 @@ impl Header {
         }
         self.next += 1;
         self.next - 1
+    }
+
+    /// Records the success of a run that acquired the time `held_for` ago.
+    pub(super) fn record_success(&mut self, held_for: Option<Duration>) {
+        if let Some(held_for) = held_for {
+            let now = Duration::from_micros(wall());
+            self.success = success::latest(now, self.success, now.saturating_sub(held_for));
+        }
     }
 
     pub(super) fn print(&self) -> Vec<u8> {

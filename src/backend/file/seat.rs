@@ -17,7 +17,6 @@ use super::flock;
 use super::header::wall;
 use super::hold::Hold;
 use super::storage::QueueFile;
-use crate::backend::success;
 use crate::lock::{LossReason, Mode};
 use crate::net::fault::FaultResult;
 use crate::queue::store::Target;
@@ -40,6 +39,8 @@ pub(super) struct Seat {
     /// In the order of the names.
     pub(super) places: Vec<Place>,
     pub(super) fifo: Option<Arc<OwnedFd>>,
+    /// The name of the FIFO, if it ends with the claim.
+    pub(super) fifo_name: Option<String>,
     /// The FIFO, as the task listens to it that follows the claim.
     listener: Option<Arc<AsyncFd<Arc<OwnedFd>>>>,
     /// The FIFOs of other claims for whose end it waits.
@@ -110,12 +111,27 @@ impl Place {
 impl Seat {
     /// Creates the claim. `fifo` is the lock's own FIFO, if it is that of the claim.
     pub(super) fn new(mode: Mode, places: Vec<Place>, fifo: Option<Arc<OwnedFd>>) -> Self {
-        Self { mode, places, fifo, listener: None, watches: Vec::new(), holds: false, events: None }
+        Self {
+            mode,
+            places,
+            fifo,
+            fifo_name: None,
+            listener: None,
+            watches: Vec::new(),
+            holds: false,
+            events: None,
+        }
     }
 
     /// Returns whether a task has its FIFO open.
     pub(super) fn is_followed(&self) -> bool {
         self.listener.as_ref().is_some_and(|listener| Arc::strong_count(listener) > 1)
+    }
+
+    /// Returns whether the next claim removes its entry, as that of a killed process: the entry is the first, and no other claim
+    /// uses the FIFO's name.
+    pub(super) fn is_removed_by_the_next(&self) -> bool {
+        self.holds && self.mode == Mode::Exclusive && self.fifo_name.is_some()
     }
 
     pub(super) fn queues(&self) -> Vec<Arc<QueueFile>> {
@@ -208,11 +224,7 @@ impl Seat {
     pub(super) fn leave(&self, queues: &mut [Contents], held_for: Option<Duration>) -> FaultResult<()> {
         for (place, queue) in self.places.iter().zip(queues) {
             queue.bury(place.token)?;
-            if let Some(held_for) = held_for {
-                let now = Duration::from_micros(wall());
-                queue.header.success =
-                    success::latest(now, queue.header.success, now.saturating_sub(held_for));
-            }
+            queue.header.record_success(held_for);
             queue.write()?;
         }
         Ok(())
@@ -226,6 +238,7 @@ impl Seat {
         self.close_fifo();
         // The kernel often puts the successor on this processor, where it would wait until this process has ended.
         rustix::thread::sched_yield();
+        self.fifo_name.iter().for_each(|name| self.directory().unlink(name));
         // The rest is dropped last, since the kernel takes time to dismantle it.
     }
 

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags, fstat, ftruncate};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
@@ -21,8 +22,8 @@ use crate::net::fault::{Fault, FaultResult};
 /// The unit in which the kernel writes.
 const PAGE: usize = 4096;
 
-/// How much is read at first: all of a queue of some thirty entries.
-const FIRST: usize = 4 * PAGE;
+/// The longest text that is read: that of some hundred thousand entries.
+const MOST: usize = 1 << 26;
 
 /// The queue file of one lock, opened.
 #[derive(Debug)]
@@ -113,27 +114,43 @@ impl QueueFile {
         Ok(self.directory.stat(&self.files.queue(), &self.file)?.st_nlink == 0)
     }
 
-    /// Reads the header, and the text behind it. Without its header, a text is lost, and so is one of another boot.
+    /// Reads the header and the text. Without its header, a text is lost, and so is one of another boot.
     pub(super) fn read(&self) -> FaultResult<(Header, Vec<u8>)> {
-        let mut bytes = vec![0; FIRST];
-        let mut length = 0;
-        loop {
-            let got = retry_on_intr(|| pread(&self.file, &mut bytes[length..], length as u64));
-            length += got.map_err(fault::os("read", self.path()))?;
-            // A short read of a regular file is the last one.
-            if length < bytes.len() {
-                break;
-            }
-            bytes.resize(4 * length, 0);
-        }
-        bytes.truncate(length);
-        let header = Header::parse(&bytes).map_err(|_| self.newer())?;
-        let header = header.unwrap_or_else(|| Header::fresh(self.lock.as_str()));
+        let (header, page) = self.first_page()?;
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (start, length) = (size(header.start), size(header.length));
-        let text = bytes.get(start..start.saturating_add(length)).unwrap_or_default();
-        let text = if checksum(text) == header.sum { text } else { b"[]" }.to_vec();
+        let text = match page.get(start..start.saturating_add(length)) {
+            Some(text) => text.to_vec(),
+            None => self.pread(length.min(MOST), header.start)?,
+        };
+        let text = if checksum(&text) == header.sum { text } else { b"[]".to_vec() };
         Ok((header, text))
+    }
+
+    fn first_page(&self) -> FaultResult<(Header, Vec<u8>)> {
+        let page = self.pread(PAGE, 0)?;
+        let header = Header::parse(&page).map_err(|_| self.newer())?;
+        Ok((header.unwrap_or_else(|| Header::fresh(self.lock.as_str())), page))
+    }
+
+    /// Does what [`Header::record_success`] does, under the guard.
+    pub(super) async fn record_success(
+        &self,
+        held_for: Option<Duration>,
+        deadline: Moment,
+    ) -> FaultResult<()> {
+        let _guard = self.guard(deadline).await?;
+        let (mut header, _) = self.first_page()?;
+        header.record_success(held_for);
+        self.write_header(&header)
+    }
+
+    /// Reads `length` bytes from `start`, or all that there are. A short read of a regular file is the last one.
+    fn pread(&self, length: usize, start: u64) -> FaultResult<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let got = retry_on_intr(|| pread(&self.file, &mut bytes[..], start));
+        bytes.truncate(got.map_err(fault::os("read", self.path()))?);
+        Ok(bytes)
     }
 
     /// The fault for a queue that this dlock cannot read.

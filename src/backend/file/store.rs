@@ -122,16 +122,17 @@ impl FileStore {
     }
 
     async fn leave(&self, id: ClaimId, held_for: Option<Duration>, deadline: Moment) -> FaultResult<()> {
-        let Some((files, is_followed)) =
-            self.with_seat(id, |seat| Ok((seat.queues(), seat.is_followed())))?
-        else {
-            return Ok(());
-        };
+        let looked = |seat: &mut Seat| Ok((seat.queues(), seat.is_followed(), seat.is_removed_by_the_next()));
+        let Some((files, is_followed, is_removed)) = self.with_seat(id, looked)? else { return Ok(()) };
         if is_followed {
             // The task that followed the claim ends, and closes its FIFO.
             tokio::task::yield_now().await;
         }
-        let mut queues = contents::read(&files, deadline).await;
+        let mut recorded = Ok(());
+        for file in files.iter().filter(|_| is_removed && held_for.is_some()) {
+            recorded = recorded.and(file.record_success(held_for, deadline).await);
+        }
+        let mut queues = if is_removed { Ok(Vec::new()) } else { contents::read(&files, deadline).await };
         let Some(seat) = locked(&self.seats).remove(&id) else { return Ok(()) };
         // If they cannot be read, the entries stay: the released locks and the closed FIFO say enough.
         let left = match &mut queues {
@@ -139,7 +140,7 @@ impl FileStore {
             Err(fault) => Err(fault.clone()),
         };
         seat.end(queues.ok());
-        left
+        recorded.and(left)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contents;
+use super::entries::Stored;
 use super::header;
 use super::storage::QueueFile;
 use super::testing::*;
@@ -312,4 +313,30 @@ async fn dropped_claim_ends_although_a_forked_process_has_its_fifo() {
     drop((first, f.backend));
     let backend = open(&f.temp);
     held(&enter(&backend, &request(1, &["a"], Mode::Exclusive)).await).await;
+}
+
+#[tokio::test]
+async fn next_claim_removes_the_entry_of_a_past_holder() {
+    let f = fixture();
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    held(&first).await;
+    let second = enter(&f.backend, &request(2, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&second).await, 1);
+    leave(&first).await;
+    held(&second).await;
+    second.leave(true, soon()).await.expect("leaves");
+    let stored = async || {
+        let queues = contents::read(&[queue_of(&f)], soon()).await.expect("reads");
+        queues[0].entries.iter().filter_map(Stored::id).collect::<Vec<_>>()
+    };
+    assert_eq!(stored().await, [ClaimId::from_bytes([2; 16])]);
+    let status = f.backend.inspect(&name("a"), soon()).await.expect("status");
+    assert_eq!((status.holders.len(), status.waiters.len()), (0, 0));
+    assert!(f.backend.last_success(&name("a"), soon()).await.expect("known").is_some());
+    assert_eq!(files(&f), [".a.fifo", ".a.queue", "a"]);
+    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    held(&third).await;
+    assert_eq!(stored().await, [ClaimId::from_bytes([3; 16])]);
+    leave(&third).await;
+    assert!(stored().await.is_empty());
 }
