@@ -136,7 +136,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
         let changed = tokio::select! {
             changed = next => changed,
             () = core.look.notified() => Ok(()),
-            () = core.after(mark_at) => {
+            () = core.after(mark_at), if !mark_at.is_never() => {
                 marked = true;
                 // It is for display alone.
                 drop(core.mark(&own).await);
@@ -331,8 +331,8 @@ impl Core {
         Ok(())
     }
 
-    /// Completes after `when`. A suspend of the host makes it later, which does not matter here, and it needs no timer of the
-    /// kernel just before the command starts.
+    /// Completes after `when`. A suspend of the host delays it, which does not matter here. It makes no timer of the kernel, since
+    /// it is called just before the command starts.
     fn after(&self, when: Moment) -> tokio::time::Sleep {
         tokio::time::sleep(when.since(self.clock.now()))
     }

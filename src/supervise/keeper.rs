@@ -118,6 +118,7 @@ impl<'a> Keeper<'a> {
     pub fn pass_gate(&self) -> bool {
         let passed = self.shared.gate.pass();
         if passed {
+            // If the system refuses that, the front sets it at the message that the command runs.
             let _ = set_timer(self.timer, self.shared.guard_until());
         }
         passed

@@ -87,11 +87,12 @@ impl Contents {
     }
 
     /// Returns the name of the FIFO of an entry's claim. With several names it belongs to the first.
+    ///
+    /// Errors: the entry's record cannot be read, so it is not known whether its claim lives.
     pub(super) fn fifo_of(&self, entry: &Stored) -> FaultResult<String> {
-        let names = entry.record().map(|record| record.names(&self.file.lock));
-        let first = names.as_ref().map_or(&self.file.lock, |names| &names[0]);
-        let files = self.file.directory.naming.of(first)?;
-        let own = entry.id().filter(|_| !entry.kept);
+        let record = entry.record().ok_or_else(|| self.file.newer())?;
+        let files = self.file.directory.naming.of(&record.names(&self.file.lock)[0])?;
+        let own = record.id().filter(|_| !entry.kept);
         Ok(own.map_or_else(|| files.kept_fifo(), |id| files.fifo(id)))
     }
 

@@ -40,7 +40,8 @@ pub(super) struct Stored {
     /// The holder that asked it to leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<Holder>,
-    /// The text forms of the claim's id and mode. Decisions on all entries need no more of the claims.
+    /// The text forms of the claim's id and mode. Decisions on all entries need no more of the claims. A version that
+    /// changes the form of the record changes the text of the mode, so that older ones take it for an exclusive claim.
     claim: String,
     mode: String,
     /// The claim's [`Record`], as text.

@@ -232,13 +232,16 @@ impl Seat {
 
     /// Ends a claim that leaves, with the guards of `queues`.
     pub(super) fn end(mut self, queues: Option<Vec<Contents>>) {
+        let is_removed = self.is_removed_by_the_next();
         self.release();
         drop(queues);
         // This wakes the successor, which then finds the guard and the locks free.
         self.close_fifo();
         // The kernel often puts the successor on this processor, where it would wait until this process has ended.
         rustix::thread::sched_yield();
-        self.fifo_name.iter().for_each(|name| self.directory().unlink(name));
+        if let Some(name) = self.fifo_name.as_ref().filter(|_| is_removed) {
+            self.directory().unlink(name);
+        }
         // The rest is dropped last, since the kernel takes time to dismantle it.
     }
 

@@ -129,8 +129,10 @@ impl FileStore {
             tokio::task::yield_now().await;
         }
         let mut recorded = Ok(());
-        for file in files.iter().filter(|_| is_removed && held_for.is_some()) {
-            recorded = recorded.and(file.record_success(held_for, deadline).await);
+        if is_removed && held_for.is_some() {
+            for file in &files {
+                recorded = recorded.and(file.record_success(held_for, deadline).await);
+            }
         }
         let mut queues = if is_removed { Ok(Vec::new()) } else { contents::read(&files, deadline).await };
         let Some(seat) = locked(&self.seats).remove(&id) else { return Ok(()) };

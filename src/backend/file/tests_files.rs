@@ -315,6 +315,26 @@ async fn dropped_claim_ends_although_a_forked_process_has_its_fifo() {
     held(&enter(&backend, &request(1, &["a"], Mode::Exclusive)).await).await;
 }
 
+/// The FIFO of such an entry is not known, so its claim may live.
+#[tokio::test]
+async fn entry_with_an_unreadable_record_is_not_removed() {
+    let f = fixture();
+    let claim = enter(&f.backend, &request(1, &["b", "a"], Mode::Exclusive)).await;
+    held(&claim).await;
+    let entry = async |old: &str, new: &str| {
+        let mut queues = contents::read(&[queue_of(&f)], soon()).await.expect("reads");
+        let text = serde_json::to_string(&queues[0].entries).expect("JSON").replace(old, new);
+        queues[0].entries = serde_json::from_str(&text).expect("entries");
+        queues[0].write().expect("written");
+        queues[0].entries.len()
+    };
+    assert_eq!(entry("\"holder\"", "\"holders\"").await, 1);
+    let failed = f.backend.enter(&request(2, &["a"], Mode::Exclusive), soon()).await;
+    assert_eq!(failed.expect_err("unread").kind, ErrorKind::Corrupt);
+    assert_eq!(entry("\"holders\"", "\"holder\"").await, 1);
+    leave(&claim).await;
+}
+
 #[tokio::test]
 async fn next_claim_removes_the_entry_of_a_past_holder() {
     let f = fixture();
