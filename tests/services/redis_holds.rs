@@ -78,6 +78,21 @@ fn the_queue_of_a_hold_lives_as_long_as_the_hold() {
     env.assert_free("x");
 }
 
+/// All keys of a lock live longer than its longest lease, whichever claim was the last one to enter.
+#[test]
+fn a_short_claim_leaves_the_keys_of_a_long_one_alone() {
+    const THREE_DAYS: i64 = 3 * 86_400_000;
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    env.finish(&mut env.verb("acquire", ["--name", "x", "--detach", "--ttl", "3d"])).silently(0);
+    let other = env.finish(&mut env.run(["--name", "x", "--try", "--ttl", "5s", "--", "true"]));
+    assert_eq!(other.code(), Some(75), "{}", other.err);
+    for part in ["queue", "writers", "leases"] {
+        let left = life(&server, &format!("{{dlock:x}}:dlock:{part}"));
+        assert!(left > THREE_DAYS, "{part} ends in {left} ms");
+    }
+}
+
 /// Opens a connection to the server, if it has room.
 fn connection(server: &Server) -> Option<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).expect("connects");

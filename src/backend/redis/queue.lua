@@ -33,8 +33,12 @@ for n = 1, #KEYS / 6 do
   names[n] = {
     lock = KEYS[k], queue = KEYS[k + 1], writers = KEYS[k + 2], leases = KEYS[k + 3], counters = KEYS[k + 4],
     own = KEYS[k + 5], before = ARGV[a], after = ARGV[a + 1],
+    counts = redis.call('HMGET', KEYS[k + 4], 'fence', 'named', 'success'),
+    -- `look` adds the lock's value, whether another program set it ('foreign'), and what is read of claims ('fields').
   }
 end
+
+local DAY = 86400000
 
 local function claim(name, who) return name.before .. who .. name.after end
 
@@ -59,14 +63,26 @@ local function is_own(name, value)
   return string.sub(value, 1, #MARK) == MARK or redis.call('ZSCORE', name.queue, value)
 end
 
--- Returns the value of the lock's key that names a claim, and whether the claim lives as far as its keys tell: its hash is
--- there, and if the lock's key stood for it once, it still does.
-local function proof(name, who, value)
-  local c = redis.call('HMGET', claim(name, who), 'mode', 'taken', 'slot')
-  local named = who
-  if c[1] and c[1] ~= 'exclusive' then named = MARK .. c[1] end
-  local stood = c[2] or c[3] or redis.call('HGET', name.counters, 'named') == who
-  return named, c[1] and (value == named or not stood)
+-- Returns the value of the lock's key that stands for a claim of mode `its_mode`.
+local function value_for(who, its_mode) return its_mode == 'exclusive' and who or MARK .. its_mode end
+
+-- Returns fields of a claim: those that its entry shows, and 'taken'.
+local function fields_of(name, who)
+  local read = name.fields[who]
+  if not read then
+    read = redis.call('HMGET', claim(name, who), 'mode', 'slot', 'about', 'since', 'held', 'label', 'taken')
+    name.fields[who] = read
+  end
+  return read
+end
+
+-- Returns the value of the lock's key that stands for a claim, and whether the claim lives as far as its keys tell: its
+-- hash is there, and if the lock's key stood for it once, it still does.
+local function proof(name, who)
+  local fields = fields_of(name, who)
+  local its_value = value_for(who, fields[1] or 'exclusive')
+  local stood = fields[2] or fields[7] or name.counts[2] == who
+  return its_value, fields[1] and (name.value == its_value or not stood)
 end
 
 -- Returns the rest of a claim's lease.
@@ -74,12 +90,9 @@ local function left(name, who)
   return math.max((redis.call('ZSCORE', name.leases, who) or now_ms) - now_ms, 0)
 end
 
-local DAY = 86400000
-
--- Keeps a key for a day longer than the claims, so that it is removed at last.
-local function keep(key, ttl)
-  local life = ttl + DAY
-  if redis.call('PTTL', key) < life - 3600000 then redis.call('PEXPIRE', key, text(life)) end
+-- Returns the rest of the longest lease.
+local function longest(name)
+  return (redis.call('ZRANGE', name.leases, -1, -1, 'WITHSCORES')[2] or now_ms) - now_ms
 end
 
 -- Removes a claim from the queue and the lock. Returns whether it was there.
@@ -96,59 +109,59 @@ local function bury(name, who)
   redis.call('DEL', claim(name, who))
 end
 
--- Removes dead claims, and makes the lock's key name the first one unless another program has it. Returns the value.
-local function settle(name)
-  for _, who in ipairs(redis.call('ZRANGEBYSCORE', name.leases, '-inf', text(now_ms))) do bury(name, who) end
-  local value = value_of(name)
-  local first, named, lives
-  repeat
-    first, lives = redis.call('ZRANGE', name.queue, 0, 0)[1], true
-    if first then named, lives = proof(name, first, value) end
-    if not lives then
-      bury(name, first)
-      value = value_of(name)
-    end
-  until lives
-  if first and value ~= named and not (value and not is_own(name, value)) then
-    local life = left(name, first)
-    if named ~= first then
-      -- Others that share the lock may have longer leases.
-      life = (redis.call('ZRANGE', name.leases, -1, -1, 'WITHSCORES')[2] or 0) - now_ms
-    end
-    redis.call('SET', name.lock, named, 'PX', text(math.max(life, 1)))
-    redis.call('HSET', name.counters, 'named', first)
-    value = named
-  elseif not first and value and is_own(name, value) then
-    redis.call('DEL', name.lock)
-    value = false
-  end
-  if first and first ~= id and redis.call('ZSCORE', name.queue, id) then
-    local _, stands = proof(name, id, value)
-    if not stands then bury(name, id) end
-  end
-  return value
+-- Reads the lock's key, and forgets what was read of claims before.
+local function look(name)
+  name.fields, name.value = {}, value_of(name)
+  name.foreign = name.value and not is_own(name, name.value)
 end
 
-local BRIEF, FULL = { 'mode', 'slot' }, { 'mode', 'slot', 'about', 'since', 'held', 'label' }
+-- Returns a claim whose lease has ended, if there is one.
+local function expired(name)
+  local first = redis.call('ZRANGE', name.leases, 0, 0, 'WITHSCORES')
+  if first[1] and tonumber(first[2]) <= now_ms then return first[1] end
+end
 
--- Returns a claim with so many ahead of it, for `item` in rows.rs.
-local function entry(name, at, who, fields)
-  local about = redis.call('HMGET', claim(name, who), unpack(fields))
-  return { at, who, redis.call('ZSCORE', name.queue, who), left(name, who), about }
+-- Removes dead claims, and makes the lock's key name the first one unless another program has it.
+local function settle(name)
+  for who in expired, name do bury(name, who) end
+  local first, its_value, lives
+  repeat
+    look(name)
+    first, lives = redis.call('ZRANGE', name.queue, 0, 0)[1], true
+    if first then its_value, lives = proof(name, first) end
+    if not lives then bury(name, first) end
+  until lives
+  if first and name.value ~= its_value and not name.foreign then
+    -- Others that share the lock may have longer leases.
+    local life = its_value == first and left(name, first) or longest(name)
+    redis.call('SET', name.lock, its_value, 'PX', text(math.max(life, 1)))
+    redis.call('HSET', name.counters, 'named', first)
+    name.value, name.counts[2] = its_value, first
+  elseif not first and name.value and not name.foreign then
+    redis.call('DEL', name.lock)
+    name.value = false
+  end
+  if first and first ~= id and redis.call('ZSCORE', name.queue, id) then
+    local _, lives = proof(name, id)
+    if not lives then bury(name, id) end
+  end
 end
 
 -- Returns what the own claim needs: the first claim, or as many as there are slots, the nearest one ahead that does not
--- share, the one before the own, and the own.
-local function needed(name, value)
+-- share, the one before the own, and the own. `item` in rows.rs takes them.
+local function needed(name)
   local entries, shown = {}, 0
   local at = redis.call('ZRANK', name.queue, id)
   if not at then return entries end
   local function show(first, last)
     first = math.max(first, shown)
     if first > last then return end
-    for n, who in ipairs(redis.call('ZRANGE', name.queue, first, last)) do
-      local rank = first + n - 1
-      entries[#entries + 1] = entry(name, rank, who, rank == 0 and FULL or BRIEF)
+    local found = redis.call('ZRANGE', name.queue, first, last, 'WITHSCORES')
+    for n = 1, #found, 2 do
+      local rank, who = first + (n - 1) / 2, found[n]
+      local fields = fields_of(name, who)
+      if rank ~= 0 then fields = { fields[1], fields[2] } end
+      entries[#entries + 1] = { rank, who, found[n + 1], left(name, who), fields }
     end
     shown = last + 1
   end
@@ -159,7 +172,7 @@ local function needed(name, value)
     if writer then
       local rank = redis.call('ZRANK', name.queue, writer)
       show(rank, rank)
-    elseif value == MARK .. mode then
+    elseif name.value == MARK .. mode then
       -- Without memory for this, only a deletion of the key by hand would go unnoticed.
       redis.pcall('HSETNX', name.own, 'taken', '1')
     end
@@ -169,40 +182,44 @@ local function needed(name, value)
 end
 
 -- Returns one queue as Row in rows.rs takes it. Unset parts are false, because nil would end the row.
-local function row(name, value, entries)
-  local foreign = value and not is_own(name, value) and foreign_id(name, value)
+local function row(name, entries)
+  local foreign = name.foreign and foreign_id(name, name.value)
   return {
-    foreign, redis.call('PTTL', name.lock), entries, redis.call('HMGET', name.own, 'gone', 'by', 'asked'),
-    redis.call('HGET', name.counters, 'success'), text(now),
+    foreign, foreign and redis.call('PTTL', name.lock) or -1, entries,
+    redis.call('HMGET', name.own, 'gone', 'by', 'asked'), name.counts[3], text(now),
   }
 end
 
+-- Returns the queues, which were settled, as the own claim needs them.
 local function rows()
   local all = {}
-  for n, name in ipairs(names) do
-    -- A renewal has settled its queues already.
-    local value = name.settled
-    if value == nil then value = settle(name) end
-    all[n] = row(name, value, needed(name, value))
-  end
+  for n, name in ipairs(names) do all[n] = row(name, needed(name)) end
   return all
+end
+
+local function settled_rows()
+  for _, name in ipairs(names) do settle(name) end
+  return rows()
 end
 
 local commands = {}
 
 -- Shows what the own claim needs, after the dead were removed; or all claims, if `is_whole` ('1'), and changes nothing.
 function commands.read(is_whole)
-  if is_whole ~= '1' then return { 1, rows() } end
+  if is_whole ~= '1' then return { 1, settled_rows() } end
   local all = {}
   for n, name in ipairs(names) do
-    local value, entries = value_of(name), {}
-    for _, who in ipairs(redis.call('ZRANGE', name.queue, 0, -1)) do
-      local _, lives = proof(name, who, value)
-      if lives and left(name, who) ~= 0 then
-        entries[#entries + 1] = entry(name, #entries, who, FULL)
+    look(name)
+    local entries, found = {}, redis.call('ZRANGE', name.queue, 0, -1, 'WITHSCORES')
+    for m = 1, #found, 2 do
+      local who = found[m]
+      local _, lives = proof(name, who)
+      local rest = left(name, who)
+      if lives and rest ~= 0 then
+        entries[#entries + 1] = { #entries, who, found[m + 1], rest, fields_of(name, who) }
       end
     end
-    all[n] = row(name, value, entries)
+    all[n] = row(name, entries)
   end
   return { 1, all }
 end
@@ -212,16 +229,19 @@ function commands.renew(ttl)
   local alive = 1
   ttl = tonumber(ttl)
   for _, name in ipairs(names) do
-    name.settled = settle(name)
+    settle(name)
     if not redis.call('ZSCORE', name.queue, id) then alive = 0 end
   end
   for _, name in ipairs(alive == 1 and names or {}) do
-    -- It comes first: a server without memory then lets the script go on.
-    redis.call('PEXPIRE', name.leases, text(ttl + DAY))
+    local life = math.max(longest(name), ttl)
+    -- The keys live a day longer than the claims, and are removed at last. This comes first: a server without memory
+    -- then lets the script go on.
+    for _, key in ipairs({ name.leases, name.queue, name.writers, name.own }) do
+      redis.call('PEXPIRE', key, text(life + DAY))
+    end
     redis.call('ZADD', name.leases, text(now_ms + ttl), id)
-    for _, key in ipairs({ name.queue, name.writers, name.own }) do keep(key, ttl) end
-    if proof(name, id) == name.settled and redis.call('PTTL', name.lock) < ttl then
-      redis.call('PEXPIRE', name.lock, text(ttl))
+    if name.value == value_for(id, mode) then
+      redis.call('PEXPIRE', name.lock, text(mode == 'exclusive' and ttl or life))
     end
   end
   return { alive, rows() }
@@ -234,7 +254,7 @@ function commands.append(about, ttl)
     if redis.call('EXISTS', name.own) == 1 then return commands.renew(ttl) end
   end
   for _, name in ipairs(names) do
-    local token = text(math.max((redis.call('HGET', name.counters, 'fence') or 0) + 1, now))
+    local token = text(math.max((name.counts[1] or 0) + 1, now))
     redis.call('HSET', name.counters, 'fence', token)
     redis.call('HSET', name.own, 'mode', mode, 'about', about, 'since', text(now))
     redis.call('ZADD', name.queue, token, id)
@@ -266,7 +286,7 @@ end
 function steps.remove(who, count, held, late, why, by)
   for n = 1, count do
     local name = names[n]
-    local key, life = claim(name, who), left(name, who)
+    local key, life = claim(name, who), why and left(name, who)
     local was_there = remove(name, who)
     if why then
       redis.call('HSET', key, 'gone', why, 'by', by)
@@ -274,9 +294,10 @@ function steps.remove(who, count, held, late, why, by)
     else
       redis.call('DEL', key)
     end
-    local last = tonumber(redis.call('HGET', name.counters, 'success'))
+    local last = tonumber(name.counts[3])
     if held ~= '' and was_there and (not last or last < now - held or last > now + 60000000) then
-      redis.call('HSET', name.counters, 'success', text(now - held))
+      name.counts[3] = text(now - held)
+      redis.call('HSET', name.counters, 'success', name.counts[3])
     end
   end
   return 1
@@ -300,12 +321,12 @@ end
 function commands.commit(when, what, ...)
   for _, condition in ipairs(cjson.decode(when)) do
     local name, who, token = names[condition[1]], condition[2], condition[3]
-    local value = settle(name)
+    settle(name)
     local is_there = redis.call('ZSCORE', name.queue, who) == token
-    if token == '0' then is_there = value and not is_own(name, value) and foreign_id(name, value) == who end
-    if not is_there then return { 0, rows() } end
+    if token == '0' then is_there = name.foreign and foreign_id(name, name.value) == who end
+    if not is_there then return { 0, settled_rows() } end
   end
-  return { steps[what](...), rows() }
+  return { steps[what](...), settled_rows() }
 end
 
 return commands[command](unpack(ARGV, 2 * #names + 4))

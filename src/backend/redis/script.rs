@@ -1,6 +1,5 @@
 //! The steps that the server executes, and the arguments that its scripts take.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::Cmd;
@@ -10,28 +9,20 @@ use crate::lock::{ClaimId, LockName, Mode};
 use crate::net::socket;
 use crate::queue::store::{Change, Note, Step};
 
-/// One Lua script; the server knows it by its hash once it has received the text.
+/// One Lua script; the server knows it by the SHA-1 of its text once it has received the text. The hash is written down,
+/// since computing it takes a hundredth of a run.
 #[derive(Debug)]
 pub(super) struct Script {
     text: &'static str,
-    /// SHA-1 of the text, computed when it is first sent.
-    hash: OnceLock<String>,
-}
-
-impl Script {
-    pub(super) const fn new(text: &'static str) -> Self {
-        Self { text, hash: OnceLock::new() }
-    }
-
-    fn hash(&self) -> &str {
-        self.hash.get_or_init(|| redis::Script::new(self.text).get_hash().to_owned())
-    }
+    hash: &'static str,
 }
 
 /// All steps on queues; the first argument selects one.
-pub(super) static QUEUE: Script = Script::new(include_str!("queue.lua"));
+pub(super) static QUEUE: Script =
+    Script { text: include_str!("queue.lua"), hash: "4d2128d268066d615a1672bf45095efcbea7a4dd" };
 /// All steps at one node of a Redlock; the first argument selects one.
-pub(super) static NODE: Script = Script::new(include_str!("redlock/node.lua"));
+pub(super) static NODE: Script =
+    Script { text: include_str!("redlock/node.lua"), hash: "ba236e8a6c9a68fc518996bfca72d712f84b0934" };
 
 /// Returns a length in the form that scripts take.
 pub(super) fn millis(length: Duration) -> String {
@@ -73,7 +64,7 @@ impl Call {
         let mut command = Cmd::new();
         match self.script {
             Some(script) if whole => command.arg("EVAL").arg(script.text),
-            Some(script) => command.arg("EVALSHA").arg(script.hash()),
+            Some(script) => command.arg("EVALSHA").arg(script.hash),
             None => &mut command,
         };
         command.arg(&self.words).write_packed_command(out);
@@ -140,6 +131,13 @@ pub(super) fn words(steps: &[Step], is_own: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hashes_are_those_of_the_texts() {
+        for script in [&QUEUE, &NODE] {
+            assert_eq!(redis::Script::new(script.text).get_hash(), script.hash);
+        }
+    }
 
     #[test]
     fn writing_scripts_replicate_effects_before_version_7() {
