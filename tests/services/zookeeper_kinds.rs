@@ -28,11 +28,13 @@ fn unreadable_entry_of_another_user_is_waited_for() {
     let mut command = env.run(["-q", "--name", "x", "--user", "ann", "--", "sh", "-c", "echo ann >>order"]);
     let ann = env.start(command.env("DLOCK_PASSWORD", "secret"));
     env.await_waiters("x", 1);
-    let last = env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", "echo last >>order"]));
+    // It renews far later than a notification comes.
+    let lock = ["-q", "--name", "x", "--ttl", "60s"];
+    let last = env.start(env.run(lock).args(["--", "sh", "-c", "echo last >>order"]));
     env.await_waiters("x", 2);
     first.release().silently(0);
     ann.finish().silently(0);
-    last.finish().silently(0);
+    last.finish_within(Duration::from_secs(5)).silently(0);
     assert_eq!(env.read("order"), "ann\nlast\n");
 }
 
