@@ -127,7 +127,8 @@ fn two_followers_see_every_change_in_order() {
         });
     };
     seen(&["null"]);
-    let one = Candidate::start(&env, "one", &[], "0");
+    // A renewal, which comes far later, would show the changes too.
+    let one = Candidate::start(&env, "one", &["--ttl", "120s"], "0");
     seen(&["null", "one"]);
     one.proclaims("a");
     seen(&["null", "one", "a"]);

@@ -8,7 +8,7 @@
 --   the writers   a sorted set of those that do not share the lock with 'shared' ones, with the same scores.
 --   the leases    a sorted set of all of them; the score is the end of the lease, in milliseconds.
 --   the counters  a hash: 'fence', the last token; 'named', the claim that the lock's key was last set for; 'success',
---                 when the last successful run acquired.
+--                 when the last successful run acquired; 'changes', how often a claim was changed.
 --   the claim     a hash of the claim that makes the step. Renewals leave it unchanged, so that it can be watched:
 --                 'mode', 'about' (its record) and 'since' since it entered; 'taken' once it was shown that the
 --                 lock's key stands for it, too; 'slot' once it has one; 'held' once that is recorded; 'asked', the
@@ -308,10 +308,12 @@ function steps.remove_foreign()
   return 1
 end
 
--- Sets a field of a claim in the first queue; 'held' is given as the time since then.
+-- Sets a field of a claim in the first queue; 'held' is given as the time since then. A client that follows the
+-- queue tracks the keys that it gives to the script, and this claim's is not one of them.
 function steps.change(who, field, value)
   if field == 'held' then value = text(now - value) end
   redis.call('HSET', claim(names[1], who), field, value)
+  redis.call('HINCRBY', names[1].counters, 'changes', 1)
   return 1
 end
 
