@@ -48,7 +48,7 @@ struct Core {
     request: Request,
     own: Mutex<Own>,
     publisher: Publisher,
-    /// Whether it had to wait.
+    /// Whether it had to wait, or may have.
     waited: AtomicBool,
     /// Its entries, as they were read last.
     items: Mutex<Vec<Item>>,
@@ -81,8 +81,8 @@ impl QueueClaim {
             clock,
             request: request.clone(),
             publisher: Publisher::new(clock, answer.sent),
+            waited: AtomicBool::new(store.is_past_arrival(&own, &answer)),
             own: Mutex::new(own),
-            waited: AtomicBool::new(false),
             items: Mutex::default(),
             turn: Turn::default(),
             renewed: Mutex::default(),

@@ -274,8 +274,14 @@ pub enum Watched<'a> {
 /// be made later. Leases end, and times are recorded, by the clock of the service alone; a [`Moment`] is this client's.
 #[async_trait]
 pub trait Store: ServiceClient {
+    /// Returns whether `answer` may show a later state than that in which the claim `own` arrived.
+    fn is_past_arrival(&self, own: &Own, answer: &Answer) -> bool {
+        let _ = (own, answer);
+        false
+    }
+
     /// Returns whether a claim in `mode` holds only after a [`Step::Hold`]. `waited` is whether it did not hold on
-    /// arrival.
+    /// arrival, as far as that is known.
     fn hold_is_a_step(&self, mode: Mode, waited: bool) -> bool {
         let _ = waited;
         matches!(mode, Mode::Slots(_))

@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::etcd::env;
 use crate::servers::etcd::Etcd;
-use crate::support::TestEnv;
 use crate::support::wait::until_true;
+use crate::support::{Service, TestEnv};
 
 /// Starts a relay to `port` that passes each answer through `change`. Returns its port. It ends with the process.
 fn relay(port: u16, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
@@ -54,6 +55,28 @@ fn member(etcd: &Etcd) -> Vec<u8> {
     }
     bytes.push(u8::try_from(left).expect("seven bits"));
     bytes
+}
+
+/// The newcomer learns of its arrival after the holder and the waiter before it have left.
+#[test]
+fn a_late_answer_to_an_arrival_gives_no_token_of_the_past() {
+    let etcd = Etcd::start();
+    let slow = relay(etcd.server().port(), |_| thread::sleep(Duration::from_millis(150)));
+    let env = env(etcd.endpoint());
+    let slow = TestEnv::on(Service { endpoint: format!("http://127.0.0.1:{slow}"), ..env.service().clone() });
+    let token = |env: &TestEnv| env.read("token").trim().parse::<u64>().expect("a token");
+    let tell = ["--", "sh", "-c", "echo $DLOCK_TOKEN >token"];
+    for way in [&["-q", "--name", "x", "--supersede"][..], &["-q", "--name", "x"]] {
+        let holder = env.held(&["--name", "x"]);
+        let waiter = env.start(env.run(["-q", "--name", "x"]).args(tell));
+        env.await_waiters("x", 1);
+        let newcomer = slow.start(slow.run(way).args(tell));
+        env.await_waiters("x", 2);
+        holder.release().silently(0);
+        waiter.finish().silently(0);
+        newcomer.finish().silently(0);
+        assert!(token(&slow) > token(&env), "{} after {}", token(&slow), token(&env));
+    }
 }
 
 /// A balancer may send each request to another member.

@@ -112,6 +112,11 @@ impl ServiceClient for EtcdStore {
 
 #[async_trait]
 impl Store for EtcdStore {
+    /// Claims ahead may have held in between, by later revisions than that of the arrival.
+    fn is_past_arrival(&self, own: &Own, answer: &Answer) -> bool {
+        own.keys.iter().any(|key| key.order != answer.seen)
+    }
+
     /// The token of a claim that waited is the revision of its hold, because other clients publish later revisions than
     /// those of their keys.
     fn hold_is_a_step(&self, mode: Mode, waited: bool) -> bool {
