@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::redis_many::{env_at, env_on};
 use crate::servers::proxy::Proxy;
 use crate::servers::{Server, redis};
-use crate::support::wait::until_true;
+use crate::support::wait::{let_pass, until_true};
 use crate::support::within;
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
@@ -91,6 +91,56 @@ fn a_short_claim_leaves_the_keys_of_a_long_one_alone() {
         let left = life(&server, &format!("{{dlock:x}}:dlock:{part}"));
         assert!(left > THREE_DAYS, "{part} ends in {left} ms");
     }
+}
+
+/// The number of scripts that the server has run.
+fn scripts(server: &Server) -> usize {
+    let said = redis::raw(server.port(), &["INFO", "commandstats"]);
+    let line = said.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts");
+    let calls = line.split(['=', ',']).nth(1).expect("a number");
+    calls.parse().expect("digits")
+}
+
+#[test]
+fn a_renewal_wakes_no_waiter() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "x", "--ttl", "3s"]);
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "60s", "--", "true"]));
+    env.await_waiters("x", 1);
+    await_two_that_listen(&server, 0);
+    let before = scripts(&server);
+    // Four renewals of the holder, a second apart.
+    let_pass(Duration::from_secs(4));
+    let asked = scripts(&server) - before;
+    assert!((3..=5).contains(&asked), "{asked} requests");
+    holder.release().silently(0);
+    waiter.finish().silently(0);
+}
+
+#[test]
+fn a_reader_with_a_long_lease_takes_it_along() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let shared = |ttl| ["--name", "x", "--shared", "--ttl", ttl];
+    let short = env.held(&shared("6s"));
+    env.held(&shared("1h")).release().silently(0);
+    let left = life(&server, "dlock:x");
+    assert!((1..=6_000).contains(&left), "the key of the lock ends in {left} ms");
+    short.release().silently(0);
+}
+
+#[test]
+fn a_reader_arrives_after_the_queue_was_deleted() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let reader = env.held(&["--name", "x", "--shared", "-q"]);
+    let writer = env.start(&mut env.run(["-q", "--name", "x", "--wait", "30s", "--", "true"]));
+    env.await_waiters("x", 1);
+    assert_eq!(redis::raw(server.port(), &["DEL", "{dlock:x}:dlock:queue"]), ":1\r\n");
+    env.finish(&mut env.run(["--name", "x", "--shared", "--", "true"])).silently(0);
+    assert_eq!(reader.running.finish().code(), Some(76));
+    writer.finish();
 }
 
 /// Opens a connection to the server, if it has room.

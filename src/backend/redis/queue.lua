@@ -38,7 +38,7 @@ for n = 1, #KEYS / 6 do
   }
 end
 
-local DAY = 86400000
+local DAY, HOUR = 86400000, 3600000
 
 local function claim(name, who) return name.before .. who .. name.after end
 
@@ -100,7 +100,12 @@ local function remove(name, who)
   local was_there = redis.call('ZREM', name.queue, who)
   redis.call('ZREM', name.writers, who)
   redis.call('ZREM', name.leases, who)
-  if value_of(name) == who then was_there = redis.call('DEL', name.lock) end
+  local value = value_of(name)
+  if value == who then
+    was_there = redis.call('DEL', name.lock)
+  elseif was_there == 1 and value and string.sub(value, 1, #MARK) == MARK then
+    redis.call('PEXPIRE', name.lock, text(math.max(longest(name), 1)))
+  end
   return was_there == 1
 end
 
@@ -168,9 +173,14 @@ local function needed(name)
   show(0, (slots or 1) - 1)
   if mode == 'shared' then
     local token = redis.call('ZSCORE', name.queue, id)
-    local writer = redis.call('ZREVRANGEBYSCORE', name.writers, token, '-inf', 'LIMIT', 0, 1)[1]
-    if writer then
-      local rank = redis.call('ZRANK', name.queue, writer)
+    local writer, rank
+    repeat
+      writer = redis.call('ZREVRANGEBYSCORE', name.writers, token, '-inf', 'LIMIT', 0, 1)[1]
+      rank = writer and redis.call('ZRANK', name.queue, writer)
+      -- The queue was deleted by hand while that claim waited.
+      if writer and not rank then redis.call('ZREM', name.writers, writer) end
+    until rank or not writer
+    if rank then
       show(rank, rank)
     elseif name.value == MARK .. mode then
       -- Without memory for this, only a deletion of the key by hand would go unnoticed.
@@ -236,9 +246,11 @@ function commands.renew(ttl)
     local life = math.max(longest(name), ttl)
     -- The keys live a day longer than the claims, and are removed at last. This comes first: a server without memory
     -- then lets the script go on.
-    for _, key in ipairs({ name.leases, name.queue, name.writers, name.own }) do
+    for _, key in ipairs({ name.leases, name.queue, name.writers }) do
       redis.call('PEXPIRE', key, text(life + DAY))
     end
+    -- Each change of the claim's hash wakes the claims that watch it.
+    if redis.call('PTTL', name.own) < life + DAY - HOUR then redis.call('PEXPIRE', name.own, text(life + DAY)) end
     redis.call('ZADD', name.leases, text(now_ms + ttl), id)
     if name.value == value_for(id, mode) then
       redis.call('PEXPIRE', name.lock, text(mode == 'exclusive' and ttl or life))

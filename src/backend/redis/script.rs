@@ -19,7 +19,7 @@ pub(super) struct Script {
 
 /// All steps on queues; the first argument selects one.
 pub(super) static QUEUE: Script =
-    Script { text: include_str!("queue.lua"), hash: "a82dff3fd4b5043779fdd2bbf05ef2a4adf2aac3" };
+    Script { text: include_str!("queue.lua"), hash: "b3954970ce65759fa7a9c912b96489ee5b6ab1b1" };
 /// All steps at one node of a Redlock; the first argument selects one.
 pub(super) static NODE: Script =
     Script { text: include_str!("redlock/node.lua"), hash: "ba236e8a6c9a68fc518996bfca72d712f84b0934" };
