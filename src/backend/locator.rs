@@ -174,7 +174,8 @@ fn refuse_left_out(is_meant: impl Fn(&str, &[&str]) -> bool) -> Result<(), Strin
     })
 }
 
-fn by_name(name: &str) -> Result<&'static Service, String> {
+/// Returns the service of that name.
+pub fn by_name(name: &str) -> Result<&'static Service, String> {
     if let Some(found) = SERVICES.iter().find(|service| service.name == name) {
         return Ok(found);
     }

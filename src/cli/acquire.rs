@@ -26,7 +26,7 @@ pub(super) fn run(
         let backend = run.backend();
         if !backend.client().is_detachable() {
             let backend = backend.client().capabilities().backend;
-            let reason = format!("--detach: the backend {backend} keeps no lease without a process");
+            let reason = format!("--detach: {backend} as it is used here keeps no lease without a process");
             return Err(ExitCode::Usage.error(reason).hint("hold the lock for a process with --for-pid PID"));
         }
     }

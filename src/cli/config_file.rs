@@ -212,14 +212,22 @@ fn fault(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
         let near = nearest(word, KEYS.iter().copied().chain(["profile"]));
         let hint = near.map(|near| format!("did you mean {near}?"));
         return anyhow!("{place}: unknown key {}", sanitise::text(word))
-            .hint(hint.unwrap_or_else(|| "the keys are listed under FILES in dlock man run".to_owned()));
+            .hint(hint.unwrap_or_else(|| "the keys are listed in dlock man config".to_owned()));
     }
     // The message may repeat the value, which may be a secret.
     let wanted = reason.rsplit_once(", expected ").map(|(_, wanted)| wanted);
     let key = text.get(..span.start).and_then(|before| before.trim_end().strip_suffix('='));
-    match (key.and_then(|before| before.split_whitespace().last()), wanted.unwrap_or(reason)) {
-        (Some(key), wanted) => anyhow!("{place}: {} must be {wanted}", sanitise::text(key)),
-        (None, reason) => anyhow!("{place}: {reason}"),
+    let key = key.and_then(|before| before.split_whitespace().last()).map(sanitise::text);
+    match (key, wanted) {
+        // The parser's word for a value without quotes.
+        (Some(key), Some("literal string")) => {
+            anyhow!("{place}: the value of {key} is not in quotes").hint(format!("write {key} = \"VALUE\""))
+        }
+        (Some(key), wanted) => anyhow!("{place}: {key} must be {}", wanted.unwrap_or(reason)),
+        (None, Some(wanted)) => {
+            anyhow!("{place}: this is not TOML: {wanted} is missing").hint("a line is KEY = \"VALUE\"")
+        }
+        (None, None) => anyhow!("{place}: {reason}"),
     }
 }
 

@@ -51,7 +51,10 @@ where
 pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
     let address = locator::parse(&connection.options).map_err(|error| {
         // A value from elsewhere than the command line needs its source.
-        let said = ["endpoint", "backend", "prefix"].iter().map(|option| connection.sources.of(option));
+        let is_known =
+            connection.options.backend.as_deref().is_none_or(|name| locator::by_name(name).is_ok());
+        let at_fault = if is_known { &["endpoint", "backend", "prefix"][..] } else { &["backend"] };
+        let said = at_fault.iter().map(|option| connection.sources.of(option));
         let elsewhere: Vec<String> = said
             .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
             .map(ToString::to_string)

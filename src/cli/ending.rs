@@ -119,10 +119,10 @@ impl Ending {
             }
             Verdict::NotExecuted(error) => Self::not_executed(settings, error),
             Verdict::NotReached(Some(error)) => {
-                Self::not_reached(error, address, unreached::gave_up(settings.plan.wait))
+                Self::not_reached(error, unreached::gave_up(settings.plan.wait))
             }
             Verdict::NotReached(None) => Self::unanswered(&lock, address, ""),
-            Verdict::Failed(error) if error.is_transient() => Self::not_reached(error, address, None),
+            Verdict::Failed(error) if error.is_transient() => Self::not_reached(error, None),
             Verdict::Failed(error) => {
                 let reason = sanitise::text(&error.reason.to_string());
                 match error.kind {
@@ -160,8 +160,8 @@ impl Ending {
     }
 
     /// Returns the ending of a wait for a service that was not reached, or could not serve.
-    fn not_reached(error: &Error, address: &dyn Address, gave_up: Option<String>) -> Self {
-        Self::error(error.kind.into(), unreached::message(error, gave_up, Some(&address.place())))
+    fn not_reached(error: &Error, gave_up: Option<String>) -> Self {
+        Self::error(error.kind.into(), unreached::message(error, gave_up, true))
     }
 
     fn not_executed(settings: &RunSettings, error: &io::Error) -> Self {

@@ -111,7 +111,7 @@ pub struct Failure {
 impl From<&anyhow::Error> for Failure {
     fn from(error: &anyhow::Error) -> Self {
         let (code, mut message) = if let Some(cause) = error.downcast_ref::<Error>() {
-            (ExitCode::from(cause.kind), unreached::message(cause, None, None))
+            (ExitCode::from(cause.kind), unreached::message(cause, None, false))
         } else {
             let parts: Vec<String> =
                 error.chain().map(ToString::to_string).filter(|part| !part.is_empty()).collect();

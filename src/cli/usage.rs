@@ -39,6 +39,9 @@ pub fn failure(error: &clap::Error, program: &str) -> anyhow::Error {
         }
         ErrorKind::ValueValidation => {
             let mut why = error.source().map(ToString::to_string).unwrap_or_default();
+            if why.contains("invalid digit") {
+                why = format!("{value:?} is not a number");
+            }
             if why.contains("..=") {
                 why = why.replace(" is not in ", " is not between ").replace("..=", " and ");
             }

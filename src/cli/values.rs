@@ -36,8 +36,8 @@ pub fn length(found: &SourcedText) -> Result<Duration> {
 /// Returns a TTL.
 pub fn ttl(found: &SourcedText) -> Result<Duration> {
     let ttl = length(found)?;
-    let (source, least) = (&found.source, LeaseTimes::LEAST_TTL);
-    ensure!(ttl >= least, "{source}: a ttl of {ttl:?} is too short; the least is {least:?}");
+    let (SourcedText { text, source }, least) = (found, LeaseTimes::LEAST_TTL);
+    ensure!(ttl >= least, "{source}: {text} is too short; the least is {least:?}");
     Ok(ttl)
 }
 
@@ -64,7 +64,7 @@ pub fn prefix(found: SourcedText) -> Result<String> {
     let is_doubtful = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
     if found.text.starts_with(is_doubtful) || found.text.ends_with(is_doubtful) {
         let SourcedText { text, source } = found;
-        return Err(anyhow!("{source}: {text:?} has a quotation mark or white space at an end")
+        return Err(anyhow!("{source}: {text:?} has a quotation mark or whitespace at an end")
             .hint("leave it out, or it is another lock than without it"));
     }
     Ok(found.text)
@@ -129,7 +129,7 @@ mod tests {
         let read = |text: &str| prefix(SourcedText { text: text.into(), source: Source::Default });
         for text in ["\"p:\"", "'p:'", "\"p:", "p:'", " p:", "p:\t", " "] {
             let refused = read(text).expect_err("refused").root_cause().to_string();
-            assert!(refused.ends_with("has a quotation mark or white space at an end"), "{refused}");
+            assert!(refused.ends_with("has a quotation mark or whitespace at an end"), "{refused}");
         }
         for text in ["", "p:", "a \"b\" c/", "\u{e4}/"] {
             assert_eq!(read(text).expect("valid"), text);

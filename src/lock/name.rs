@@ -28,7 +28,7 @@ impl LockName {
         }
         // Whitespace at an end is invisible, and would make another lock.
         if text.trim().len() < bytes {
-            return Err("a lock name cannot begin or end with white space".to_owned());
+            return Err("a lock name cannot begin or end with whitespace".to_owned());
         }
         Ok(Self(text))
     }
@@ -109,7 +109,7 @@ mod tests {
         assert!(LockName::new("x".repeat(200)).is_ok());
         assert!(LockName::new("日本 / deploy").is_ok());
         for name in [" ", " a", "a ", "a\u{a0}", "\u{3000}a"] {
-            assert!(why(name).ends_with("begin or end with white space"), "{name:?}");
+            assert!(why(name).ends_with("begin or end with whitespace"), "{name:?}");
         }
     }
 

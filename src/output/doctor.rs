@@ -92,7 +92,7 @@ fn verdict(risks: &[Risk]) -> String {
     }
 }
 
-/// Returns one risk, wrapped between words on a terminal.
+/// Returns one risk in one line.
 fn line_of(risk: &Risk, layout: &Layout) -> String {
     let remedy = risk.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     let sentence = sanitise::text(&format!("{}{remedy}", risk.what));

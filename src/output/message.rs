@@ -116,7 +116,7 @@ messages! {
         token: String,
     } => format!("acquired {lock} ({service}) after {waited_ms}, token {token}");
     Info ShorterTtl { lock: String, asked_ms: Ms, granted_ms: Ms, backend: &'static str } =>
-        format!("the ttl of {lock} is {granted_ms}, not {asked_ms}: {backend} grants no more");
+        format!("the TTL of {lock} is {granted_ms}, not {asked_ms}: a limit of {backend}");
     Busy Busy {
         lock: String,
         #[serde(skip)]
@@ -186,7 +186,7 @@ messages! {
     );
     Error CommandNotFound { command: String } => match command.as_str() {
         "" => "the command is empty".to_owned(),
-        _ => format!("cannot find the command {command}; what only a shell knows runs with -c"),
+        _ => format!("cannot find the command {command}; run shell builtins and shell syntax with -c"),
     };
     Error CannotExecute { command: String, reason: String } => format!("cannot execute {command}: {reason}");
     Error CannotEnd {

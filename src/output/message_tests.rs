@@ -117,7 +117,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::CommandNotFound { command: "x".into() },
             Level::Error,
-            "cannot find the command x; what only a shell knows runs with -c",
+            "cannot find the command x; run shell builtins and shell syntax with -c",
         ),
         (M::CommandNotFound { command: String::new() }, Level::Error, "the command is empty"),
         (
@@ -140,7 +140,7 @@ fn golden() -> Vec<(Message, Level, &'static str)> {
         (
             M::CannotEnd { lock: lock(), pids: Some(vec![3]), more: 2, lease_lost: true, lacks_kill: false },
             Level::Error,
-            "cannot kill processes 3 and 2 more: the lock on deploy is lost, and they can run beside the next holder's command; kill \
+            "cannot kill processes 3 and 2 more: the lock on deploy is lost, and they can run at the same time as the next holder's command; kill \
              them yourself",
         ),
         (

@@ -55,7 +55,7 @@ pub(super) fn cannot_end(
     };
     let fate = if lease_lost {
         format!(
-            "the lock on {lock} is lost, and {subject} can run beside the next holder's command; kill {object} yourself"
+            "the lock on {lock} is lost, and {subject} can run at the same time as the next holder's command; kill {object} yourself"
         )
     } else {
         format!(

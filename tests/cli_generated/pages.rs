@@ -101,7 +101,8 @@ fn options(out: &mut String, command: Command, with_subcommands: bool, common: b
     // clap_mangen would leave out the text of an option that the short help hides. That every subcommand has --help stands in dlock(1).
     let man = Man::new(command.mut_args(|argument| {
         let is_help = argument.get_id() == "help" && !with_subcommands;
-        argument.hide_short_help(false).hide(is_help)
+        let is_hidden = is_help || argument.is_hide_set();
+        argument.hide_short_help(false).hide(is_hidden)
     }));
     let mut rendered = Vec::new();
     man.render_options_section(&mut rendered).expect(INFALLIBLE);

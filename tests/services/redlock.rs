@@ -180,7 +180,7 @@ fn ttl_never_exceeds_the_wait_of_a_restarted_node() {
     assert!(left <= 5_000, "{left} ms");
     let ended = holder.release();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    ended.said_one_line(&["the ttl of x is 5s, not 1m00s", "redis grants no more"]);
+    ended.said_one_line(&["the TTL of x is 5s, not 1m00s", "a limit of redis"]);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn unsupported_options_are_refused_before_any_request() {
         (&["--shared"][..], "has no shared locks"),
         (&["--supersede"], "keeps no queue"),
         (&["--replace"], "keeps no queue"),
-        (&["--name", "y"], "cannot acquire several locks in one step"),
+        (&["--name", "y"], "takes one name"),
     ] {
         let ended = env.finish(env.run(["--name", "x"]).args(options).args(["--", "true"]));
         ended.failed(64, &[why]);

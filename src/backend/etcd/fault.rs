@@ -83,7 +83,7 @@ fn of_status(status: &Status) -> Fault {
         }
         Code::PermissionDenied | Code::Unauthenticated => Fault::new(ErrorKind::Denied, text),
         Code::InvalidArgument if text.contains("too many operations") => {
-            let reason = "so many names are too many for one step of etcd; take at most 25 together";
+            let reason = "one transaction of etcd takes at most 25 names; pass fewer";
             Fault::new(ErrorKind::Invalid, reason)
         }
         Code::ResourceExhausted if text.contains("space exceeded") => {

@@ -57,7 +57,7 @@ fn directory_of(endpoint: &str, place: Option<&str>) -> Result<PathBuf, String> 
         },
     };
     if path.is_empty() {
-        return Err("the lock directory cannot be empty".to_owned());
+        return Err("the endpoint is empty; name a service or a directory, or leave it out".to_owned());
     }
     if let Some(place) = place
         && Path::new(path).is_relative()
@@ -204,8 +204,8 @@ mod tests {
         for (endpoints, part) in [
             (&["/a", "/b"] as &[&str], "takes one directory"),
             (&["file://host/a"], "names a host"),
-            (&["file:"], "cannot be empty"),
-            (&[""], "cannot be empty"),
+            (&["file:"], "is empty"),
+            (&[""], "is empty"),
         ] {
             assert_refused(parsed(endpoints), part);
         }

@@ -59,7 +59,7 @@ impl MemcachedConfig {
             return Err("a user and a password belong together; see --user and --password-file".to_owned());
         }
         if config.prefix.contains(|c: char| c.is_ascii_whitespace() || c.is_ascii_control()) {
-            return Err("a key of memcached has no white space; name another --prefix".to_owned());
+            return Err("a key of memcached has no whitespace; name another --prefix".to_owned());
         }
         Ok(config)
     }

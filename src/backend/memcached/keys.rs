@@ -31,13 +31,13 @@ impl Naming {
     ///
     /// Errors: `Invalid` for a name that cannot be encoded so.
     pub(super) fn lock(&self, name: &LockName) -> FaultResult<Key> {
-        // Names have no other white space.
+        // Names have no other whitespace.
         let escaped = || name.as_str().replace('%', "%25").replace(' ', "%20");
         let name = if self.escapes { escaped() } else { name.to_string() };
         let text = format!("{}{name}", self.prefix);
         let is_wrong = |c: char| c.is_ascii_whitespace() || c.is_ascii_control();
         if text.contains(is_wrong) {
-            let why = "a key of memcached has no white space; leave out --prefix to have it escaped";
+            let why = "a key of memcached has no whitespace; leave out --prefix to have it escaped";
             return Err(Fault::new(ErrorKind::Invalid, why));
         }
         if !self.escapes && (text.contains("%.") || text.contains("%~")) {

@@ -122,7 +122,7 @@ fn every_usage_error_is_one_clear_line() {
             "run --name x --signal 0 true",
             "--signal: \"0\" is not a signal; write a name such as INT, or 1 to 64",
         ),
-        ("run --name x --ttl 500ms true", "--ttl: a ttl of 500ms is too short; the least is 1s"),
+        ("run --name x --ttl 500ms true", "--ttl: 500ms is too short; the least is 1s"),
         ("run --name= true", "--name: a lock name cannot be empty"),
         ("run --name a\nb true", "--name: a lock name cannot contain the control character \\n"),
         (

@@ -157,11 +157,11 @@ impl Backend for RedlockBackend {
 
     async fn enter(&self, request: &Request, deadline: Moment) -> Result<Arc<dyn Claim>> {
         let [name] = request.names.as_slice() else {
-            let why = "it cannot acquire several locks in one step; use one --name";
+            let why = "Redlock takes one name; pass one --name";
             return Err(Fault::new(ErrorKind::Invalid, why));
         };
         if request.mode == Mode::Shared {
-            return Err(Fault::new(ErrorKind::Unsupported, "a Redlock has no shared locks"));
+            return Err(Fault::new(ErrorKind::Unsupported, "Redlock has no shared locks"));
         }
         if request.supersede {
             let why = "a Redlock keeps no queue of waiters, so none can be replaced";

@@ -59,7 +59,7 @@ fn of_server(number: u16, state: &str, text: &str) -> Fault {
             Fault::new(ErrorKind::Denied, cause::wrong_password(text, ", MYSQL_PWD and ~/.my.cnf"))
         }
         1049 | 1046 => {
-            Fault::new(ErrorKind::Corrupt, cause::no_database(text, ", or make it with CREATE DATABASE"))
+            Fault::new(ErrorKind::Corrupt, cause::no_database(text, ", or create it with CREATE DATABASE"))
         }
         // The transaction was undone in favour of another one, or waited too long for a lock; a statement was killed;
         // or another client has just created the object.
