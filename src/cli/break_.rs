@@ -125,9 +125,12 @@ fn nameless(queue: &LockStatus, args: &BreakArgs, lock: &str) -> anyhow::Result<
 /// Returns the error about the client of another program, which dlock cannot ask to stop.
 fn needs_force(entry: &Entry, lock: &str) -> anyhow::Error {
     let party = Party::of(entry, SystemTime::now());
-    ExitCode::Usage
-        .error(format!("{party} uses {lock}, and cannot be asked to end its command"))
-        .hint("--force removes the entry at once, and two commands may overlap")
+    // The lock of a process ends with that alone.
+    let remedy = match entry.pid {
+        Some(pid) => format!("stop process {pid} yourself"),
+        None => "--force removes the entry at once, and two commands may overlap".to_owned(),
+    };
+    ExitCode::Usage.error(format!("{party} uses {lock}, and cannot be asked to stop")).hint(remedy)
 }
 
 /// Returns the claims to end, at least one, waiters first: so none of them starts in between.

@@ -181,7 +181,7 @@ fn hold_of_flock_is_unbreakable_and_its_process_is_named() {
     let pid = format!("process {}", running.pid());
     for options in [&[] as &[&str], &["--all"], &["--claim", &claim]] {
         let mut command = env.verb("break", ["x", "--yes"]);
-        env.finish(command.args(options)).failed(64, &["another client", "--force"]);
+        env.finish(command.args(options)).failed(64, &["another client", &pid]);
         let mut command = env.verb("break", ["x", "--yes", "--force"]);
         env.finish(command.args(options)).failed(64, &[&pid, &file(&env), "flock"]);
     }
