@@ -1,5 +1,6 @@
 //! dlock and flock(1) exclude each other, holding and waiting, exclusive and shared.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::support::gate::Gate;
@@ -9,7 +10,11 @@ use crate::support::{Running, TestEnv, process};
 
 /// Returns the file that dlock locks for the name x.
 fn file(env: &TestEnv) -> String {
-    env.locks().join("x").display().to_string()
+    file_of(env, "x")
+}
+
+fn file_of(env: &TestEnv, name: &str) -> String {
+    env.locks().join(name).display().to_string()
 }
 
 fn flock(env: &TestEnv, words: &[&str]) -> Command {
@@ -20,12 +25,27 @@ fn flock(env: &TestEnv, words: &[&str]) -> Command {
 
 /// Starts a flock(1) with `options` whose command runs, and returns the gate at which the command waits.
 fn held_by_flock(env: &TestEnv, options: &[&str]) -> (Running, Gate) {
-    let gate = env.gate("flock.gate");
+    name_held_by_flock(env, "x", options)
+}
+
+fn name_held_by_flock(env: &TestEnv, name: &str, options: &[&str]) -> (Running, Gate) {
+    let gate = env.gate(&format!("{name}.gate"));
     let mut command = flock(env, options);
-    command.args([&file(env), "sh", "-c", "echo up >flock.up; read _ <flock.gate"]);
+    let script = format!("echo up >{name}.up; read _ <{name}.gate");
+    command.args([&file_of(env, name), "sh", "-c", &script]);
     let running = env.start(&mut command);
-    env.await_line("flock.up");
+    env.await_line(&format!("{name}.up"));
     (running, gate)
+}
+
+/// Waits until a process waits for the lock file of `name`.
+fn await_waiting_thread(env: &TestEnv, name: &str) {
+    let inode = std::fs::metadata(file_of(env, name)).expect("a lock file").ino();
+    let file = format!(":{inode} ");
+    until_true("a thread that waits for the file", || {
+        let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's locks");
+        locks.lines().any(|line| line.contains("->") && line.contains(&file))
+    });
 }
 
 /// Starts a flock(1) that waits: it is blocked in the system call.
@@ -166,6 +186,33 @@ fn under_flock_an_unprotected_counter_and_dlock_lose_no_update() {
     finish_all(running);
     assert_eq!(env.read("counter"), "60\n");
     env.assert_free("x");
+}
+
+/// A client of flock(1) that has one file and asks for the other would otherwise wait for dlock, which waits for it.
+#[test]
+fn while_dlock_waits_for_one_file_the_others_are_free() {
+    for mode in ["-x", "-s", "--slots=1"] {
+        let env = TestEnv::new();
+        let (at_b, b_gate) = name_held_by_flock(&env, "b", &[]);
+        let options = ["-q", mode, "--name", "a", "--name", "b", "--wait", "20", "--", "sh", "-c", "exit 7"];
+        let waiter = env.start(&mut env.run(options));
+        await_waiting_thread(&env, "b");
+        let (at_a, a_gate) = name_held_by_flock(&env, "a", &["-n"]);
+        b_gate.open();
+        at_b.finish().silently(0);
+        // dlock has got b, and has found that a is not free.
+        await_waiting_thread(&env, "a");
+        for _ in 0..20 {
+            env.finish(&mut flock(&env, &["-n", &file_of(&env, "b"), "true"])).silently(0);
+        }
+        let status = env.status("b");
+        assert_eq!(status["holders"][0]["foreign"], false, "{status}");
+        a_gate.open();
+        at_a.finish().silently(0);
+        waiter.finish().silently(7);
+        env.assert_free("a");
+        env.assert_free("b");
+    }
 }
 
 /// Only a process that has a flock can release it.

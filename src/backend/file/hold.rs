@@ -59,8 +59,10 @@ impl Hold {
         }
     }
 
-    /// Releases the lock, even if other processes inherited the descriptor.
+    /// Releases the lock, even if other processes inherited the descriptor. One that a thread has got ends too, as it is
+    /// dropped.
     pub(super) fn unlock(&mut self) {
+        self.pending.take_if(|pending| !matches!(pending.try_recv(), Err(TryRecvError::Empty)));
         if self.locked {
             flock::unlock(&self.file);
             self.locked = false;

@@ -145,16 +145,22 @@ impl Seat {
         if self.holds || !may {
             return Ok(());
         }
-        for (index, queue) in queues.iter_mut().enumerate() {
-            let place = &mut self.places[index];
-            if place.take(self.mode, queue)? {
-                continue;
+        let mut busy = None;
+        for (index, (place, queue)) in self.places.iter_mut().zip(&*queues).enumerate() {
+            if !place.take(self.mode, queue)? {
+                busy = Some(index);
+                break;
             }
-            let token = place.token;
+        }
+        if busy.is_some() {
             self.release();
-            if let Some(own) = queue.at(token).filter(|own| own.state != State::Blocked) {
-                own.state = State::Blocked;
-                queue.changed = true;
+            for (index, (place, queue)) in self.places.iter().zip(queues).enumerate() {
+                // A claim waits for one file at a time. A process that has this one may wait for the others.
+                let state = if busy == Some(index) { State::Blocked } else { State::Waiting };
+                if let Some(own) = queue.at(place.token).filter(|own| own.state != state) {
+                    own.state = state;
+                    queue.changed = true;
+                }
             }
             return Ok(());
         }
