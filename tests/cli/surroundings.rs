@@ -54,6 +54,23 @@ fn run_status_and_doctor_name_a_private_place() {
     );
 }
 
+/// With layers on several file systems, stat(2) reports another device for a file than /proc/locks, as on btrfs.
+#[test]
+fn list_and_status_show_a_hold_of_flock_on_overlayfs() {
+    let env = TestEnv::new();
+    let script = r#"cd /var/lib; mkdir upper work merged; export DLOCK_ENDPOINT=/var/lib/merged
+        mount -t overlay -o lowerdir=/var/tmp,upperdir=upper,workdir=work none merged || exit 99
+        for mode in -x -s; do
+            exec 9>merged/x; flock $mode 9
+            own list --json | grep -o '"foreign":true'; own status --exit-code x >/dev/null; echo $?
+            exec 9>&-
+        done
+        own status --exit-code x >/dev/null; echo $?; own run --name x -- "$dlock" list --json | grep -o '"foreign":[a-z]*'"#;
+    let Some(ended) = among_mounts(&env, script) else { return };
+    let shown = "\"foreign\":true\n75\n";
+    assert_eq!(ended.text(), format!("{shown}{shown}0\n\"foreign\":false\n"), "{}", ended.err);
+}
+
 /// A private /etc with root's configuration file.
 const SYSTEM_FILE: &str = r#"mkdir /var/lib/upper /var/lib/work
     mount -t overlay -o lowerdir=/etc,upperdir=/var/lib/upper,workdir=/var/lib/work none /etc || exit 99

@@ -79,7 +79,7 @@ pub(super) fn change(queue: &mut Contents, item: &Item, change: &Change) -> Faul
 pub(super) fn immovable(directory: &Directory, name: &LockName) -> FaultResult<Fault> {
     let file = directory.naming.of(name)?;
     let identity = directory.present(file.canonical())?;
-    let pid = identity.and_then(|file| locker::who_has(file, lockers(file).first().copied()));
+    let pid = identity.and_then(|file| locker::who_has(file, lockers(directory, file).first().copied()));
     Ok(locked(directory, file.canonical(), pid, "kill that process"))
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mknodat, openat, statat, unlinkat,
@@ -30,6 +31,8 @@ pub(super) struct Directory {
     /// The mode of the files created in it: its read and write bits.
     mode: Mode,
     pub(super) naming: Naming,
+    /// The device that [`Directory::device`] has found.
+    device: OnceLock<Option<u64>>,
     /// Keeps programs that remove old files away, where there are any, for as long as it is open.
     _in_use: Option<OwnedFd>,
 }
@@ -45,7 +48,13 @@ impl Directory {
         let in_use = surroundings::keep_from_sweepers(&handle, private);
         let shown = if private { 0o600 } else { 0o666 };
         let mode = Mode::from_raw_mode((stat.st_mode & shown) | 0o600);
-        Self { handle, path, identity: identity_of(stat), mode, naming, _in_use: in_use }
+        let (identity, device) = (identity_of(stat), OnceLock::new());
+        Self { handle, path, identity, mode, naming, device, _in_use: in_use }
+    }
+
+    /// Returns the device by which /proc/locks names files of its file system, if that is known.
+    pub(super) fn device(&self) -> Option<u64> {
+        *self.device.get_or_init(|| surroundings::device(&self.handle))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -41,7 +41,7 @@ fn stranger(lock: &LockName, path: &Path, file: Identity, locker: Option<Locker>
 pub(super) fn holder_of(queue: &QueueFile, hold: &Hold) -> FaultResult<Item> {
     let path = queue.directory.path_of(queue.files.canonical());
     let file = identity_of(&queue.directory.stat(&hold.name, &hold.file)?);
-    Ok(stranger(&queue.lock, &path, file, lockers(file).first().copied()))
+    Ok(stranger(&queue.lock, &path, file, lockers(&queue.directory, file).first().copied()))
 }
 
 /// Returns the processes that have the lock file locked and belong to no claim. `owners` have it locked for a claim. If no
@@ -77,7 +77,7 @@ pub(super) fn names(directory: &Directory) -> FaultResult<Vec<LockName>> {
     let at = || directory.path().to_owned();
     let opened = directory.open(FileType::Directory, ".", OFlags::RDONLY)?;
     let Some(opened) = opened else { return Ok(Vec::new()) };
-    let locks = Locks::read();
+    let locks = Locks::read(directory);
     let mut names = Vec::new();
     for found in Dir::read_from(&opened).map_err(fault::os("list", at()))? {
         let found = found.map_err(fault::os("list", at()))?;

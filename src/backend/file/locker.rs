@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt;
 
-use super::directory::Identity;
+use super::directory::{Directory, Identity};
 
 /// A process that has a flock on a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,31 +25,42 @@ const ROOM: usize = 64 * 1024;
 ///
 /// The kernel hands out its table in pieces of at most a page. If a lock comes or goes between two pieces, another one
 /// may be repeated at the seam, or left out. So the table is read several times, and a lock counts that any reading has.
-pub(super) struct Locks(Option<String>);
+pub(super) struct Locks {
+    table: Option<String>,
+    /// The device that the table has for the files of the lock directory, if it is known.
+    device: Option<u64>,
+}
 
 impl Locks {
-    pub(super) fn read() -> Self {
+    /// Reads the locks, to find those on files in `directory`.
+    pub(super) fn read(directory: &Directory) -> Self {
         let mut table = Vec::with_capacity(ROOM);
         let mut reading = || File::open("/proc/locks")?.read_to_end(&mut table);
         let is_read = (0..READINGS).all(|_| reading().is_ok());
-        Self(is_read.then(|| String::from_utf8_lossy(&table).into_owned()))
+        let table = is_read.then(|| String::from_utf8_lossy(&table).into_owned());
+        Self { table, device: directory.device() }
     }
 
     /// Returns whether the table could be read. Only then a file without a locker is free.
     pub(super) fn are_known(&self) -> bool {
-        self.0.is_some()
+        self.table.is_some()
     }
 
     /// Returns the processes that have a flock on the file, each once.
     pub(super) fn lockers(&self, file: Identity) -> Vec<Locker> {
-        let lines = self.0.iter().flat_map(|text| text.lines());
-        lines.filter_map(|line| locker(line, file)).collect::<BTreeSet<_>>().into_iter().collect()
+        let (device, inode) = file;
+        let lines = self.table.iter().flat_map(|text| text.lines()).filter_map(locker);
+        // A file that is mounted in the directory has a device of its own.
+        let on_file = lines.filter(|((found, number), _)| {
+            *number == inode && (*found == device || Some(*found) == self.device)
+        });
+        on_file.map(|(_, locker)| locker).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
-/// Returns the processes that have a flock on the file.
-pub(super) fn lockers(file: Identity) -> Vec<Locker> {
-    Locks::read().lockers(file)
+/// Returns the processes that have a flock on the file in `directory`.
+pub(super) fn lockers(directory: &Directory, file: Identity) -> Vec<Locker> {
+    Locks::read(directory).lockers(file)
 }
 
 /// Returns a process that has the lock on the file now. The process that took it may have ended, or its number may be
@@ -79,7 +90,7 @@ fn has_lock(pid: u32, file: Identity) -> Option<bool> {
 }
 
 /// Reads `1: FLOCK  ADVISORY  WRITE 4121 fd:00:1234 0 EOF`; a waiting lock has `->` behind the number.
-fn locker(line: &str, file: Identity) -> Option<Locker> {
+fn locker(line: &str) -> Option<(Identity, Locker)> {
     let mut words = line.split_ascii_whitespace().skip(1);
     if words.next()? != "FLOCK" {
         return None;
@@ -90,7 +101,7 @@ fn locker(line: &str, file: Identity) -> Option<Locker> {
     let major = u32::from_str_radix(parts.next()?, 16).ok()?;
     let minor = u32::from_str_radix(parts.next()?, 16).ok()?;
     let inode: u64 = parts.next()?.parse().ok()?;
-    ((rustix::fs::makedev(major, minor), inode) == file).then_some(Locker { pid, exclusive })
+    Some(((rustix::fs::makedev(major, minor), inode), Locker { pid, exclusive }))
 }
 
 #[cfg(test)]
@@ -99,13 +110,13 @@ mod tests {
 
     use rustix::fs::FlockOperation;
 
-    use super::super::testing::TempDir;
+    use super::super::testing::fixture;
     use super::*;
 
     #[test]
     fn lasting_locks_are_seen_while_others_come_and_go() {
-        let temp = TempDir::new();
-        let create = |name: String| File::create(temp.path().join(name)).expect("created");
+        let f = fixture();
+        let create = |name: String| File::create(f.temp.path().join(name)).expect("created");
         let all = |files: &[File], operation| {
             for file in files {
                 rustix::fs::flock(file, operation).expect("flock");
@@ -128,7 +139,7 @@ mod tests {
                 }
             });
             let wrong = || {
-                let locks = Locks::read();
+                let locks = Locks::read(f.backend.made());
                 identities.iter().filter(|file| locks.lockers(**file).len() != 1).count()
             };
             let wrong: usize = (0..50).map(|_| wrong()).sum();
@@ -143,16 +154,15 @@ mod tests {
     fn kernel_lock_line_is_parsed() {
         let file = (rustix::fs::makedev(0xfd, 0x1), 1234);
         let write = "1: FLOCK  ADVISORY  WRITE 4121 fd:01:1234 0 EOF";
-        assert_eq!(locker(write, file), Some(Locker { pid: 4121, exclusive: true }));
+        assert_eq!(locker(write), Some((file, Locker { pid: 4121, exclusive: true })));
         let read = "12: FLOCK  ADVISORY  READ  7 fd:01:1234 0 EOF";
-        assert_eq!(locker(read, file), Some(Locker { pid: 7, exclusive: false }));
+        assert_eq!(locker(read), Some((file, Locker { pid: 7, exclusive: false })));
         for other in [
             "1: -> FLOCK  ADVISORY  WRITE 4121 fd:01:1234 0 EOF",
             "1: POSIX  ADVISORY  WRITE 4121 fd:01:1234 0 EOF",
-            "1: FLOCK  ADVISORY  WRITE 4121 fd:01:1235 0 EOF",
             "",
         ] {
-            assert_eq!(locker(other, file), None, "{other}");
+            assert_eq!(locker(other), None, "{other}");
         }
     }
 }

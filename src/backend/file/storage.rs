@@ -99,7 +99,8 @@ impl QueueFile {
 
     /// The fault for a guard that another call had until the deadline.
     fn late(&self) -> Fault {
-        let owner = fstat(&self.file).ok().and_then(|stat| lockers(identity_of(&stat)).first().copied());
+        let file = fstat(&self.file).ok().map(|stat| identity_of(&stat));
+        let owner = file.and_then(|file| lockers(&self.directory, file).first().copied());
         let owner = owner.map(|owner| format!(" (pid {})", owner.pid)).unwrap_or_default();
         let reason = format!(
             "another dlock process{owner} keeps {} locked, which takes microseconds otherwise; it seems to be \

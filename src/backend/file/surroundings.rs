@@ -1,12 +1,12 @@
-//! The surroundings of a lock directory: programs that remove old files there, and mounts that hide it from other
-//! processes.
+//! The surroundings of a lock directory: programs that remove old files there, mounts that hide it from other processes,
+//! and its file system.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, makedev, openat};
 use rustix::io::Errno;
 
 /// The directory from which systemd-tmpfiles removes files by their age alone.
@@ -39,6 +39,19 @@ pub(super) fn private(path: &Path) -> Option<PathBuf> {
     let is_own = |name: &str| name.starts_with("systemd-private-") || name.starts_with("tmp-inst");
     let own = root.components().any(|part| part.as_os_str().to_str().is_some_and(is_own));
     own.then(|| point.to_owned())
+}
+
+/// Returns the device of the file system of `handle`, as the kernel's tables have it. With btrfs and overlayfs, stat(2) reports
+/// others.
+pub(super) fn device(handle: &OwnedFd) -> Option<u64> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mut mounts = mounts.lines().map(|line| line.split(' '));
+    let device =
+        mounts.find_map(|mut fields| fields.next().filter(|first| *first == id).and(fields.nth(1)))?;
+    let (major, minor) = device.split_once(':')?;
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Locks the directory `handle`, shared, if others remove old files there: systemd-tmpfiles skips a locked directory.

@@ -85,7 +85,7 @@ pub(super) async fn whole(
 ) -> FaultResult<Queue> {
     let (queues, locks) = loop {
         let queues = contents::open(directory, from_ref(name), false, deadline).await?;
-        let locks = Locks::read();
+        let locks = Locks::read(directory);
         // A claim that has made the queue meanwhile may have the lock file by now.
         if !queues.is_empty() || QueueFile::open(directory, name, false)?.is_none() {
             break (queues, locks);
