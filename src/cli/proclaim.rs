@@ -2,7 +2,7 @@
 
 use super::connect;
 use super::exit_code::{ExitCode, Hinted as _};
-use super::{out, release};
+use super::out;
 use crate::backend::Backend;
 use crate::hold::environment::{self, HeldRecord};
 use crate::lock::{ClaimId, LockName};
@@ -11,8 +11,7 @@ use crate::output::sanitise;
 /// Changes the value of the claim of this process, if it leads.
 pub async fn run(backend: &dyn Backend, value: &str) -> anyhow::Result<()> {
     let (claim, names) = own(&environment::held())?;
-    let failed = |error| release::elsewhere(backend, &claim.to_string(), "elect", error);
-    proclaim(backend, claim, &names, value).await.map_err(failed)
+    proclaim(backend, claim, &names, value).await
 }
 
 /// Returns the claim in the variables of dlock, and its names. A nested run may have names of another claim too.

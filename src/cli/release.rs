@@ -9,7 +9,6 @@ use super::holder;
 use super::watch;
 use crate::backend::{Backend, Evict};
 use crate::clock::{self, Clock};
-use crate::hold::environment;
 use crate::lock::{ClaimId, Error, Holder, LockName, LockStatus, Verb, duration};
 use crate::output::message::names;
 use crate::output::sanitise;
@@ -23,31 +22,26 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// Releases a lock that `acquire` has taken. Returns when the claim is gone.
 pub async fn release(backend: &dyn Backend, args: &ClaimArgs) -> anyhow::Result<()> {
     let by = Holder { verb: Verb::Release, ..holder::invoker("dlock release".into()) };
-    give_back(backend, args, &by).await.map_err(|error| elsewhere(backend, &args.claim, "acquire", error))
+    give_back(backend, args, &by).await
 }
 
 /// Renews a lease of `acquire --detach`. A lock that is held for a process is renewed anyway.
 pub async fn renew(backend: &dyn Backend, args: &ClaimArgs) -> anyhow::Result<()> {
-    prolong(backend, args).await.map_err(|error| elsewhere(backend, &args.claim, "acquire", error))
-}
-
-/// Adds to `error` the service at which `verb` took the `claim` of this process, if that is another one than `backend`.
-pub(super) fn elsewhere(
-    backend: &dyn Backend,
-    claim: &str,
-    verb: &str,
-    error: anyhow::Error,
-) -> anyhow::Error {
-    let held = environment::held();
-    let meant = held.iter().find(|held| held.claim.starts_with(claim) && !held.place.is_empty());
-    let Some(meant) = meant.filter(|meant| meant.service != backend.client().identity()) else {
-        return error;
-    };
-    let place = sanitise::text(&meant.place);
-    let looked = sanitise::text(&backend.client().place());
-    error.hint(format!(
-        "it was acquired at {place}, but dlock looked at {looked}; pass the same --endpoint as to dlock {verb}"
-    ))
+    let found = find(backend, args).await?;
+    if found.verb != Verb::Detach {
+        return Ok(());
+    }
+    // The lease may have expired before a late answer. Only an answer within the shortest TTL counts.
+    for _ in 0..2 {
+        let sent = clock::now();
+        if !connect::ask(|deadline| backend.renew(found.name, found.id, deadline)).await? {
+            return Err(ended_meanwhile(&found));
+        }
+        if clock::now() < sent + SHORTEST_TTL {
+            return Ok(());
+        }
+    }
+    Err(unheard(&found))
 }
 
 async fn give_back(backend: &dyn Backend, args: &ClaimArgs, by: &Holder) -> anyhow::Result<()> {
@@ -65,24 +59,6 @@ async fn give_back(backend: &dyn Backend, args: &ClaimArgs, by: &Holder) -> anyh
     let longest =
         found.ttl.unwrap_or_default().max(LEAST_WAIT) + backend.client().capabilities().abandoned_bound;
     await_end(backend, &found, longest).await
-}
-
-async fn prolong(backend: &dyn Backend, args: &ClaimArgs) -> anyhow::Result<()> {
-    let found = find(backend, args).await?;
-    if found.verb != Verb::Detach {
-        return Ok(());
-    }
-    // The lease may have expired before a late answer. Only an answer within the shortest TTL counts.
-    for _ in 0..2 {
-        let sent = clock::now();
-        if !connect::ask(|deadline| backend.renew(found.name, found.id, deadline)).await? {
-            return Err(ended_meanwhile(&found));
-        }
-        if clock::now() < sent + SHORTEST_TTL {
-            return Ok(());
-        }
-    }
-    Err(unheard(&found))
 }
 
 /// Waits until the claim is no longer in the queue, at most for `longest`. Nested runs may keep it there, or a stopped dlock

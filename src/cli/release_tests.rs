@@ -23,7 +23,7 @@ async fn unheld_or_ambiguous_claim_is_not_released() {
             service.enter(Verb::Acquire, mode).await;
         }
         let args = args(claim, names);
-        let ended = [give_back(&service.queues, &args, &by()).await, prolong(&service.queues, &args).await];
+        let ended = [give_back(&service.queues, &args, &by()).await, renew(&service.queues, &args).await];
         for ended in ended {
             assert_eq!(Failure::from(&ended.expect_err("it is refused")).code, code, "{claim} {names:?}");
         }

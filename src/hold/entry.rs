@@ -104,7 +104,6 @@ impl Joining {
         // The record for nested runs, unless this run is one.
         let inner = self.under.is_none().then(|| HeldRecord {
             service: job.backend.client().identity(),
-            place: job.backend.client().place(),
             claim: self.request.id.to_string(),
             mode: job.mode.to_string(),
             names: job.names.iter().map(ToString::to_string).collect(),

@@ -13,9 +13,6 @@ pub const HELD: &str = "DLOCK_HELD";
 pub struct HeldRecord {
     /// [`crate::backend::ServiceClient::identity`] of the service.
     pub service: String,
-    /// The address of the service without secrets, for people.
-    #[serde(default)]
-    pub place: String,
     /// The claim.
     pub claim: String,
     /// The mode.

@@ -144,13 +144,3 @@ fn a_read_only_default_directory_names_the_setting_of_its_unit() {
     );
     assert!(!text.contains("chgrp it to a group"), "{text}");
 }
-
-#[test]
-fn a_release_at_another_service_names_the_one_of_the_acquire() {
-    let env = TestEnv::new();
-    let text =
-        "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; DLOCK_ENDPOINT=$PWD/other dlock release";
-    let ended = env.finish(&mut crate::acquire::script(&env, text));
-    ended.failed(76, &["does not hold x", "it was acquired at", "--endpoint"]);
-    env.await_no_process();
-}
