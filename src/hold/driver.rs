@@ -8,7 +8,7 @@ use super::adopting::{self, Adopting};
 use super::context::Context;
 use super::entry::Joining;
 use super::environment;
-use super::event::{Action, Event, Phase};
+use super::event::{Event, Phase};
 use super::following::Following;
 use super::health::{Health, tell_risks};
 use super::job::{HoldEnd, Job, Progress};
@@ -81,13 +81,8 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
 
 impl Driver<'_> {
     async fn run(&mut self) {
-        let begins_at = self.context.job.plan.started;
-        let mut actions = Vec::new();
-        if begins_at > self.context.now() {
-            self.context.machine.retry_at = begins_at;
-        } else {
-            actions.push(Action::Enter);
-        }
+        let now = self.context.now();
+        let mut actions = self.context.machine.begin(now);
         loop {
             for action in actions {
                 self.perform(action).await;

@@ -36,6 +36,8 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact that several phases need")]
 pub struct Machine {
     plan: Plan,
+    /// When this keeper began to ask: dlock may have started long before, and have been suspended.
+    began: Moment,
     pub(super) phase: Phase,
     grant: Option<Grant>,
     window: Option<Window>,
@@ -75,9 +77,19 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine in its first phase. The first action is [`Action::Enter`].
+    /// Creates a machine in its first phase. It begins with [`Machine::begin`].
     pub fn new(plan: Plan) -> Self {
-        Self { plan, ..Self::default() }
+        Self { plan, began: plan.started, ..Self::default() }
+    }
+
+    /// Begins at `now`, or later if the plan does.
+    pub fn begin(&mut self, now: Moment) -> Vec<Action> {
+        if now < self.plan.started {
+            self.retry_at = self.plan.started;
+            return Vec::new();
+        }
+        self.began = now;
+        vec![Action::Enter]
     }
 
     /// Returns the grant, if the lock is or was held.
@@ -206,8 +218,7 @@ impl Machine {
 
     /// Returns when to give up entering.
     pub(super) fn give_up_at(&self) -> Moment {
-        let unanswered =
-            if self.answered || self.full { Moment::NEVER } else { self.plan.started + FIRST_ANSWER };
+        let unanswered = if self.answered || self.full { Moment::NEVER } else { self.began + FIRST_ANSWER };
         self.plan.give_up_at().min(unanswered)
     }
 
