@@ -51,6 +51,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
     let command = || Command::prepare(&job.argv, &environment::NAMES, keeper.start);
     let command = job.adoption.is_none().then(command).transpose()?;
     let (clock, machine) = (Clock::Boot, Machine::new(job.plan));
+    let again = keeper.shared.number().is_some();
     let mut driver = Driver {
         context: Context { job, keeper, progress, clock, machine, events: VecDeque::new() },
         entry: Joining::new(job, keeper.shared.take_number()),
@@ -65,7 +66,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         front_gone: false,
         alarm: Alarm::default(),
     };
-    driver.run().await;
+    driver.run(again).await;
     let machine = driver.context.machine;
     let (now, held_at) = (clock.now(), machine.held_at);
     Ok(HoldEnd {
@@ -80,9 +81,9 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
 }
 
 impl Driver<'_> {
-    async fn run(&mut self) {
+    async fn run(&mut self, again: bool) {
         let now = self.context.now();
-        let mut actions = self.context.machine.begin(now);
+        let mut actions = self.context.machine.begin(again, now);
         loop {
             for action in actions {
                 self.perform(action).await;

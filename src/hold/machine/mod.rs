@@ -17,7 +17,7 @@ mod before;
 use std::time::Duration;
 
 use crate::hold::event::{Action, Event, Phase, StopReason};
-use crate::hold::plan::Plan;
+use crate::hold::plan::{Plan, Wait};
 use crate::hold::verdict::{CutShort, Verdict};
 use crate::lease::Window;
 use crate::lock::{ClaimState, Entry, Error, Grant, Moment};
@@ -82,13 +82,17 @@ impl Machine {
         Self { plan, began: plan.started, ..Self::default() }
     }
 
-    /// Begins at `now`, or later if the plan does.
-    pub fn begin(&mut self, now: Moment) -> Vec<Action> {
+    /// Begins at `now`, or later if the plan does. `again` is whether an earlier keeper of this run has asked.
+    pub fn begin(&mut self, again: bool, now: Moment) -> Vec<Action> {
         if now < self.plan.started {
             self.retry_at = self.plan.started;
             return Vec::new();
         }
         self.began = now;
+        // The wait ran out while dlock was suspended.
+        if again && self.plan.wait != Wait::Once && now >= self.plan.give_up_at() {
+            return self.leave_as(Verdict::WaitOver(None));
+        }
         vec![Action::Enter]
     }
 

@@ -11,7 +11,6 @@ mod waiting;
 use std::time::Duration;
 
 use super::*;
-use crate::hold::plan::Wait;
 use crate::lock::{Error, ErrorKind, FencingToken, Granted, Holder, LossReason};
 use crate::supervise::signals::Signal;
 

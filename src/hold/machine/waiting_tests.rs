@@ -20,12 +20,12 @@ fn an_ordinary_run_asks_the_front_before_it_starts_the_command() {
 #[test]
 fn postponed_attempt_waits_and_ends_as_any_wait() {
     let mut m = Machine::new(Plan { started: at(5000), ..plan() });
-    assert_eq!(m.begin(at(10)), []);
+    assert_eq!(m.begin(true, at(10)), []);
     assert_eq!((m.wake_at(), m.give_up_at()), (at(5000), at(65_000)));
     assert_eq!(m.on(Event::Tick, at(4999)), []);
     assert_eq!(m.on(Event::Tick, at(5000)), [Action::Enter]);
     let mut m = Machine::new(Plan { started: at(5000), ..plan() });
-    m.begin(at(10));
+    m.begin(true, at(10));
     assert!(!m.told_to_end);
     assert_eq!(m.on(signal(Signal::TERM), at(10)), LEAVE);
     assert!(m.told_to_end);
@@ -97,12 +97,24 @@ fn silent_service_is_abandoned_after_a_minute() {
 #[test]
 fn a_later_keeper_has_the_whole_minute_for_its_first_answer() {
     let mut m = Machine::new(plan());
-    assert_eq!(m.begin(at(70_000)), [Action::Enter]);
+    assert_eq!(m.begin(true, at(70_000)), [Action::Enter]);
     assert_eq!(m.give_up_at(), at(130_000));
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(70_001)), [], "it tries again");
     let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(80_000)), ..plan() });
-    assert_eq!(m.begin(at(70_000)), [Action::Enter]);
+    assert_eq!(m.begin(true, at(70_000)), [Action::Enter]);
     assert_eq!(m.give_up_at(), at(80_000), "the wait counts from the start of dlock");
+}
+
+#[test]
+fn wait_over_while_suspended_times_out() {
+    let plan = Plan { wait: Wait::AtMost(ms(700)), ..plan() };
+    let mut m = Machine::new(plan);
+    assert_eq!(m.begin(true, at(700)), LEAVE);
+    ends_as(m, |v| matches!(v, Verdict::WaitOver(None)));
+    assert_eq!(Machine::new(plan).begin(true, at(699)), [Action::Enter]);
+    assert_eq!(Machine::new(plan).begin(false, at(700)), [Action::Enter], "the first keeper asks once");
+    let once = Machine::new(Plan { wait: Wait::Once, ..plan }).begin(true, at(60_000));
+    assert_eq!(once, [Action::Enter]);
 }
 
 #[test]
