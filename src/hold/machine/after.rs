@@ -65,6 +65,12 @@ impl Machine {
                 self.last_ending.get_or_insert(now);
                 Vec::new()
             }
+            // The command has ended. The rest of its tree is being stopped already.
+            Event::State(ClaimState::AskedToLeave { by }) if reason == StopReason::CommandDied => {
+                self.linger_until = Moment::NEVER;
+                self.cut_short = Some(CutShort::Broken(by));
+                Vec::new()
+            }
             Event::Signal { signal, everybody: false } if self.command.is_none() => {
                 vec![Action::Pass(signal)]
             }

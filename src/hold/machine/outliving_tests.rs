@@ -307,6 +307,18 @@ fn hold_at_least_applies_to_a_killed_command() {
 }
 
 #[test]
+fn break_while_stopping_the_rest_of_a_killed_command_counts() {
+    let mut m = running_machine(Plan { hold_at_least: ms(60_000), ..plan() });
+    m.on(Event::MarksGone, at(20));
+    m.on(killed(), at(20));
+    assert_eq!(m.on(asked(), at(30)), [], "the rest is being stopped already");
+    assert_eq!(m.on(Event::Tick, at(5020)), [Action::KillTree]);
+    assert_eq!(m.on(Event::TreeGone, at(5021)), LEAVE);
+    assert_eq!(m.cut_short, Some(CutShort::Broken(Holder::default())));
+    ends_as(m, |v| matches!(v, Verdict::Ran(ExitStatus::Signaled(Signal::KILL))));
+}
+
+#[test]
 fn released_lock_waits_for_nested_runs_and_records_no_success() {
     let mut m = running_machine(plan());
     assert_eq!(m.on(Event::Released, at(20)), []);
