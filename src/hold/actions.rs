@@ -70,7 +70,11 @@ impl Driver<'_> {
         match self.following.claim.as_ref().map_or_else(|| Ok(Vec::new()), |claim| claim.anchors()) {
             Ok(anchors) => {
                 self.anchors = anchors;
-                if self.process.adopting.is_some() { self.ask_caller() } else { self.enter_gate() }
+                match self.process.adopting {
+                    Some(_) if self.context.job.is_for_nobody() => self.renewal.is_wanted = true,
+                    Some(_) => self.ask_caller(),
+                    None => self.enter_gate(),
+                }
             }
             Err(error) => self.context.happened(Event::Refused(error)),
         }
@@ -92,7 +96,7 @@ impl Driver<'_> {
 
     /// Prepares the output of the caller, then asks the caller whether it is alive to take the hold. A stopped caller
     /// answers later, or too late.
-    fn ask_caller(&mut self) {
+    pub(super) fn ask_caller(&mut self) {
         if let Err(error) = self.keep_answer() {
             let job = self.context.job;
             let backend = job.backend.client().capabilities().backend;

@@ -122,12 +122,13 @@ impl Driver<'_> {
             let wake_at = self.begin_what_is_due();
             tokio::select! {
                 biased;
-                heard = keeper.hear(), if !self.front_gone => return self.heard(heard),
-                result = taken(&mut self.entry.entering) => return self.entered(result),
-                () = keeper.children_changed(), if self.process.has_begun() => {}
+                // Before signals: the last word of the caller counts even if it is read late.
                 news = adopting::news(self.process.adopting.as_ref()) => if let Some(event) = self.adopting_heard(news) {
                     return event;
                 },
+                heard = keeper.hear(), if !self.front_gone => return self.heard(heard),
+                result = taken(&mut self.entry.entering) => return self.entered(result),
+                () = keeper.children_changed(), if self.process.has_begun() => {}
                 state = self.following.changed() => match state {
                     Ok(state) => return self.state(state),
                     Err(error) => return self.state_failed(error),

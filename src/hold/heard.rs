@@ -159,14 +159,14 @@ impl Driver<'_> {
         let waits = self.waits();
         let lease = self.renewal.lease.as_mut()?;
         let news = lease.conclude(answer, waits);
-        if self.renewal.is_last {
-            // The next `dlock renew` finds out whether this one arrived.
-            return Some(Event::LeftAlone);
-        }
         if !waits {
             self.context.keeper.shared.set_guard_until(lease.window().guard_at);
         }
         let ends_at = lease.ends_at();
+        if std::mem::take(&mut self.renewal.is_wanted) && self.context.machine.phase == Phase::Asking {
+            // If this renewal failed, the next `dlock renew` finds out whether it arrived.
+            self.ask_caller();
+        }
         match news {
             Ok(window) => {
                 // That does not clear the reason why the claim cannot be followed.
@@ -231,10 +231,9 @@ impl Driver<'_> {
                 if heard == Heard::Gone {
                     return Some(self.released());
                 }
-                // The caller may have printed that it has the lock, so the claim stays. A lease without a process gets
-                // one last renewal.
-                self.renewal.is_last = self.context.job.is_for_nobody();
-                None
+                // The caller may have printed that it has the lock, so the claim stays. From then on a signal to the
+                // keeper, or its death, must not release a lease without a process.
+                self.context.job.is_for_nobody().then_some(Event::LeftAlone)
             }
         }
     }

@@ -12,15 +12,15 @@ use crate::lock::Moment;
 pub(super) struct Renewal {
     pub(super) lease: Option<LeaseKeeper>,
     pub(super) under_way: Option<Attempt>,
-    /// Whether the next renewal is due now and is the last one: a claim without a process gets a whole ttl.
-    pub(super) is_last: bool,
+    /// Whether a renewal is due now: a claim without a process has a whole ttl when its caller is asked to take it.
+    pub(super) is_wanted: bool,
 }
 
 impl Renewal {
     /// Begins a renewal if one is due. Returns when the next one is due.
     pub(super) fn begin_if_due(&mut self, now: Moment) -> Moment {
         let (Some(lease), None) = (&self.lease, &self.under_way) else { return Moment::NEVER };
-        if lease.due > now && !self.is_last {
+        if lease.due > now && !self.is_wanted {
             return lease.due;
         }
         self.under_way = Some(lease.attempt());

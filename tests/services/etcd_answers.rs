@@ -13,7 +13,7 @@ use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
 
 /// Starts a relay to `port` that passes each answer through `change`. Returns its port. It ends with the process.
-fn relay(port: u16, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
+pub(crate) fn relay(port: u16, change: impl Fn(&mut [u8]) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listens");
     let own = listener.local_addr().expect("bound").port();
     thread::spawn(move || {

@@ -2,13 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
+use crate::etcd_answers::relay;
 use crate::redis_many::{env_at, env_on};
 use crate::servers::proxy::Proxy;
 use crate::servers::{Server, redis};
 use crate::support::wait::{let_pass, until_true};
-use crate::support::within;
+use crate::support::{process, within};
 
 const QUIET: &[&str] = &["--maxmemory-policy", "noeviction"];
 
@@ -165,4 +169,18 @@ fn a_server_without_a_free_connection_is_waited_for() {
     until_true("word of it", || waiter.err_so_far().contains("it has no connection left for another claim"));
     drop(taken);
     assert_eq!(waiter.finish().code(), Some(0));
+}
+
+/// A runner of jobs ends what the shell of a job left.
+#[test]
+fn signal_after_acquire_releases_no_printed_lease() {
+    let server = redis::start_with(QUIET);
+    let slow = relay(server.port(), |_| thread::sleep(Duration::from_millis(300)));
+    let env = env_at(format!("redis://127.0.0.1:{slow}"));
+    env.finish(&mut env.verb("acquire", ["-q", "--detach", "--name", "x"])).silently(0);
+    for left in env.processes() {
+        process::signal(left.pid, Signal::TERM);
+    }
+    env.await_no_process();
+    assert_eq!(env.holders("x"), 1);
 }
