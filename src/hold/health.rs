@@ -9,7 +9,7 @@ use crate::backend::{Examination, Weight};
 use crate::lock::{Error, ErrorKind, Moment, Result};
 
 /// How long the service may be silent before dlock prints it. That counts from the start of this keeper, not of dlock:
-/// a keeper that replaces a stopped one has just begun to ask.
+/// the keeper that follows a suspension has just begun to ask.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long a command runs before dlock examines the service: a short command must not become slower.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
