@@ -31,6 +31,18 @@ fn lock_belongs_to_its_creating_user() {
     }
 }
 
+/// The record of the last success belongs to the user of the first one.
+#[test]
+fn success_is_no_error_where_its_record_is_another_users() {
+    let env = own_corner("success");
+    // From then on every user may use the directory of the lock.
+    env.finish(&mut env.run(["--name", "x", "--", "false"])).silently(1);
+    for (user, mode) in [("ann", "-x"), ("bob", "-x"), ("bob", "--shared")] {
+        let mut command = env.run(["--user", user, "--name", "x", mode, "--", "true"]);
+        env.finish(command.env("DLOCK_PASSWORD", "secret")).silently(0);
+    }
+}
+
 #[test]
 fn name_without_a_valid_path_is_refused() {
     let env = own_corner("raw");

@@ -22,6 +22,8 @@ const LOST: i32 = 1;
 pub(super) const OVER: i32 = 2;
 /// The code of all other failures.
 const SAID: i32 = 3;
+/// The code of a refusal because the node is another user's.
+pub(super) const NO_RIGHT: i32 = 4;
 
 /// Returns whether the request may be repeated over another connection.
 pub(super) fn is_lost(fault: &Fault) -> bool {
@@ -48,6 +50,7 @@ impl From<ZkError> for Fault {
             | ZkError::UnexpectedError(_)
             | ZkError::UnmarshalError { .. } => LOST,
             ZkError::SessionExpired | ZkError::ClientClosed | ZkError::SessionMoved => OVER,
+            ZkError::NoAuth => NO_RIGHT,
             _ => SAID,
         };
         let retry = if kind.is_transient() { Retry::OtherConnection } else { Retry::Nothing };
