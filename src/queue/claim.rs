@@ -210,21 +210,20 @@ impl Core {
     /// Publishes what `answer` shows, and takes the hold of a claim at the front. `taken` is whether the answer is that
     /// to a step that took it.
     async fn settle(&self, mut answer: Answer, mut taken: bool, deadline: Moment) -> FaultResult<Place> {
+        let mut choice = 0;
         loop {
             let own = self.own();
             self.heed(&answer);
             let items = decide::own_items(&answer.queues, &own);
-            *locked(&self.items) = items.into_iter().cloned().collect();
-            let (slots, items) = match decide::stand(&answer.queues, &own) {
+            *locked(&self.items) = items.iter().copied().cloned().collect();
+            match decide::stand(&answer.queues, &own) {
                 Stand::Gone => {
                     self.conclude(answer.note).await;
                     return Ok(Place::Gone);
                 }
                 Stand::Waits(wait) => return Ok(self.waits(wait, answer.seen)),
-                Stand::Holds => {
-                    (decide::slots(&answer.queues, &own), decide::own_items(&answer.queues, &own))
-                }
-            };
+                Stand::Holds => {}
+            }
             let is_held = taken || self.publisher.held_at().is_some();
             if is_held
                 || !self.hold_is_a_step()
@@ -236,12 +235,13 @@ impl Core {
                 self.publisher.publish_held(names.ok_or_else(nameless)?);
                 return Ok(Place::Follows { on: Vec::new(), until: Moment::NEVER, seen: answer.seen });
             }
-            if let Some(slots) = slots {
-                (taken, answer) =
-                    self.hold(&own, slots, items.first().and_then(|item| item.token), deadline).await?;
+            if let Some(slots) = decide::slots(&answer.queues, &own, choice) {
+                let seen = items.first().and_then(|item| item.token);
+                (taken, answer) = self.hold(&own, slots.clone(), seen, deadline).await?;
                 if taken || !self.is_slotted() || decide::has_slots(&answer.queues, &own) {
                     continue;
                 }
+                choice += usize::from(decide::slots(&answer.queues, &own, choice) == Some(slots));
             }
             // The slot went to another claim, or its last holder has not given it back.
             let next = self.clock.now() + SLOT_PAUSE;

@@ -148,12 +148,21 @@ pub(super) fn may_stand(queues: &[Queue], own: &Own) -> bool {
     each.all(|(name, key)| queues.iter().all(|queue| queue.name != *name || find(queue, key).is_some()))
 }
 
-/// Returns the lowest free slot of each name, or `None` for each in another mode. `None` if a queue shows no free one.
-pub(super) fn slots(queues: &[Queue], own: &Own) -> Option<Vec<Option<u32>>> {
+/// Returns a free slot of each name, or `None` for each in another mode. `None` if a queue shows no free one.
+///
+/// The choice 0 is the lowest slots. The next choice is for a claim whose slots were refused while the queue shows them as
+/// free, because this user cannot read the slot of another user's entry. The first choice follows the last one.
+pub(super) fn slots(queues: &[Queue], own: &Own, mut choice: usize) -> Option<Vec<Option<u32>>> {
     let Mode::Slots(n) = own.mode else { return Some(vec![None; own.names.len()]) };
-    let free =
-        |queue: &Queue| (1..=n.get()).find(|slot| queue.items.iter().all(|item| item.slot != Some(*slot)));
-    queues.iter().map(|queue| free(queue).map(Some)).collect()
+    let slot_of = |queue: &Queue| {
+        let is_free = |slot: &u32| queue.items.iter().all(|item| item.slot != Some(*slot));
+        // One of so many is free, since the own entry has none.
+        let free: Vec<u32> = (1..=n.get()).filter(is_free).take(queue.items.len()).collect();
+        let at = choice.checked_rem(free.len())?;
+        choice /= free.len();
+        Some(Some(free[at]))
+    };
+    queues.iter().map(slot_of).collect()
 }
 
 /// Returns the own entries, in the order of the names.

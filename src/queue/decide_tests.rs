@@ -142,8 +142,18 @@ proptest! {
             item.slot = Some(*slot);
         }
         let free = (1..=3).find(|slot| !taken.contains(slot));
-        prop_assert_eq!(slots(&[queue], &own(3, slots_of(3))), free.map(|slot| vec![Some(slot)]));
+        prop_assert_eq!(slots(&[queue], &own(3, slots_of(3)), 0), free.map(|slot| vec![Some(slot)]));
     }
+}
+
+#[test]
+fn choices_of_slots_are_all_free_ones_of_each_name_in_turn() {
+    let mut queue = queue_of(&[Some(slots_of(4)); 3]);
+    queue.items[0].slot = Some(2);
+    let two = [queue.clone(), queue];
+    let choices = (0..10).map(|choice| slots(&two, &own(2, slots_of(4)), choice).expect("free ones"));
+    let found: Vec<[u32; 2]> = choices.map(|slots| [0, 1].map(|at| slots[at].expect("a slot"))).collect();
+    assert_eq!(found, [[1, 1], [3, 1], [4, 1], [1, 3], [3, 3], [4, 3], [1, 4], [3, 4], [4, 4], [1, 1]]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::Way;
 use crate::servers::zookeeper::{self, Raw};
+use crate::support::test_env::{Holder, release_all};
 use crate::support::wait::let_pass;
 use crate::zookeeper::own_corner;
 
@@ -36,6 +37,24 @@ fn unreadable_entry_of_another_user_is_waited_for() {
     ann.finish().silently(0);
     last.finish_within(Duration::from_secs(5)).silently(0);
     assert_eq!(env.read("order"), "ann\nlast\n");
+}
+
+/// Only its own user can read which slot an entry has.
+#[test]
+fn slots_of_other_users_are_passed_over() {
+    let env = own_corner("slots");
+    env.write("password", "secret");
+    // From then on every user may use the directory of the lock.
+    env.finish(&mut env.run(["--name", "x", "--", "false"])).silently(1);
+    let options = |user| ["-q", "--user", user, "--password-file", "password", "--name", "x", "--slots", "3"];
+    let [ann, bob, eve] = ["ann", "bob", "eve"].map(|user| env.held(&options(user)));
+    assert_eq!([&ann, &bob, &eve].map(Holder::slot), [1, 2, 3]);
+    let mut last = env.hold(&options("joe"));
+    env.await_waiters("x", 1);
+    bob.release().silently(0);
+    last.await_start();
+    assert_eq!(last.slot(), 2);
+    release_all([ann, eve, last]);
 }
 
 /// The requests that a waiter sends by itself. The pings of the client library are not among them.
