@@ -111,8 +111,8 @@ impl Mysql {
         // dlock's options take precedence over the option files.
         let is_given = options.tls.is_given();
         let mode = if is_given { settings.given("ssl-mode").cloned() } else { settings.get("ssl-mode") };
-        let flag =
-            |name: &str| said.get(name).is_some_and(|value| ["", "1", "ON", "on"].contains(&value.as_str()));
+        let is_on = |value: &String| ["", "1", "on", "true"].iter().any(|on| value.eq_ignore_ascii_case(on));
+        let flag = |name: &str| said.get(name).is_some_and(is_on);
         let mode = match mode {
             Some(text) => Mode::parse("ssl-mode", MODES, &text)?,
             None if is_given || flag("ssl-verify-server-cert") => Mode::VerifyIdentity,

@@ -127,8 +127,17 @@ fn encryption_is_as_strict_as_it_was_said() {
     assert_eq!(mode("mysql://db.example/d?ssl-mode=REQUIRED", "[client]\nskip-ssl\n"), "Required");
     assert_eq!(mode("mysql://db.example/d", "[client]\nskip-ssl\n"), "Disabled");
     assert_eq!(mode("mysql://h/d", "[client]\nssl-mode=VERIFY_IDENTITY\n"), "VerifyIdentity");
-    assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert\n"), "VerifyIdentity");
-    assert_eq!(mode("mysql://h/d", "[client]\nssl-verify-server-cert=0\n"), "Preferred");
+    for (value, found) in [
+        ("", "VerifyIdentity"),
+        ("=1", "VerifyIdentity"),
+        ("=On", "VerifyIdentity"),
+        ("=TRUE", "VerifyIdentity"),
+        ("=0", "Preferred"),
+        ("=False", "Preferred"),
+    ] {
+        let file = format!("[client]\nssl-verify-server-cert{value}\n");
+        assert_eq!(mode("mysql://h/d", &file), found, "{value}");
+    }
 }
 
 #[test]
