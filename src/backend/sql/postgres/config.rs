@@ -133,13 +133,23 @@ impl Postgres {
         };
         let servers = settings.places(PORT, place)?.into_iter().map(server).collect();
         let given = &options.tls;
+        // Any server can have a certificate of an authority that the system trusts.
+        let is_system =
+            given.authority.is_none() && settings.get("sslrootcert").is_some_and(|path| path == "system");
         let mode = match settings.get("sslmode") {
             Some(text) => Mode::parse("sslmode", MODES, &text)?,
             // Certificates or a server's name imply checking.
-            None if given.authority.is_some() || given.server_name.is_some() => Mode::VerifyIdentity,
+            None if is_system || given.authority.is_some() || given.server_name.is_some() => {
+                Mode::VerifyIdentity
+            }
             None if given.identity.is_some() => Mode::Required,
             None => Mode::Preferred,
         };
+        if is_system && mode < Mode::VerifyIdentity {
+            let what = "sslrootcert=system (PGSSLROOTCERT) requires verify-full, and a weaker sslmode \
+                        (PGSSLMODE) is set; leave it out";
+            return Err(what.to_owned());
+        }
         let tls = settings.tls(mode, ["sslrootcert", "sslcert", "sslkey"])?;
         let tables = Tables::under(options.prefix.as_deref(), '"')?;
         let database = Database { servers, user, name, mode, tls, tables };
@@ -179,7 +189,7 @@ mod tests {
     use super::*;
     use crate::backend::assert_refused;
     use crate::backend::sql::dialect::Dialect as _;
-    use crate::net::credentials::Tls;
+    use crate::net::credentials::{Pem, Tls};
 
     fn within(options: &Options, variables: &[(&str, &str)]) -> Result<Postgres, String> {
         let variable = |name: &str| {
@@ -264,6 +274,24 @@ mod tests {
         assert_eq!(at("postgres://h/d").expect("valid").database.mode, Mode::VerifyIdentity);
         assert_refused(at("postgres://h/d?sslmode=disable"), "does without encryption");
         assert_eq!(parsed(&["postgres://h/d"], &[]).database.mode, Mode::Preferred);
+    }
+
+    #[test]
+    fn authorities_of_the_system_are_for_full_verification() {
+        let variables = [("PGSSLROOTCERT", "system")];
+        let mode = |endpoint: &str| parsed(&[endpoint], &variables).database.mode;
+        assert_eq!(mode("postgres://h/d"), Mode::VerifyIdentity);
+        assert_eq!(mode("postgres://h/d?sslmode=verify-full"), Mode::VerifyIdentity);
+        for weaker in ["disable", "prefer", "require", "verify-ca"] {
+            let at = Options::at(&[&format!("postgres://h/d?sslmode={weaker}")]);
+            let found = within(&at, &variables);
+            assert_refused(found, "sslrootcert=system (PGSSLROOTCERT) requires verify-full");
+        }
+        // An option takes the place of the setting.
+        let authority = Some(Pem::new(Vec::new()));
+        let tls = Tls { authority, ..Tls::default() };
+        let at = Options { tls, ..Options::at(&["postgres://h/d?sslmode=verify-ca"]) };
+        assert_eq!(within(&at, &variables).expect("valid").database.mode, Mode::VerifyCa);
     }
 
     #[test]
