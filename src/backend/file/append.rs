@@ -12,6 +12,7 @@ use super::fault;
 use super::fifo;
 use super::header::wall;
 use super::hold::Hold;
+use super::names::claim_fifo;
 use super::seat::{Place, Seat};
 use super::storage::QueueFile;
 use super::view::settle;
@@ -54,7 +55,7 @@ fn join(mut queues: Vec<Contents>, request: &Request) -> FaultResult<(Own, Seat,
         places.push(Place { queue: Arc::clone(&queue.file), hold, slot: None, token });
     }
     let kept = kept_fifo(&mut queues);
-    let name = if kept.is_some() { first.files.kept_fifo() } else { first.files.fifo(request.id) };
+    let name = if kept.is_some() { first.files.kept_fifo() } else { claim_fifo(request.id) };
     let mut seat = Seat::new(request.mode, places, kept);
     let shown = settle(&mut seat, &mut queues)?;
     if seat.fifo.is_none() {

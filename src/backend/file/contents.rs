@@ -7,6 +7,7 @@ use super::directory::Directory;
 use super::entries::Stored;
 use super::fifo;
 use super::header::Header;
+use super::names::claim_fifo;
 use super::storage::{Guard, QueueFile};
 use crate::lock::{LockName, Mode, Moment, queue};
 use crate::net::fault::FaultResult;
@@ -86,14 +87,14 @@ impl Contents {
         self.queue().take(queue::held(&modes)).any(|entry| entry.token == token)
     }
 
-    /// Returns the name of the FIFO of an entry's claim. With several names it belongs to the first.
+    /// Returns the name of the FIFO of an entry's claim.
     ///
-    /// Errors: the entry's record cannot be read, so it is not known whether its claim lives.
+    /// Errors: the entry's id cannot be read, so it is not known whether its claim lives.
     pub(super) fn fifo_of(&self, entry: &Stored) -> FaultResult<String> {
-        let record = entry.record().ok_or_else(|| self.file.newer())?;
-        let files = self.file.directory.naming.of(&record.names(&self.file.lock)[0])?;
-        let own = record.id().filter(|_| !entry.kept);
-        Ok(own.map_or_else(|| files.kept_fifo(), |id| files.fifo(id)))
+        if entry.kept {
+            return Ok(self.file.files.kept_fifo());
+        }
+        entry.id().map(claim_fifo).ok_or_else(|| self.file.newer())
     }
 
     /// Returns the FIFO of the claim of `entry`, if that lives.

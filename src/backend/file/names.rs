@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 use crate::lock::{ClaimId, ErrorKind, LockName};
 use crate::net::fault::{Fault, FaultResult};
 
-/// The longest lock file name: 255 bytes less the additions of the longest side file, a claim's FIFO.
-const LONGEST: usize = 255 - 1 - 1 - 32;
+/// The longest lock file name: 255 bytes, less room for the additions of the side files.
+const LONGEST: usize = 255 - 34;
 /// Ends the readable part of a cut name. An encoded name has hexadecimal digits after every `%`, so it never contains
 /// this.
 const CUT: &str = "%~";
@@ -72,10 +72,12 @@ impl FileNames {
     pub(super) fn kept_fifo(&self) -> String {
         format!(".{}.fifo", self.base)
     }
+}
 
-    pub(super) fn fifo(&self, claim: ClaimId) -> String {
-        format!(".{}.{claim}", self.base)
-    }
+/// Returns the name of the FIFO of `claim`. It shows no lock, since a reader with another prefix would name that differently.
+/// No other side file has a name with a single dot.
+pub(super) fn claim_fifo(claim: ClaimId) -> String {
+    format!(".{claim}")
 }
 
 fn shorten(mut encoded: String) -> String {
@@ -128,6 +130,6 @@ mod tests {
         let (a, b) = (naming.of(&name(&a)).expect("fits"), naming.of(&name(&b)).expect("fits"));
         assert_ne!(a, b);
         assert!(a.canonical().contains(CUT) && a.canonical().len() == LONGEST);
-        assert!(a.fifo(ClaimId::from_bytes([7; 16])).len() <= 255 && a.slot(u32::MAX).len() <= 255);
+        assert!(a.slot(u32::MAX).len() <= 255);
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FileConfig;
 use super::contents;
 use super::entries::Stored;
 use super::header;
@@ -158,7 +159,7 @@ async fn a_file_has_the_rights_of_its_directory_before_its_name() {
             }
         };
         assert_eq!(modes_set(f.temp.path(), used).await, [""; 0]);
-        let second = format!(".a.{}", ClaimId::from_bytes([2; 16]));
+        let second = format!(".{}", ClaimId::from_bytes([2; 16]));
         assert_eq!(files(&f), [&second, ".a.fifo", ".a.queue", ".a.slot.1", "a"]);
         for file in files(&f) {
             let found = std::fs::metadata(f.temp.path().join(&file)).expect("there");
@@ -265,7 +266,7 @@ async fn failed_entry_supersedes_no_waiter() {
     let waiter = enter(&f.backend, &asks(2)).await;
     assert_eq!(waits(&waiter).await, 1);
     // Its FIFO cannot be created.
-    let path = f.temp.path().join(format!(".a.{}", ClaimId::from_bytes([3; 16])));
+    let path = f.temp.path().join(format!(".{}", ClaimId::from_bytes([3; 16])));
     std::fs::create_dir(path).expect("made");
     f.backend.enter(&asks(3), soon()).await.expect_err("no FIFO");
     assert_eq!(waits(&waiter).await, 1);
@@ -317,10 +318,11 @@ async fn dropped_claim_ends_although_a_forked_process_has_its_fifo() {
 
 /// The FIFO of such an entry is not known, so its claim may live.
 #[tokio::test]
-async fn entry_with_an_unreadable_record_is_not_removed() {
+async fn entry_with_an_unreadable_id_is_not_removed() {
     let f = fixture();
     let claim = enter(&f.backend, &request(1, &["b", "a"], Mode::Exclusive)).await;
     held(&claim).await;
+    let id = ClaimId::from_bytes([1; 16]).to_string();
     let entry = async |old: &str, new: &str| {
         let mut queues = contents::read(&[queue_of(&f)], soon()).await.expect("reads");
         let text = serde_json::to_string(&queues[0].entries).expect("JSON").replace(old, new);
@@ -328,11 +330,27 @@ async fn entry_with_an_unreadable_record_is_not_removed() {
         queues[0].write().expect("written");
         queues[0].entries.len()
     };
-    assert_eq!(entry("\"holder\"", "\"holders\"").await, 1);
+    assert_eq!(entry(&id, "other").await, 1);
     let failed = f.backend.enter(&request(2, &["a"], Mode::Exclusive), soon()).await;
     assert_eq!(failed.expect_err("unread").kind, ErrorKind::Corrupt);
-    assert_eq!(entry("\"holders\"", "\"holder\"").await, 1);
+    assert_eq!(entry("other", &id).await, 1);
     leave(&claim).await;
+}
+
+/// Both name the files of one lock alike, and those of the other differently.
+#[tokio::test]
+async fn claims_with_and_without_a_prefix_see_each_other_live() {
+    let f = fixture();
+    let (directory, prefix) = (Some(f.temp.path().to_owned()), Some(String::new()));
+    let prefixed = TestBackend::of(&FileConfig { directory, prefix, ..FileConfig::default() });
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let second = enter(&prefixed, &request(2, &["x y", "a"], Mode::Exclusive)).await;
+    let third = enter(&f.backend, &request(3, &["a"], Mode::Exclusive)).await;
+    assert_eq!(waits(&third).await, 2);
+    leave(&first).await;
+    held(&second).await;
+    leave(&second).await;
+    held(&third).await;
 }
 
 #[tokio::test]
