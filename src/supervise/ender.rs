@@ -45,6 +45,8 @@ pub struct Ender {
     pub adopted: Option<Adopted>,
     /// The pid of the front.
     pub(super) front: i32,
+    /// The process group that was sent SIGTERM.
+    told: Option<i32>,
 }
 
 impl Ender {
@@ -69,7 +71,7 @@ impl Ender {
             outside = table.members().filter(|p| p.parent == own).map(|p| p.pid).collect();
             table.members.clear();
         }
-        Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front: own })
+        Ok(Self { table, outside, shared, own_group, command: None, adopted: None, front: own, told: None })
     }
 
     /// Creates an ender for this process, which was just forked from the owner of this one and has no children yet.
@@ -120,6 +122,7 @@ impl Ender {
     pub fn signal_group(&mut self, signal: Signal) {
         let Some(pid) = self.protected().map(|adopted| adopted.pid).or_else(|| self.child()) else { return };
         let group = sys::group_of(pid);
+        self.told = self.told.or((signal == Signal::TERM).then_some(group));
         let is_searched = self.adopted.is_some() || !self.own_group;
         if is_searched {
             self.find_members();
@@ -142,7 +145,8 @@ impl Ender {
         self.signal_found(Signal::CONT, |member| member.group == group);
     }
 
-    /// Sends `signal` to every member once, and then resumes the stopped ones.
+    /// Sends `signal` to every member once, and then resumes the stopped ones. A process group that was sent SIGTERM before
+    /// is left out.
     ///
     /// Stops all of them first. Otherwise a process that is forked meanwhile would miss the signal. Sending the signal
     /// to the new ones afterwards would not do: it would reach processes that others started in response to it.
@@ -152,7 +156,7 @@ impl Ender {
             return self.signal_known(Signal::CONT);
         }
         self.stop_members();
-        self.signal_found(signal, |_| true);
+        self.signal_found(signal, |member| Some(member.group) != self.told);
         self.signal_found(Signal::CONT, |_| true);
     }
 
