@@ -18,6 +18,7 @@ use crate::output::{Message, Ms, Party, agree, sanitise};
 use crate::supervise::exit_status::ExitStatus;
 use crate::supervise::failure::{CommandFate, KeeperFailure, WhyFailed};
 use crate::supervise::limits;
+use crate::supervise::signals::Signal;
 use crate::supervise::tree_state::TreeState;
 
 /// Returns the message about a tree under `lock` that may still have processes.
@@ -63,6 +64,11 @@ impl Ending {
         Self::error(code, *message)
     }
 
+    /// Returns the ending of a wait that `signal` ended.
+    pub(super) fn signaled(signal: Signal) -> Self {
+        Self::new(ExitStatus::Signaled(signal), Outcome::Signal, None::<Message>)
+    }
+
     /// Returns the ending of a wait for a service that neither answered nor gave a reason; `perhaps` is the likely reason.
     fn unanswered(lock: &str, address: &dyn Address, perhaps: &str) -> Self {
         let (backend, place) = (address.service().name, sanitise::text(&address.place()));
@@ -91,9 +97,7 @@ impl Ending {
                 Self::new(*outcome, Outcome::Ran, message)
             }
             Verdict::Interrupted(outcome) => Self::new(*outcome, Outcome::Signal, None::<Message>),
-            Verdict::Signalled(signal) => {
-                Self::new(ExitStatus::Signaled(*signal), Outcome::Signal, None::<Message>)
-            }
+            Verdict::Signalled(signal) => Self::signaled(*signal),
             Verdict::Busy(holder) => {
                 busy(Outcome::Busy, Message::Busy { lock, service, holder: party(holder) })
             }
@@ -107,7 +111,7 @@ impl Ending {
                 busy(Outcome::Busy, Message::PlaceLost { lock, reason: sanitise::text(&reason) })
             }
             Verdict::Broken { by, ran } => Self::broken(settings, lock, by, *ran),
-            Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree),
+            Verdict::Lost { reason, tree } => Self::lost(lock, reason, *tree, true),
             Verdict::MaxRun => {
                 let limit_ms = Ms(settings.plan.max_run.unwrap_or_default());
                 Self::new(ExitCode::MaxRun.into(), Outcome::MaxRun, Message::MaxRun { lock, limit_ms })
@@ -150,8 +154,8 @@ impl Ending {
         Self::new(if ran { ExitCode::Lost.into() } else { settings.busy() }, reported, message)
     }
 
-    fn lost(lock: String, reason: &LossReason, tree: TreeState) -> Self {
-        let message = cannot_end(&lock, tree, true).unwrap_or_else(|| Message::Lost {
+    fn lost(lock: String, reason: &LossReason, tree: TreeState, lease_lost: bool) -> Self {
+        let message = cannot_end(&lock, tree, lease_lost).unwrap_or_else(|| Message::Lost {
             lock,
             reason: sanitise::text(&reason.to_string()),
             command_ran: true,
@@ -176,15 +180,19 @@ impl Ending {
         Self::error(code, Message::CannotExecute { command, reason: error.to_string() })
     }
 
-    /// Returns the ending after the keeper failed.
+    /// Returns the ending after the keeper failed. `kept` is whether the front keeps the lock.
     pub(super) fn keeper_failed(
         settings: &RunSettings,
         address: &dyn Address,
         failure: &KeeperFailure,
+        kept: bool,
     ) -> Self {
+        if let Some(signal) = failure.ended_by {
+            return Self::signaled(signal);
+        }
         let lock = names(settings.names());
         if !failure.tree.is_gone() {
-            return Self::lost(lock, &LossReason::SessionEnded, failure.tree);
+            return Self::lost(lock, &LossReason::SessionEnded, failure.tree, !kept);
         }
         match failure.command {
             // The command had exited. Only the hold ended early.

@@ -104,17 +104,23 @@ impl<'a> Run<'a> {
                     self.plan.started = clock::now() + pause;
                     self.pause = Some(pause);
                 }
+                FrontEnd::Signaled(signal) => {
+                    return Ok(self.conclude(&Ending::signaled(signal), None, false));
+                }
                 FrontEnd::KeeperFailed(failure) => {
-                    // A tree that may still run stays under the lock until the lease expires.
-                    if failure.tree.is_gone() {
+                    // Processes that may still run stay under the lock: until the lease expires or, without one, until they end.
+                    let is_over = front.is_over(failure.tree);
+                    if is_over {
                         front.clean_up(CLEANING, |id| self.evict(id));
                     }
-                    if let Some(signal) = failure.ended_by {
-                        return Ok(ExitStatus::Signaled(signal));
-                    }
-                    let ending = Ending::keeper_failed(self.settings, &*self.address, &failure);
+                    let kept = front.keeps_the_lock();
+                    let ending = Ending::keeper_failed(self.settings, &*self.address, &failure, kept);
                     let began = failure.command != CommandFate::NotStarted;
-                    return Ok(self.conclude(&ending, None, began));
+                    let outcome = self.conclude(&ending, None, began);
+                    if !is_over && front.end_the_rest() {
+                        front.clean_up(CLEANING, |id| self.evict(id));
+                    }
+                    return Ok(outcome);
                 }
             }
         }

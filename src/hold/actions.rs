@@ -44,7 +44,7 @@ impl Driver<'_> {
 
     /// Returns the variables for a command under `grant`.
     pub(super) fn variables(&self, grant: &Grant) -> Vec<(&'static str, String)> {
-        self.entry.variables(self.context.job, grant, self.marks.board.as_ref())
+        self.entry.variables(self.context.job, grant, self.marks.board)
     }
 
     fn enter_again(&mut self, reason: LossReason) {

@@ -33,7 +33,7 @@ pub(super) struct Driver<'a> {
     pub(super) renewal: Renewal,
     pub(super) replacing: Replacing,
     pub(super) health: Health,
-    pub(super) marks: Marks,
+    pub(super) marks: Marks<'a>,
     /// Descriptors that carry the hold in the kernel, between the hold and the start of the command.
     pub(super) anchors: Vec<OwnedFd>,
     /// The command that has not started yet.
@@ -59,7 +59,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         renewal: Renewal::default(),
         replacing: Replacing::default(),
         health: Health::new(job.plan.started.max(clock.now())),
-        marks: Marks::new(),
+        marks: Marks::on(keeper.board),
         anchors: Vec::new(),
         command,
         process: Process::not_started(adopting),
@@ -100,7 +100,7 @@ impl Driver<'_> {
             let asked = machine.depends_on_marks(&event, now) && self.marks.are_gone();
             actions = if asked { machine.on(Event::MarksGone, now) } else { Vec::new() };
             actions.extend(machine.on(event, now));
-            if self.context.machine.ends_the_command() {
+            if self.context.machine.ends_the_command() || self.context.job.plan.whole_tree {
                 self.context.keeper.shared.set_stopping();
             }
         }

@@ -17,24 +17,22 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 type Clearing = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
 /// The board of this hold, and the wait for its marks.
-pub(super) struct Marks {
-    /// The file that nested runs set marks on. It stays open: under one nested run another may still begin.
-    pub(super) board: Option<MarkBoard>,
+pub(super) struct Marks<'a> {
+    pub(super) board: Option<&'a MarkBoard>,
     /// The wait for the last one.
     pub(super) clearing: Option<Clearing>,
     /// People know that nested runs delay the end.
     told: bool,
 }
 
-impl Marks {
-    /// Creates a board if the system has one to give. Without it nested runs queue for themselves.
-    pub(super) fn new() -> Self {
-        Self { board: MarkBoard::new().ok(), clearing: None, told: false }
+impl<'a> Marks<'a> {
+    pub(super) fn on(board: Option<&'a MarkBoard>) -> Self {
+        Self { board, clearing: None, told: false }
     }
 
     /// Returns whether there are no marks. If so, the board takes none from now on.
     pub(super) fn are_gone(&self) -> bool {
-        self.board.as_ref().is_none_or(MarkBoard::try_clear)
+        self.board.is_none_or(MarkBoard::try_clear)
     }
 
     /// Reports to the machine at once if there are no marks.

@@ -4,17 +4,20 @@
 //! the outer claim still holds, and shares its token. The outer keeper keeps the hold as long as the mark exists: until
 //! the nested run removes it, or until its keeper and its command tree are all dead.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::select_all;
 
 use super::environment::HeldRecord;
 use crate::backend::{Backend, Claim, deadlock};
 use crate::clock::{Clock, now};
 use crate::lock::{
-    Ancestor, ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, Mode, Moment, Request, Result,
+    Ancestor, ClaimId, ClaimState, Error, ErrorKind, Grant, Granted, LockName, LossReason, Mode, Moment,
+    Request, Result,
 };
 use crate::net::cause;
 use crate::supervise::mark::Mark;
@@ -94,6 +97,12 @@ async fn register(
     Ok(None)
 }
 
+impl NestedClaim {
+    fn failed(&self, operation: &'static str, error: &io::Error) -> Error {
+        Error::new(ErrorKind::System, cause::said(error)).during(self.backend, operation, None)
+    }
+}
+
 #[async_trait]
 impl Claim for NestedClaim {
     fn ttl(&self) -> Option<Duration> {
@@ -101,8 +110,14 @@ impl Claim for NestedClaim {
     }
 
     async fn changed(&self, seen: Option<&ClaimState>) -> Result<ClaimState> {
-        // If the outer run loses its claim it stops this one. Otherwise nothing changes here.
-        if seen.is_some() { std::future::pending().await } else { Ok(ClaimState::Held(self.grant.clone())) }
+        if seen.is_none() {
+            return Ok(ClaimState::Held(self.grant.clone()));
+        }
+        // A keeper that loses its claim ends its tree, and then itself. This run may be outside of that tree.
+        let ends = self.marks.iter().map(|mark| Box::pin(mark.keeper_ended()));
+        let ended = select_all(ends).await.0;
+        ended.map_err(|error| self.failed("watch the enclosing run", &error))?;
+        Ok(ClaimState::Lost(LossReason::EnclosingEnded))
     }
 
     async fn renew(&self, _deadline: Moment) -> Result<Moment> {
@@ -115,10 +130,7 @@ impl Claim for NestedClaim {
     }
 
     fn anchors(&self) -> Result<Vec<OwnedFd>> {
-        let failed = |error| {
-            let why = cause::said(&error);
-            Error::new(ErrorKind::System, why).during(self.backend, "anchor the mark", None)
-        };
-        self.marks.iter().map(|mark| mark.anchor().map_err(failed)).collect()
+        let anchor = |mark: &Mark| mark.anchor().map_err(|error| self.failed("anchor the mark", &error));
+        self.marks.iter().map(anchor).collect()
     }
 }

@@ -66,7 +66,7 @@ impl Process {
     }
 
     /// Does whatever was due at `then`. [`Process::reap`] searches for the rest of an adopted tree.
-    pub(super) fn time_has_come(&mut self, then: Moment, context: &mut Context<'_>, marks: &Marks) {
+    pub(super) fn time_has_come(&mut self, then: Moment, context: &mut Context<'_>, marks: &Marks<'_>) {
         if self.round_at <= then {
             self.kill_round(context, marks);
         }
@@ -76,15 +76,16 @@ impl Process {
     }
 
     /// Takes the changes of all children: the command's, and the ends of orphans.
-    pub(super) fn reap(&mut self, context: &mut Context<'_>, marks: &Marks) {
+    pub(super) fn reap(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         let Some(pid) = self.pid.filter(|_| !context.machine.tree_gone) else { return };
         if self.adopting.is_some() {
             return self.look_after_adopted(context, marks);
         }
         // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended. If
-        // dlock stopped it for a reason of its own, its status is not its result.
+        // dlock stopped it for a reason of its own, or if its tree counts, its status is not its result.
         if !self.is_over
             && !context.machine.ends_the_command()
+            && !context.job.plan.whole_tree
             && let Some(outcome) = wait::ended(pid)
         {
             context.keeper.shared.set_outcome(outcome);
@@ -108,7 +109,7 @@ impl Process {
     }
 
     /// Checks whether the adopted process has ended, and then what is left of its tree.
-    fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks) {
+    fn look_after_adopted(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         let keeper = context.keeper;
         let mut ender = keeper.ender();
         let Some(adopting) = &mut self.adopting else { return };
@@ -143,13 +144,13 @@ impl Process {
     }
 
     /// No process of the tree is left, and the marks of its nested runs are gone with them.
-    fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks) {
+    fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         self.round_at = Moment::NEVER;
         marks.tell_if_gone(context);
         context.happened(Event::TreeGone);
     }
 
-    fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks) {
+    fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks<'_>) {
         let outcome = match change {
             ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
             ChildChange::Continued => return self.let_front_go_on(context),
@@ -181,7 +182,7 @@ impl Process {
         signal: Signal,
         stops: u8,
         context: &mut Context<'_>,
-        marks: &Marks,
+        marks: &Marks<'_>,
     ) -> bool {
         if signal != Signal::CONT && !signal.is_terminal_stop() {
             return false;
@@ -232,7 +233,7 @@ impl Process {
         if self.is_over { ender.resume_job() } else { ender.signal_group(Signal::CONT) }
     }
 
-    pub(super) fn kill_round(&mut self, context: &mut Context<'_>, marks: &Marks) {
+    pub(super) fn kill_round(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         let reached = context.keeper.ender().kill_round();
         let now = context.now();
         let is_stuck = self.killing.get_or_insert_default().is_stuck(&reached, now);

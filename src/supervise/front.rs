@@ -17,6 +17,7 @@ use super::failure::WhyFailed;
 use super::inherited;
 use super::keeper::KeeperSetup;
 use super::limits;
+use super::mark::MarkBoard;
 use super::notify::Notifier;
 use super::shared::Shared;
 use super::signals::{Signal, SignalInfo};
@@ -60,6 +61,10 @@ pub struct Front {
     pub stays_behind: bool,
     /// Notifies the service manager.
     pub notifier: Option<Notifier>,
+    /// The file that nested runs set marks on; `None` if the system has none to give.
+    pub(super) board: Option<MarkBoard>,
+    /// Descriptors that carry the hold in the kernel, kept while a process may run under it.
+    pub(super) anchors: Vec<OwnedFd>,
 }
 
 impl Front {
@@ -109,6 +114,8 @@ impl Front {
             starts_again: false,
             stays_behind: false,
             notifier: None,
+            board: None,
+            anchors: Vec::new(),
         })
     }
 
@@ -130,6 +137,7 @@ impl Front {
     ) -> io::Result<FrontEnd> {
         loop {
             self.shared.reset();
+            (self.board, self.anchors) = (MarkBoard::new().ok(), Vec::new());
             let (channel, keepers_end) = channel::pair()?;
             let Some(keeper) = sys::fork()? else {
                 drop(channel);
@@ -137,6 +145,7 @@ impl Front {
                     channel: keepers_end,
                     shared: self.shared,
                     timer: &self.timer,
+                    board: self.board.as_ref(),
                     ender: self.ender.hand_over(),
                     start: &self.start,
                 });
@@ -249,7 +258,7 @@ impl Front {
         if handle {
             self.ender.command = descriptors.next();
         }
-        watch.anchors = descriptors.collect();
+        self.anchors = descriptors.collect();
         watch.started = true;
         self.notifier.iter().for_each(Notifier::started);
         if !self.starts_again {

@@ -6,8 +6,10 @@ use super::channel::ToFront;
 use super::exit_status::ExitStatus;
 use super::failure::{CommandFate, KeeperFailure, WhyFailed};
 use super::front::Front;
+use super::mark::MarkBoard;
 use super::signals::Signal;
 use super::sys;
+use super::tree_state::TreeState;
 use super::wait;
 use super::watch::{FrontEnd, REAPING, Step, Watch};
 use crate::clock::now;
@@ -18,6 +20,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const LEAVING: Duration = Duration::from_secs(6);
 /// How long a late keeper may take to end if the lock is not held: the whole host may have stood still.
 const LATE: Duration = Duration::from_millis(800);
+/// The time between two attempts to kill what is left.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl Front {
     /// Gives the keeper a limited time from now to leave the queue.
@@ -46,7 +50,8 @@ impl Front {
         }
         Some(match (word, watch.told_to_end) {
             (ToFront::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
-            // The keeper may have exited before it could receive the signal.
+            // The keeper may have exited before it could receive the signal. It never held the lock.
+            (ToFront::Suspended, Some(signal)) => Step::End(FrontEnd::Signaled(signal)),
             (_, Some(signal)) => Step::End(FrontEnd::Done(ExitStatus::Signaled(signal))),
             (ToFront::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
             // The keeper has left the queue.
@@ -107,13 +112,34 @@ impl Front {
                 command_ended.get_or_insert(end);
             }
         });
-        if tree.is_gone() {
-            watch.anchors.clear();
-        }
         let command = self.fate(watch);
         let why = why.or(watch.died).unwrap_or(WhyFailed::Died);
         let ended_by = watch.told_to_end.filter(|_| command == CommandFate::NotStarted);
         Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree, ended_by }))
+    }
+
+    /// Returns whether nothing runs under the hold of the last keeper, which is gone: neither what is left of its tree
+    /// (`tree`) nor a nested run. The latter ends when that keeper does ([`super::mark::Mark::keeper_ended`]).
+    pub fn is_over(&self, tree: TreeState) -> bool {
+        tree.is_gone() && self.board.as_ref().is_none_or(MarkBoard::try_clear)
+    }
+
+    /// Kills what a failed keeper left, again and again, while this process keeps the lock by anchors. Returns whether
+    /// nothing is left; without anchors at once.
+    pub fn end_the_rest(&mut self) -> bool {
+        while self.keeps_the_lock() {
+            wait::pause(AGAIN);
+            let tree = self.ender.end(|_, _| {});
+            if self.is_over(tree) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns whether this process keeps the lock without a keeper.
+    pub fn keeps_the_lock(&self) -> bool {
+        !self.anchors.is_empty()
     }
 
     /// Returns the state of the command when its keeper failed.

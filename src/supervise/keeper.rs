@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use super::channel::{self, ToFront, ToKeeper};
 use super::ender::Ender;
 use super::limits;
+use super::mark::MarkBoard;
 use super::shared::Shared;
 use super::signals::Signal;
 use super::start::Start;
@@ -30,6 +31,8 @@ pub struct KeeperSetup<'a> {
     pub shared: Shared,
     /// The front's timer.
     pub timer: &'a OwnedFd,
+    /// The file that nested runs set marks on.
+    pub board: Option<&'a MarkBoard>,
     /// The keeper's ender, made from the front's.
     pub ender: io::Result<Ender>,
     /// How dlock was started.
@@ -47,6 +50,8 @@ pub struct Keeper<'a> {
     pub shared: Shared,
     /// The front's timer.
     timer: &'a OwnedFd,
+    /// The file that nested runs set marks on. Without it they queue for themselves.
+    pub board: Option<&'a MarkBoard>,
     ender: RefCell<Ender>,
     /// How dlock was started.
     pub start: &'a Start,
@@ -77,6 +82,7 @@ impl<'a> Keeper<'a> {
             children,
             shared: setup.shared,
             timer: setup.timer,
+            board: setup.board,
             ender: RefCell::new(setup.ender?),
             start: setup.start,
         })

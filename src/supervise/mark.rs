@@ -1,17 +1,19 @@
 //! Marks that the kernel removes when the processes that have them die.
 //!
-//! A keeper owns a [`MarkBoard`]: an anonymous file that other processes of the same user reach through /proc. A nested
-//! dlock sets a mark by taking a shared flock(2) on its own open file description of it. The keeper checks whether any
-//! mark is left by requesting the exclusive lock.
+//! A keeper and its front have a [`MarkBoard`]: an anonymous file that other processes of the same user reach through the
+//! keeper's /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of it. The
+//! keeper, or the front once the keeper is dead, checks whether any mark is left by requesting the exclusive lock.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FileType, FlockOperation, MemfdFlags, Mode, OFlags, flock, fstat, memfd_create, open};
 use rustix::io::Errno;
-use rustix::process::getpid;
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+
+use super::adopted::AwaitedEnd;
 
 /// The anonymous file of one keeper.
 #[derive(Debug)]
@@ -29,7 +31,11 @@ pub struct MarkAddress {
 
 /// A mark. It lasts until it is removed, or until no process has it or an anchor of it.
 #[derive(Debug)]
-pub struct Mark(OwnedFd);
+pub struct Mark {
+    file: OwnedFd,
+    /// A pidfd of the board's keeper, if the kernel has pidfds (from Linux 5.3).
+    keeper: Option<OwnedFd>,
+}
 
 /// How often to try to remove a mark: one that stays by mistake keeps the hold.
 const REMOVALS: usize = 8;
@@ -88,12 +94,24 @@ impl MarkBoard {
 impl Mark {
     /// Returns another descriptor of it, which keeps it as well.
     pub fn anchor(&self) -> io::Result<OwnedFd> {
-        self.0.try_clone()
+        self.file.try_clone()
+    }
+
+    /// Completes when the keeper has ended: what it held is lost. Never completes without pidfds. Needs a running tokio
+    /// runtime. Cancel-safe.
+    ///
+    /// Errors: the runtime has no descriptor or memory left.
+    pub async fn keeper_ended(&self) -> io::Result<()> {
+        match &self.keeper {
+            Some(keeper) => AwaitedEnd::of(keeper.try_clone()?)?.come().await,
+            None => std::future::pending().await,
+        }
+        Ok(())
     }
 
     /// Removes it, even if other processes have anchors of it.
     pub fn remove(&self) {
-        let _is_removed = (0..REMOVALS).any(|_| flock(&self.0, FlockOperation::Unlock).is_ok());
+        let _is_removed = (0..REMOVALS).any(|_| flock(&self.file, FlockOperation::Unlock).is_ok());
     }
 }
 
@@ -102,9 +120,12 @@ impl MarkAddress {
     ///
     /// Errors: `NotFound` if the board is gone, `WouldBlock` if it takes none any more, others of the system.
     pub fn set(&self) -> io::Result<Mark> {
-        let board = self.open()?;
-        flock(&board, FlockOperation::NonBlockingLockShared)?;
-        Ok(Mark(board))
+        // Opened first: if the board is the keeper's, the pid was the keeper's before that.
+        let pid = self.path.split('/').nth(2).and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+        let keeper = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let file = self.open()?;
+        flock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok(Mark { file, keeper })
     }
 
     /// Returns whether the board is known to be gone, or to take no marks any more.

@@ -12,7 +12,7 @@ use crate::lock::Moment;
 
 const EXITED: u64 = 0x100;
 const SIGNALED: u64 = 0x200;
-/// In place of an outcome: the keeper has begun to stop the command.
+/// In place of an outcome: the command's status is not its result.
 const STOPPING: u64 = 0x300;
 
 /// The shared words, and the random number of this run.
@@ -62,13 +62,13 @@ impl Shared {
         self.drawn ^ u128::from(taken) << 96
     }
 
-    /// Notes that the keeper stops the command for a reason of dlock's own: the command's status is not its result from
-    /// then on.
+    /// Notes that the status of the command is not its result from then on: the keeper stops it for a reason of dlock's
+    /// own, or the end of its tree counts.
     pub fn set_stopping(&self) {
         let _has_ended = self.outcome.compare_exchange(0, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Returns whether the keeper began to stop the command for such a reason before the command ended.
+    /// Returns whether that was so before the command ended.
     pub fn is_stopping(&self) -> bool {
         self.outcome.load(Ordering::SeqCst) == STOPPING
     }

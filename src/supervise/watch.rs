@@ -17,6 +17,8 @@ pub(super) const REAPING: [Duration; 2] = [Duration::from_secs(1), Duration::fro
 pub enum FrontEnd {
     /// As the keeper's last message says.
     Done(ExitStatus),
+    /// This signal ended a wait.
+    Signaled(Signal),
     /// The front begins again after this pause; see [`super::channel::ToFront::Again`].
     Again(Duration),
     /// The keeper failed; the front has killed the command's tree, or tried.
@@ -41,8 +43,6 @@ pub(super) struct Watch {
     pub(super) resumed_after: u8,
     /// Suspended with the job: stop, then begin again.
     pub(super) suspending: bool,
-    /// The anchors, kept until the tree is gone.
-    pub(super) anchors: Vec<OwnedFd>,
     /// The keeper's last message; the keeper is about to exit.
     pub(super) last_word: Option<ToFront>,
     pub(super) closed: bool,
@@ -71,7 +71,6 @@ impl Watch {
             started: false,
             resumed_after: 0,
             suspending: false,
-            anchors: Vec::new(),
             last_word: None,
             closed: false,
             died: None,

@@ -127,6 +127,26 @@ fn outside_nested_run_keeps_the_hold_of_an_ended_outer_run() {
 }
 
 #[test]
+fn outside_nested_run_is_ended_with_the_outer_keeper() {
+    let env = TestEnv::new();
+    let (_gate, _own_gate) = (env.gate("gate"), env.gate("own.gate"));
+    let script = r#"echo "$DLOCK_HELD" >held; read _ <own.gate"#;
+    let outer = env.start(&mut env.run(["--name", "x", "--", "bash", "-c", script]));
+    let nested = nested_elsewhere(&env);
+    let command = process::children(nested.keeper()).first().cloned().expect("a nested command");
+    let (overlap, words) = Overlap::words(&env, &[command]);
+    let waiter = env.start(env.run(["--name", "x", "--"]).args(words));
+    env.await_waiters("x", 1);
+    process::signal(outer.keeper(), Signal::KILL);
+    outer.finish().failed(76, &["the lease-keeper of dlock died"]);
+    nested.finish().failed(76, &["the enclosing run, which held it, ended"]);
+    assert_eq!(waiter.finish().code(), Some(0));
+    overlap.assert_none(&env);
+    env.await_no_process();
+    env.assert_free("x");
+}
+
+#[test]
 fn nested_run_may_start_after_the_command_during_the_hold() {
     for options in [&["--whole-tree"][..], &["--hold-at-least", "1h"]] {
         let env = TestEnv::new();

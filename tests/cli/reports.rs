@@ -19,6 +19,19 @@ fn report(env: &TestEnv, expected: &Value) -> Value {
     report
 }
 
+#[test]
+fn report_of_a_wait_ended_beside_a_stopped_keeper() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--report", "report", "--", "true"]));
+    env.await_waiters("x", 1);
+    process::signal(waiter.keeper(), Signal::STOP);
+    waiter.signal(Signal::TERM);
+    assert_eq!(waiter.finish().signal(), Some(15));
+    report(&env, &json!({"outcome": "signal", "exit_code": null, "signal": "SIGTERM", "claim": null}));
+    holder.release().silently(0);
+}
+
 /// Runs with `--report` and compares the fields that `expected` has.
 #[track_caller]
 fn reported(env: &TestEnv, words: &[&str], expected: &Value) -> Value {

@@ -57,6 +57,19 @@ fn broken_run_exits_76_even_if_keeper_dies_while_stopping() {
 }
 
 #[test]
+fn killed_keeper_of_a_whole_tree_is_a_loss_after_the_command() {
+    let env = TestEnv::new();
+    let script = "setsid sleep 1000 & echo $$ >pid";
+    let running = env.start(&mut env.run(["--name", "x", "--whole-tree", "--", "sh", "-c", script]));
+    let command = env.await_line("pid").parse().expect("a pid");
+    until_true("a reaped command", || process::look(command).is_none());
+    process::signal(running.keeper(), Signal::KILL);
+    running.finish().failed(76, &["the command was stopped"]);
+    env.await_no_process();
+    env.assert_free("x");
+}
+
+#[test]
 fn tree_of_a_thousand_is_gone_before_the_next_run() {
     let env = TestEnv::new();
     // Each process of the tree has `all` locked.

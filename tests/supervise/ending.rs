@@ -6,7 +6,7 @@ use rustix::process::{Signal, geteuid};
 use crate::support::process::{is_alive, is_stopped};
 use crate::support::scene::Scene;
 use crate::support::wait::until_true;
-use crate::support::{TestEnv, process};
+use crate::support::{Running, TestEnv, process};
 
 /// Hides /proc and runs dlock with the rest of the words.
 const WITHOUT_PROC: &str =
@@ -199,18 +199,40 @@ fn no_parent_sees_a_child_stopped_during_termination() {
     assert!(seen.contains("nothing") && !seen.contains("stopped"), "{seen}");
 }
 
-/// A root that may not kill others' processes, as in a container.
+/// Starts a command of another user, which a root cannot kill that may not kill others' processes, as in a container.
+fn unkillable(env: &TestEnv, options: &[&str]) -> Running {
+    let other = ["setpriv", "--reuid", "65534", "--clear-groups", "sh", "-c", "sleep 4; :"];
+    let run = env.run([&["--name", "x"], options, &["--"], &other].concat());
+    let mut command = env.command("setpriv");
+    command.arg("--bounding-set=-kill,-sys_ptrace").args(run.get_args().skip(2));
+    env.start(&mut command)
+}
+
+#[test]
+fn front_keeps_the_lock_under_unkillable_processes() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let env = TestEnv::new();
+    let running = unkillable(&env, &[]);
+    let keeper = running.keeper();
+    until_true("a command of another user", || {
+        process::children(keeper).iter().any(|command| command.name == "sh")
+    });
+    process::signal(keeper, Signal::KILL);
+    until_true("the processes' names", || running.err_so_far().contains("cannot kill process"));
+    assert_eq!(env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).code(), Some(75));
+    running.finish().failed(76, &["dlock keeps the lock on x and cannot end until they exit"]);
+    env.assert_free("x");
+}
+
 #[test]
 fn root_without_cap_kill_keeps_the_lock_and_names_cap_kill() {
     if !geteuid().is_root() {
         return;
     }
     let env = TestEnv::new();
-    let other = ["setpriv", "--reuid", "65534", "--clear-groups", "sh", "-c", "sleep 4; :"];
-    let run = env.run([&["--name", "x", "--max-run", "200ms", "--grace", "0", "--"][..], &other].concat());
-    let mut command = env.command("setpriv");
-    command.arg("--bounding-set=-kill,-sys_ptrace").args(run.get_args().skip(2));
-    let running = env.start(&mut command);
+    let running = unkillable(&env, &["--max-run", "200ms", "--grace", "0"]);
     until_true("the processes' names", || running.err_so_far().contains("cannot kill process"));
     assert_eq!(env.finish(&mut env.run(["-n", "--name", "x", "--", "true"])).code(), Some(75));
     let ended = running.finish();
