@@ -134,8 +134,7 @@ impl Driver<'_> {
         let told = answer.is_some_and(|(answer, caller)| caller.tell_answer(&answer).is_ok());
         inherited::let_go_of_errors();
         if !told {
-            let released = self.released();
-            self.context.happened(released);
+            self.context.happened(Event::Released);
         }
     }
 

@@ -60,7 +60,7 @@ impl Driver<'_> {
         {
             return match self.context.machine.phase {
                 // If dlock is stopping the process, the machine decides whether the release still counts.
-                Phase::Running | Phase::Stopping(_) => self.released(),
+                Phase::Running | Phase::Stopping(_) => Event::Released,
                 Phase::Asking => WITHDRAWN,
                 // The claim is on its way out already.
                 _ => Event::Tick,
@@ -229,18 +229,12 @@ impl Driver<'_> {
                     return Some(WITHDRAWN);
                 }
                 if heard == Heard::Gone {
-                    return Some(self.released());
+                    return Some(Event::Released);
                 }
                 // The caller may have printed that it has the lock, so the claim stays. From then on a signal to the
                 // keeper, or its death, must not release a lease without a process.
                 self.context.job.is_for_nobody().then_some(Event::LeftAlone)
             }
         }
-    }
-
-    /// The owner releases the lock. The keeper still waits for nested runs.
-    pub(super) fn released(&mut self) -> Event {
-        self.marks.tell_if_gone(&mut self.context);
-        Event::Released
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::context::Context;
-use super::event::{Event, Phase};
+use super::event::Phase;
 use super::job::Notice;
 use crate::clock::Clock;
 use crate::supervise::mark::MarkBoard;
@@ -33,13 +33,6 @@ impl<'a> Marks<'a> {
     /// Returns whether there are no marks. If so, the board takes none from now on.
     pub(super) fn are_gone(&self) -> bool {
         self.board.is_none_or(MarkBoard::try_clear)
-    }
-
-    /// Reports to the machine at once if there are no marks.
-    pub(super) fn tell_if_gone(&self, context: &mut Context<'_>) {
-        if self.are_gone() {
-            context.happened(Event::MarksGone);
-        }
     }
 
     /// Begins to wait for the last mark, if the machine waits for it.

@@ -101,7 +101,7 @@ impl Process {
                 }
                 Children::Changed(changed, change) => {
                     if changed == pid {
-                        self.command_changed(change, context, marks);
+                        self.command_changed(change, context);
                     }
                 }
             }
@@ -146,11 +146,13 @@ impl Process {
     /// No process of the tree is left, and the marks of its nested runs are gone with them.
     fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         self.round_at = Moment::NEVER;
-        marks.tell_if_gone(context);
+        if marks.are_gone() {
+            context.happened(Event::MarksGone);
+        }
         context.happened(Event::TreeGone);
     }
 
-    fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>, marks: &Marks<'_>) {
+    fn command_changed(&mut self, change: ChildChange, context: &mut Context<'_>) {
         let outcome = match change {
             ChildChange::Stopped(signal) => return self.command_stopped(signal, context),
             ChildChange::Continued => return self.let_front_go_on(context),
@@ -161,9 +163,6 @@ impl Process {
         }
         self.is_over = true;
         self.let_front_go_on(context);
-        if context.machine.would_end_with(outcome, context.now()) {
-            marks.tell_if_gone(context);
-        }
         context.happened(Event::CommandEnded(outcome));
     }
 

@@ -127,15 +127,6 @@ impl Machine {
         only_they_are_left && !self.marks_gone
     }
 
-    /// Returns whether only nested runs would keep the hold if the command has ended with `outcome`. Only then may the
-    /// driver ask for marks: if there are none, the board refuses nested runs from then on.
-    pub fn would_end_with(&self, outcome: ExitStatus, now: Moment) -> bool {
-        self.phase == Phase::Running
-            && matches!(outcome, ExitStatus::Exited(_))
-            && !self.plan.whole_tree
-            && self.lingers_until(now).is_never()
-    }
-
     /// Returns whether the actions for `event` depend on whether there are nested runs, and that is not known yet.
     pub fn depends_on_marks(&self, event: &Event, now: Moment) -> bool {
         let unknown = self.phase == Phase::Lingering && !self.marks_gone && !self.awaits_tree();

@@ -7,19 +7,6 @@ use crate::supervise::tree_state::TreeState;
 #[test]
 fn nested_runs_are_asked_for_when_nothing_else_keeps_the_hold() {
     let long = Plan { hold_at_least: ms(1000), ..plan() };
-    let exit = ExitStatus::Exited(0);
-    assert!(running_machine(plan()).would_end_with(exit, at(20)));
-    assert!(
-        !running_machine(plan()).would_end_with(ExitStatus::Signaled(Signal::KILL), at(20)),
-        "the tree is ended"
-    );
-    assert!(!running_machine(Plan { whole_tree: true, ..plan() }).would_end_with(exit, at(20)));
-    assert!(!running_machine(long).would_end_with(exit, at(20)));
-    assert!(running_machine(long).would_end_with(exit, at(1010)));
-    let mut stopping = running_machine(plan());
-    stopping.on(signal(Signal::TERM), at(15));
-    assert!(!stopping.would_end_with(exit, at(20)), "the tree is ended");
-
     let mut whole = running_machine(Plan { whole_tree: true, ..plan() });
     whole.on(exited(0), at(20));
     assert!(!whole.waits_for_marks(), "the tree comes first");
