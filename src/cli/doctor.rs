@@ -13,6 +13,7 @@ use super::layers::{Environment, Layers};
 use super::out::Out;
 use super::settings;
 use super::source::Source;
+use super::values;
 use crate::backend::service::Address;
 use crate::backend::trial::{self, Unshown};
 use crate::backend::{Backend, Examination, Risk, Weight};
@@ -43,8 +44,8 @@ pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow
         settings: all_settings(&mut layers, &*address)?,
         examination: Err(String::new()),
     };
-    if let Some(error) = unread {
-        // The file that this user may not read may name another service.
+    // The file that this user may not read may name another service.
+    if let Some(error) = unread.or_else(|| check_durations(&mut layers).err()) {
         findings.examination = Err(Failure::from(&error).to_string());
         show(&findings, args.json, out)?;
         return Err(error);
@@ -54,6 +55,15 @@ pub fn run(args: &DoctorArgs, around: &Environment, out: &mut dyn Out) -> anyhow
         let tries = async || [try_out(&*address, &*backend).await, layers.doubts].concat();
         examine(&*backend, findings, tries, args.json, out).await
     })
+}
+
+/// Checks the values that only other subcommands use.
+fn check_durations(layers: &mut Layers) -> anyhow::Result<()> {
+    layers.text("ttl", None)?.as_ref().map(values::ttl).transpose()?;
+    for option in ["grace", "wait"] {
+        layers.text(option, None)?.as_ref().map(values::length).transpose()?;
+    }
+    Ok(())
 }
 
 /// Returns every option that has a value, and where the locks are.

@@ -194,6 +194,18 @@ fn closed_reader_is_no_error() {
 }
 
 #[test]
+fn doctor_refuses_a_duration_that_a_run_refuses() {
+    let env = TestEnv::new();
+    for (variable, option) in [("DLOCK_TTL", "ttl"), ("DLOCK_GRACE", "grace")] {
+        let told = env.finish(env.verb("doctor", [] as [&str; 0]).env(variable, "abc"));
+        assert_eq!(told.code(), Some(64), "{}", told.err);
+        assert!(told.err.contains(variable), "{}", told.err);
+        let line = told.text().lines().any(|line| line.contains(option) && line.contains("abc"));
+        assert!(line, "{}", told.text());
+    }
+}
+
+#[test]
 fn doctor_shows_value_sources_and_contacts_the_service() {
     let env = TestEnv::new();
     let told = env.finish(env.verb("doctor", ["--json"]).env("DLOCK_GRACE", "2s")).silently(0);
