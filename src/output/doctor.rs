@@ -41,7 +41,11 @@ impl Findings {
         };
         let mut table = Table::new(&["OPTION", "VALUE", "FROM"]);
         for setting in &self.settings {
-            table.row([setting.option.to_owned(), setting.value.clone(), setting.source.clone()]);
+            let is_list = setting.option == "endpoint";
+            let mut values = setting.value.split(|c| is_list && c == ' ').map(str::to_owned);
+            let first = values.next().unwrap_or_default();
+            table.row([setting.option.to_owned(), first, setting.source.clone()]);
+            values.for_each(|value| table.row([String::new(), value, String::new()]));
         }
         let mut out = title("configuration");
         out.push_str(&text(&table, &Layout { width: None, ..*layout }, "  "));
@@ -133,6 +137,11 @@ mod tests {
             settings: vec![
                 Setting { option: "backend", value: "etcd".into(), source: "--backend".into() },
                 Setting { option: "password", value: "(secret)".into(), source: "DLOCK_PASSWORD".into() },
+                Setting {
+                    option: "endpoint",
+                    value: "h:2379 i:2379".into(),
+                    source: "DLOCK_ENDPOINT".into(),
+                },
             ],
             examination: Ok(Examination {
                 server: "etcd 3.4.23".into(),
@@ -157,6 +166,8 @@ mod tests {
                 "  OPTION    VALUE     FROM\n",
                 "  backend   etcd      --backend\n",
                 "  password  (secret)  DLOCK_PASSWORD\n",
+                "  endpoint  h:2379    DLOCK_ENDPOINT\n",
+                "            i:2379\n",
                 "  read /etc/dlock/config.toml\n",
                 "service\n",
                 "  etcd 3.4.23 at http://h:2379, round trip 0.42ms\n",
