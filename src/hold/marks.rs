@@ -4,6 +4,8 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
+
 use super::context::Context;
 use super::event::Phase;
 use super::job::Notice;
@@ -50,12 +52,23 @@ impl<'a> Marks<'a> {
 
     /// Waits for the last mark, beginning after a pause if the system has just refused that: marks may still be there.
     pub(super) fn await_last(&mut self, clock: Clock, after: Duration) {
-        if let Some(board) = &self.board {
-            let (cleared, when) = (board.cleared(), clock.now() + after);
-            self.clearing = Some(Box::pin(async move {
-                clock.sleep_until(when).await;
-                cleared.await
-            }));
-        }
+        let (cleared, when) = (self.board.map(MarkBoard::cleared), clock.now() + after);
+        self.clearing = Some(Box::pin(async move {
+            clock.sleep_until(when).await;
+            OptionFuture::from(cleared).await.unwrap_or(Ok(()))
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_board_there_is_no_mark_to_wait_for() {
+        let mut marks = Marks::on(None);
+        marks.await_last(Clock::Boot, Duration::ZERO);
+        let cleared = tokio::time::timeout(Duration::from_secs(5), marks.clearing.take().expect("a wait"));
+        assert!(matches!(cleared.await, Ok(Ok(()))) && marks.are_gone());
     }
 }
