@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use crate::etcd_faults::locks_at;
 use crate::servers::etcd::Etcd;
 use crate::servers::proxy::{Conduct, Proxy};
+use crate::support::wait::until_true;
 use crate::support::{Service, TestEnv};
 
 pub(crate) fn env(endpoint: String) -> TestEnv {
@@ -32,15 +33,20 @@ fn holder_survives_the_compaction_of_its_watched_keys() {
     let env = env(etcd.endpoint());
     let proxied = Proxy::to(etcd.server().port());
     let mut held = env.dlock(["run", "--endpoint", &format!("http://127.0.0.1:{}", proxied.port())]);
-    held.args(["--name", "x", "--ttl", "9s", "--", "sh", "-c", "echo up >up; sleep 4"]);
+    held.args(["--name", "x", "--ttl", "18s", "--", "sh", "-c", "echo up >up; read _ <gate"]);
+    let gate = env.gate("gate");
     let running = env.start(&mut held);
     env.await_line("up");
     proxied.set(Conduct::Refuse);
-    for n in 0..20 {
+    for n in 0..5 {
         etcd.ask(&["put", "other", &n.to_string()]);
     }
     etcd.ask(&["compact", &etcd.revision("other")]);
+    let before = proxied.made();
     proxied.set(Conduct::Pass);
+    until_true("a new connection", || proxied.made() > before);
+    env.await_renewals("x", 1);
+    gate.open();
     let finished = running.finish();
     assert_eq!(finished.code(), Some(0), "{}", finished.err);
     env.assert_free("x");

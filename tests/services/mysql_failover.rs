@@ -7,6 +7,7 @@ use super::mysql::env_at;
 use crate::servers::{Server, mariadb};
 use crate::support::TestEnv;
 use crate::support::process::is_alive;
+use crate::support::wait::until_true;
 
 /// Starts two servers, of which the second takes no writes. Returns them with an environment that uses both.
 fn pair() -> (Server, Server, TestEnv) {
@@ -34,12 +35,14 @@ fn catch_up(env: &TestEnv, from: &Server, to: &Server) {
 #[test]
 fn hold_survives_a_failover_to_the_writable_server() {
     let (old, new, env) = pair();
-    let holder = env.held(&["-q", "--name", "x", "--ttl", "6s"]);
+    let holder = env.held(&["-q", "--name", "x", "--ttl", "30s"]);
     mariadb::ask(&old, "SET GLOBAL read_only = 1");
     catch_up(&env, &old, &new);
+    let lease = || mariadb::ask(&new, "SELECT lease_until FROM locks.dlock_claim");
+    let before = lease();
     mariadb::ask(&new, "SET GLOBAL read_only = 0");
-    // Two leases long. A claim that was not renewed on the new server has expired there.
-    let second = env.finish(&mut env.run(["-q", "--wait", "12s", "--name", "x", "--", "true"]));
+    until_true("a renewal on the new server", || lease() > before);
+    let second = env.finish(&mut env.run(["-q", "-n", "--name", "x", "--", "true"]));
     assert!(is_alive(holder.command()), "a failover ended the command");
     assert_eq!(second.code(), Some(75), "while another command runs: {}", second.err);
     assert_eq!(holder.release().code(), Some(0));

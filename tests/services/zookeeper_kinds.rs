@@ -9,6 +9,9 @@ use crate::support::test_env::{Holder, release_all};
 use crate::support::wait::let_pass;
 use crate::zookeeper::own_corner;
 
+/// In the text of a request that renews, enters or leaves.
+pub(super) const MULTI: &str = " operation 14 ";
+
 #[test]
 fn half_entry_seen_by_curators_writers_counts_as_whole() {
     let env = own_corner("half");
@@ -60,7 +63,6 @@ fn slots_of_other_users_are_passed_over() {
 /// The requests that a waiter sends by itself. The pings of the client library are not among them.
 #[test]
 fn a_waiter_at_rest_renews_and_asks_nothing_else() {
-    const MULTI: &str = " operation 14 ";
     let relay = Relay::to(&[zookeeper::shared_port()], zookeeper::KIND.protocol, None);
     for mode in [&["-x"][..], &["--slots", "1"]] {
         let test = format!("rest{}", mode.len());

@@ -10,6 +10,7 @@ pub(crate) mod places;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod quiet;
+pub(crate) mod renewals;
 pub(crate) mod running;
 pub(crate) mod scene;
 pub(crate) mod scripts;
