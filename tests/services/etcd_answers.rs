@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::etcd::env;
 use crate::servers::etcd::Etcd;
-use crate::support::wait::until_true;
+use crate::support::wait::{let_pass, until_true};
 use crate::support::{Service, TestEnv};
 
 /// Starts a relay to `port` that passes each answer through `change`. Returns its port. It ends with the process.
@@ -82,6 +82,7 @@ fn a_late_answer_to_an_arrival_gives_no_token_of_the_past() {
 /// A balancer may send each request to another member.
 #[test]
 fn a_renewal_counts_whichever_members_answer() {
+    const TTL: Duration = Duration::from_secs(9);
     let etcd = Etcd::start();
     let member = member(&etcd);
     let (changed, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU8::new(0)));
@@ -96,25 +97,25 @@ fn a_renewal_counts_whichever_members_answer() {
     };
     let port = relay(etcd.server().port(), other_member);
     let env = env(format!("http://127.0.0.1:{port}"));
-    // Both renew. Without renewals their leases would have expired twice.
-    let holder = env.start(&mut env.run(["--name", "x", "--ttl", "4s", "--", "sleep", "9"]));
-    until_true("a holder", || env.holders("x") == 1);
-    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "4s", "--", "true"]));
-    for running in [holder, waiter] {
-        let ended = running.finish();
+    // Both renew. Without renewals their leases would have expired.
+    let holder = env.held(&["--name", "x", "--ttl", "9s"]);
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "9s", "--", "true"]));
+    env.await_waiters("x", 1);
+    let_pass(TTL);
+    for ended in [holder.release(), waiter.finish()] {
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
     }
     let changed = changed.load(Ordering::Relaxed);
     assert!(changed > 20, "{changed} answers seemed to be another member's");
 }
 
-/// Returns where the answer to a request for a lease of five seconds has the five, after the lease's number.
+/// Returns where the answer to a request for a lease of 15 s has the 15, after the lease's number.
 fn seconds(answer: &[u8]) -> Option<usize> {
     let is_behind_a_number = |at: usize| {
         let length = answer[..at].iter().rev().skip(1).take_while(|byte| **byte & 0x80 != 0).count() + 1;
         at > length && answer[at - 1] & 0x80 == 0 && answer[at - length - 1] == 2 << 3
     };
-    (1..answer.len()).find(|at| answer[at - 1..=*at] == [3 << 3, 5] && is_behind_a_number(at - 1))
+    (1..answer.len()).find(|at| answer[at - 1..=*at] == [3 << 3, 15] && is_behind_a_number(at - 1))
 }
 
 /// Starts an etcd behind a relay. The relay answers as many keep-alives as the number says like a leader that does not
@@ -138,11 +139,11 @@ fn lease_unknown_to_a_new_leader_is_looked_up_again() {
     let etcd = Etcd::start();
     let (env, forgets) = forgetful(&etcd);
     let has_forgotten = || forgets.load(Ordering::Relaxed) == 0;
-    let holder = env.held(&["--name", "x", "--ttl", "5s"]);
+    let holder = env.held(&["--name", "x", "--ttl", "15s"]);
     forgets.store(3, Ordering::Relaxed);
     until_true("renewals of a lease that is not known", has_forgotten);
     holder.release().silently(0);
-    let words = ["--detach", "--name", "x", "--ttl", "5s", "--format", "json"];
+    let words = ["--detach", "--name", "x", "--ttl", "15s", "--format", "json"];
     let printed = env.finish(&mut env.verb("acquire", words)).silently(0).text();
     let printed: serde_json::Value = serde_json::from_str(&printed).expect("JSON from acquire");
     let claim = printed["DLOCK_CLAIM"].as_str().expect("a claim");

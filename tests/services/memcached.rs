@@ -33,7 +33,7 @@ fn forgotten_hold_ends_its_command() {
 fn try_loop_does_not_keep_a_dead_lease_alive() {
     let server = memcached::start();
     let env = env_on(&server);
-    let words = ["--detach", "--name", "x", "--ttl", "2s"];
+    let words = ["--detach", "--name", "x", "--ttl", "5s"];
     env.finish(&mut env.verb("acquire", words)).silently(0);
     run_with(&env, &[]).failed(75, &["x"]);
     until_true("the end of the lease", || run_with(&env, &[]).code() == Some(0));

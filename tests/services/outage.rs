@@ -1,4 +1,4 @@
-//! A waiter that cannot reach its service for nearly as long as its lease.
+//! A waiter that cannot reach its service for most of its lease.
 
 use std::time::{Duration, Instant};
 
@@ -28,9 +28,9 @@ fn waiter_granted_after_an_outage_keeps_its_turn() {
     let second = waiting(direct, "2");
     direct.await_waiters("x", 2);
     assert_eq!(holder.release().code(), Some(0));
-    // So little of the lease is left that a command would have to be stopped at once. The lock still goes to the first
+    // So much of the lease has passed that a command may start only after a renewal. The lock still goes to the first
     // waiter.
-    let_pass((ttl * 17 / 20).saturating_sub(cut.elapsed()));
+    let_pass((ttl * 13 / 20).saturating_sub(cut.elapsed()));
     assert!(!direct.exists("order"), "the second waiter has overtaken");
     set(Conduct::Pass);
     for (running, number) in [(first, 1), (second, 2)] {
