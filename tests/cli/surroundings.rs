@@ -42,7 +42,8 @@ fn run_status_and_doctor_name_a_private_place() {
     let script =
         "private=/var/tmp/systemd-private-0123-x.service-45/tmp; mkdir -p $private; chmod 1777 $private
         mount --bind $private /var/tmp || exit 99
-        user doctor; user status x; user run -v --name x -- sleep 1.5";
+        user doctor; user status x
+        user run -v --name x -- sh -c 'until grep -q unit said; do sleep 0.01; done' 2>said; code=$?; cat said >&2; exit $code";
     let Some(ended) = among_mounts(&env, script) else { return };
     let text = ended.text();
     assert!(text.contains("exclude only processes of this unit"), "{text}");

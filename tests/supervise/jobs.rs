@@ -29,6 +29,21 @@ fn front(env: &TestEnv) -> i32 {
     env.processes().iter().find(|process| process.name == "lease-keeper").expect("a keeper").parent
 }
 
+/// Returns a TTL for a lock that dlock renews while it is stopped.
+fn ttl(env: &TestEnv) -> &'static str {
+    if env.service().backend == "file" { "3s" } else { "9s" }
+}
+
+/// Waits until a lock with this TTL would have expired without renewals.
+#[track_caller]
+fn outlast_ttl(env: &TestEnv) {
+    if env.service().backend == "file" {
+        let_pass(Duration::from_millis(3_300));
+    } else {
+        env.await_renewals("x", 2);
+    }
+}
+
 /// Starts a terminal whose session is led by dlock, so that no process can resume it.
 fn leading(env: &TestEnv, words: &[&str]) -> Terminal {
     let words = [&["run", "--endpoint", &env.service().endpoint, "--name", "x"], words].concat();
@@ -39,11 +54,11 @@ fn leading(env: &TestEnv, words: &[&str]) -> Terminal {
 fn ctrl_z_gives_the_prompt_back_and_keeps_the_lock_until_fg() {
     let env = TestEnv::new();
     let gate = env.gate("gate");
-    let (mut terminal, command) = running(&env, "--ttl 3s --grace 0", "read _ <gate; exit 6");
+    let (mut terminal, command) =
+        running(&env, &format!("--ttl {} --grace 0", ttl(&env)), "read _ <gate; exit 6");
     suspend(&mut terminal, command);
     assert!(terminal.command("jobs").contains("Stopped"));
-    // dlock keeps and renews the lock for longer than its TTL.
-    let_pass(Duration::from_millis(3_300));
+    outlast_ttl(&env);
     env.assert_busy("x");
     assert!(is_stopped(command));
     resume(&mut terminal, command);
@@ -83,13 +98,12 @@ fn ctrl_z_suspends_a_command_without_its_first_thread() {
 #[test]
 fn ctrl_z_gives_the_prompt_back_also_when_the_command_has_ended() {
     let env = TestEnv::new();
-    let (mut terminal, command) = running(&env, "--ttl 3s --hold-at-least 1h", "exit 6");
+    let (mut terminal, command) = running(&env, &format!("--ttl {} --hold-at-least 1h", ttl(&env)), "exit 6");
     until_true("the end of the command", || look(command).is_none());
     let front = front(&env);
     terminal.stop_job();
     assert!(is_stopped(front));
-    // dlock keeps and renews the lock for longer than its TTL.
-    let_pass(Duration::from_millis(3_300));
+    outlast_ttl(&env);
     env.assert_busy("x");
     terminal.type_line("fg");
     until_true("a job that continues", || !is_stopped(front));

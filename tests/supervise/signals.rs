@@ -75,14 +75,14 @@ fn command_killed_by_a_signal_lets_dlock_die_of_it() {
 #[test]
 fn the_grace_period_ends_by_kill() {
     let env = TestEnv::new();
-    let (running, logger) = logged(&env, &["--grace", "3s"], &[]);
+    let (running, logger) = logged(&env, &["--grace", "8s"], &[]);
     let begun = Instant::now();
     running.signal(Signal::TERM);
     logger.await_signal(&env, 15);
     env.assert_busy("x");
     let ended = running.finish();
     assert_eq!(ended.signal(), Some(9), "{}", ended.err);
-    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(8), "{:?}", begun.elapsed());
     env.assert_free("x");
 }
 
