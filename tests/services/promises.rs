@@ -87,7 +87,7 @@ fn a_silent_service_is_named_once_while_dlock_goes_on_trying() {
     let (_listener, port) = ports::silent();
     let env = TestEnv::new();
     let address = site::kind().at(&[port]).endpoint;
-    let words = ["run", "--endpoint", &address, "-w", "4s", "--name", "x", "--", "true"];
+    let words = ["run", "--endpoint", &address, "-w", "8s", "--name", "x", "--", "true"];
     let ended = env.finish(&mut env.dlock(words));
     assert_eq!(ended.code(), Some(69), "{}", ended.err);
     let told: Vec<_> = ended.err.lines().filter(|line| line.contains("has not answered yet")).collect();
@@ -103,13 +103,13 @@ fn giving_up_on_a_silent_service_is_immediate_and_announced() {
     let env = TestEnv::on(site.part());
     let holder = env.held(&["--name", "x", "--ttl", "20s"]);
     let waiter =
-        env.start(&mut env.run(["-w", "5s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
+        env.start(&mut env.run(["-w", "9s", "--ttl", "20s", "--name", "x", "--", "touch", "started"]));
     env.await_waiters("x", 1);
     // The service may show its entry before the waiter knows of it.
     until_true("a waiter", || waiter.err_so_far().contains("waiting for x"));
     site.freeze();
     let ended = waiter.finish();
-    within(ended.took, Duration::from_secs(6));
+    within(ended.took, Duration::from_secs(10));
     assert_eq!(ended.code(), Some(75), "{}", ended.err);
     assert!(ended.err.contains("cannot leave the queue for x"), "{}", ended.err);
     site.thaw();

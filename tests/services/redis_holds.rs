@@ -92,8 +92,10 @@ fn a_short_claim_leaves_the_keys_of_a_long_one_alone() {
     let server = redis::start_with(QUIET);
     let env = env_on(&server);
     env.finish(&mut env.verb("acquire", ["--name", "x", "--detach", "--ttl", "3d"])).silently(0);
-    let other = env.finish(&mut env.run(["--name", "x", "--try", "--ttl", "5s", "--", "true"]));
-    assert_eq!(other.code(), Some(75), "{}", other.err);
+    let other = env.start(&mut env.run(["-q", "--name", "x", "--ttl", "9s", "--", "true"]));
+    env.await_waiters("x", 1);
+    other.signal(Signal::TERM);
+    assert_eq!(other.finish().signal(), Some(Signal::TERM.as_raw()));
     for part in ["queue", "writers", "leases"] {
         let left = life(&server, &format!("{{dlock:x}}:dlock:{part}"));
         assert!(left > THREE_DAYS, "{part} ends in {left} ms");

@@ -142,7 +142,7 @@ fn newcomer_during_a_key_migration_waits_for_its_end() {
     let moving = Move::new();
     let (env, name) = (&moving.env, format!("{TAG}x"));
     moving.begin();
-    let tried = env.finish(&mut env.run(["--try", "--ttl", "6s", "--name", &name, "--", "true"]));
+    let tried = env.finish(&mut env.run(["--try", "--name", &name, "--", "true"]));
     tried.failed(69, &["moving to another node"]);
     let mut waiter = env.hold(&["--wait", "60s", "--name", &name]);
     until_true("a doubt", || waiter.running.err_so_far().contains("moving to another node"));

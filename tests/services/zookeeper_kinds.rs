@@ -1,12 +1,12 @@
 //! Entries of other clients, and the requests of a waiter.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::servers::relay::Relay;
 use crate::servers::relay::fault::Way;
 use crate::servers::zookeeper::{self, Raw};
 use crate::support::test_env::{Holder, release_all};
-use crate::support::wait::let_pass;
+use crate::support::wait::until_true;
 use crate::zookeeper::own_corner;
 
 /// In the text of a request that renews, enters or leaves.
@@ -63,22 +63,29 @@ fn slots_of_other_users_are_passed_over() {
 /// The requests that a waiter sends by itself. The pings of the client library are not among them.
 #[test]
 fn a_waiter_at_rest_renews_and_asks_nothing_else() {
-    let relay = Relay::to(&[zookeeper::shared_port()], zookeeper::KIND.protocol, None);
-    for mode in [&["-x"][..], &["--slots", "1"]] {
+    // A waiter with a TTL of 12 s renews so often.
+    const INTERVAL: Duration = Duration::from_secs(3);
+    let modes = [&["-x"][..], &["--slots", "1"]];
+    let waits = modes.map(|mode| {
         let test = format!("rest{}", mode.len());
+        let relay = Relay::to(&[zookeeper::shared_port()], zookeeper::KIND.protocol, None);
         let env = own_corner(&test);
         let holder = env.held(&[&["--name", "x"], mode].concat());
         let endpoint = format!("zk://127.0.0.1:{}/{test}", relay.ports()[0]);
-        let mut command = env.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "4s"]);
+        let mut command = env.dlock(["run", "-q", "--endpoint", &endpoint, "--name", "x", "--ttl", "12s"]);
         let waiter = env.start(command.args(mode).args(["--", "true"]));
         env.await_waiters("x", 1);
-        // The first renewal has followed, and with it the requests that began with the entry.
-        let_pass(Duration::from_secs(1));
-        let before = relay.messages(Way::Request).len();
-        // Four renewals, a second apart.
-        let_pass(Duration::from_secs(4));
+        (relay, env, holder, waiter)
+    });
+    for (relay, _env, holder, waiter) in waits {
+        let multis = || relay.messages(Way::Request).iter().filter(|one| one.contains(MULTI)).count();
+        let entered = multis();
+        // The requests that began with the entry end before the first renewal.
+        until_true("the first renewal", || multis() > entered);
+        let (before, begun) = (relay.messages(Way::Request).len(), Instant::now());
+        until_true("two more renewals", || multis() > entered + 2);
         let asked = relay.messages(Way::Request).split_off(before);
-        assert!(asked.iter().all(|one| one.contains(MULTI)) && (3..=5).contains(&asked.len()), "{asked:?}");
+        assert!(asked.iter().all(|one| one.contains(MULTI)) && begun.elapsed() > INTERVAL, "{asked:?}");
         holder.release().silently(0);
         waiter.finish().silently(0);
     }
