@@ -113,12 +113,15 @@ impl<'a> Run<'a> {
                     if is_over {
                         front.clean_up(CLEANING, |id| self.evict(id));
                     }
-                    let kept = front.keeps_the_lock();
+                    let kept = !is_over && front.keeps_the_lock();
+                    if kept && failure.tree.is_gone() {
+                        self.printer.print(&Message::KeptByNested { lock: names(self.settings.names()) });
+                    }
                     let ending = Ending::keeper_failed(self.settings, &*self.address, &failure, kept);
                     let began = failure.command != CommandFate::NotStarted;
                     let outcome = self.conclude(&ending, None, began);
-                    if !is_over && front.end_the_rest() {
-                        front.clean_up(CLEANING, |id| self.evict(id));
+                    if kept {
+                        front.end_the_rest();
                     }
                     return Ok(outcome);
                 }

@@ -103,6 +103,9 @@ impl Driver<'_> {
             if self.context.machine.ends_the_command() || self.context.job.plan.whole_tree {
                 self.context.keeper.shared.set_stopping();
             }
+            if self.context.machine.has_lost() {
+                self.context.keeper.end_nested();
+            }
         }
     }
 

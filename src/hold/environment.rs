@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_hold_is_over_only_if_its_board_is_known_to_take_no_mark() {
-        let board = MarkBoard::new().expect("a memfd");
+        let board = MarkBoard::new().expect("a pipe").0;
         let there = board.address().expect("an address");
         assert!(!over_for_7(there.clone()), "it takes a mark");
         // The system cannot look there, which is different from finding nothing.

@@ -96,7 +96,7 @@ pub enum Phase {
     Running,
     /// dlock is stopping the tree.
     Stopping(StopReason),
-    /// The command has ended; a process, a nested run or `--hold-at-least` still needs the hold.
+    /// The command has ended; a process, a nested run or `--hold-at-least` may still need the hold.
     Lingering,
     /// The claim is leaving.
     Leaving,

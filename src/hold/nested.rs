@@ -113,8 +113,8 @@ impl Claim for NestedClaim {
         if seen.is_none() {
             return Ok(ClaimState::Held(self.grant.clone()));
         }
-        // A keeper that loses its claim ends its tree, and then itself. This run may be outside of that tree.
-        let ends = self.marks.iter().map(|mark| Box::pin(mark.keeper_ended()));
+        // The outer keeper ends its tree then. This run may be outside of that tree.
+        let ends = self.marks.iter().map(|mark| Box::pin(mark.is_in_vain()));
         let ended = select_all(ends).await.0;
         ended.map_err(|error| self.failed("watch the enclosing run", &error))?;
         Ok(ClaimState::Lost(LossReason::EnclosingEnded))

@@ -34,6 +34,8 @@ pub(super) struct Process {
     pub(super) pid: Option<i32>,
     /// The command or the adopted process has ended; others of its tree may live.
     pub(super) is_over: bool,
+    /// How the command ended.
+    outcome: Option<ExitStatus>,
     /// The adopted process, if there is one, and the caller.
     pub(super) adopting: Option<Adopting>,
     /// The front was stopped with the command.
@@ -82,7 +84,7 @@ impl Process {
             return self.look_after_adopted(context, marks);
         }
         // Publish before reaping: if this keeper died after reaping, the front could not learn how the command ended. If
-        // dlock stopped it for a reason of its own, or if its tree counts, its status is not its result.
+        // dlock stopped it for a reason of its own, its status is not its result; nor while the rest of its tree counts.
         if !self.is_over
             && !context.machine.ends_the_command()
             && !context.job.plan.whole_tree
@@ -146,6 +148,9 @@ impl Process {
     /// No process of the tree is left, and the marks of its nested runs are gone with them.
     fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         self.round_at = Moment::NEVER;
+        if let Some(outcome) = self.outcome.filter(|_| !context.machine.ends_the_command()) {
+            context.keeper.shared.set_outcome(outcome);
+        }
         if marks.are_gone() {
             context.happened(Event::MarksGone);
         }
@@ -161,7 +166,7 @@ impl Process {
         if self.is_over {
             return;
         }
-        self.is_over = true;
+        (self.is_over, self.outcome) = (true, Some(outcome));
         self.let_front_go_on(context);
         context.happened(Event::CommandEnded(outcome));
     }

@@ -66,7 +66,7 @@ pub enum LossReason {
     Replaced(String),
     /// The session that carried it ended.
     SessionEnded,
-    /// The claim is that of an enclosing run, which ended before the nested one.
+    /// The claim is that of an enclosing run, which lost it or ended.
     EnclosingEnded,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for LossReason {
             Self::Evicted(None) => f.write_str("its entry was removed"),
             Self::Evicted(Some(by)) => write!(f, "its entry was removed by {by}"),
             Self::Replaced(what) => f.write_str(what),
-            Self::EnclosingEnded => f.write_str("the enclosing run, which held it, ended"),
+            Self::EnclosingEnded => f.write_str("the enclosing run lost it or ended"),
             Self::SessionEnded => f.write_str("its session with the service ended"),
         }
     }

@@ -61,7 +61,7 @@ pub struct Front {
     pub stays_behind: bool,
     /// Notifies the service manager.
     pub notifier: Option<Notifier>,
-    /// The file that nested runs set marks on; `None` if the system has none to give.
+    /// Where nested runs set marks; `None` if the system has no pipe to give.
     pub(super) board: Option<MarkBoard>,
     /// Descriptors that carry the hold in the kernel, kept while a process may run under it.
     pub(super) anchors: Vec<OwnedFd>,
@@ -137,7 +137,9 @@ impl Front {
     ) -> io::Result<FrontEnd> {
         loop {
             self.shared.reset();
-            (self.board, self.anchors) = (MarkBoard::new().ok(), Vec::new());
+            self.anchors.clear();
+            let lifeline;
+            (self.board, lifeline) = MarkBoard::new().ok().unzip();
             let (channel, keepers_end) = channel::pair()?;
             let Some(keeper) = sys::fork()? else {
                 drop(channel);
@@ -146,12 +148,13 @@ impl Front {
                     shared: self.shared,
                     timer: &self.timer,
                     board: self.board.as_ref(),
+                    lifeline,
                     ender: self.ender.hand_over(),
                     start: &self.start,
                 });
                 sys::exit_now(0)
             };
-            drop(keepers_end);
+            drop((keepers_end, lifeline));
             let mut watch = Watch::new(keeper, channel, patience.gone_by);
             if let Some(end) = self.watch(&mut watch, patience) {
                 return Ok(end);

@@ -20,6 +20,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const LEAVING: Duration = Duration::from_secs(6);
 /// How long a late keeper may take to end if the lock is not held: the whole host may have stood still.
 const LATE: Duration = Duration::from_millis(800);
+/// The pauses in a wait for nested runs, and how many.
+const MOMENT: Duration = Duration::from_millis(5);
+const MOMENTS: u32 = 100;
 /// The time between two attempts to kill what is left.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -50,7 +53,7 @@ impl Front {
         }
         Some(match (word, watch.told_to_end) {
             (ToFront::Done(outcome), _) => Step::End(FrontEnd::Done(outcome)),
-            // The keeper may have exited before it could receive the signal. It never held the lock.
+            // The keeper may have exited before it could receive the signal. It never started the command.
             (ToFront::Suspended, Some(signal)) => Step::End(FrontEnd::Signaled(signal)),
             (_, Some(signal)) => Step::End(FrontEnd::Done(ExitStatus::Signaled(signal))),
             (ToFront::Again(pause), None) => Step::End(FrontEnd::Again(pause)),
@@ -118,26 +121,25 @@ impl Front {
         Step::End(FrontEnd::KeeperFailed(KeeperFailure { why, command, tree, ended_by }))
     }
 
-    /// Returns whether nothing runs under the hold of the last keeper, which is gone: neither what is left of its tree
-    /// (`tree`) nor a nested run. The latter ends when that keeper does ([`super::mark::Mark::keeper_ended`]).
+    /// Returns whether nothing runs under the hold of the last keeper, which is gone: neither a process of its tree, by
+    /// `tree`, nor a nested run. Waits half a second at most for nested runs outside of the tree, which kill their own trees
+    /// when that keeper ends ([`super::mark::Mark::is_in_vain`]).
     pub fn is_over(&self, tree: TreeState) -> bool {
-        tree.is_gone() && self.board.as_ref().is_none_or(MarkBoard::try_clear)
+        let is_clear = || self.board.as_ref().is_none_or(MarkBoard::try_clear);
+        let mut moments = (0..MOMENTS).inspect(|_| wait::pause(MOMENT));
+        tree.is_gone() && (is_clear() || moments.any(|_| is_clear()))
     }
 
-    /// Kills what a failed keeper left, again and again, while this process keeps the lock by anchors. Returns whether
-    /// nothing is left; without anchors at once.
-    pub fn end_the_rest(&mut self) -> bool {
-        while self.keeps_the_lock() {
+    /// Kills what a failed keeper left, again and again, until nothing is left. Meanwhile this process keeps the lock.
+    pub fn end_the_rest(&mut self) {
+        let mut tree = TreeState::Unknown;
+        while !self.is_over(tree) {
             wait::pause(AGAIN);
-            let tree = self.ender.end(|_, _| {});
-            if self.is_over(tree) {
-                return true;
-            }
+            tree = self.ender.end(|_, _| {});
         }
-        false
     }
 
-    /// Returns whether this process keeps the lock without a keeper.
+    /// Returns whether this process can keep the lock without a keeper: by anchors.
     pub fn keeps_the_lock(&self) -> bool {
         !self.anchors.is_empty()
     }

@@ -31,8 +31,10 @@ pub struct KeeperSetup<'a> {
     pub shared: Shared,
     /// The front's timer.
     pub timer: &'a OwnedFd,
-    /// The file that nested runs set marks on.
+    /// Where nested runs set marks.
     pub board: Option<&'a MarkBoard>,
+    /// The lifeline of the board.
+    pub lifeline: Option<OwnedFd>,
     /// The keeper's ender, made from the front's.
     pub ender: io::Result<Ender>,
     /// How dlock was started.
@@ -50,8 +52,9 @@ pub struct Keeper<'a> {
     pub shared: Shared,
     /// The front's timer.
     timer: &'a OwnedFd,
-    /// The file that nested runs set marks on. Without it they queue for themselves.
+    /// Where nested runs set marks. Without it they queue for themselves.
     pub board: Option<&'a MarkBoard>,
+    lifeline: RefCell<Option<OwnedFd>>,
     ender: RefCell<Ender>,
     /// How dlock was started.
     pub start: &'a Start,
@@ -83,6 +86,7 @@ impl<'a> Keeper<'a> {
             shared: setup.shared,
             timer: setup.timer,
             board: setup.board,
+            lifeline: RefCell::new(setup.lifeline),
             ender: RefCell::new(setup.ender?),
             start: setup.start,
         })
@@ -117,6 +121,11 @@ impl<'a> Keeper<'a> {
     /// Returns the ender of the command's tree.
     pub fn ender(&self) -> RefMut<'_, Ender> {
         self.ender.borrow_mut()
+    }
+
+    /// Has every nested run end at once, wherever it runs: the lock is lost.
+    pub fn end_nested(&self) {
+        drop(self.lifeline.take());
     }
 
     /// Passes the gate, unless the front has shut it. Returns whether it is passed. The front guards from then on, even

@@ -1,21 +1,23 @@
 //! Marks that the kernel removes when the processes that have them die.
 //!
-//! A keeper and its front have a [`MarkBoard`]: an anonymous file that other processes of the same user reach through the
-//! keeper's /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of it. The
-//! keeper, or the front once the keeper is dead, checks whether any mark is left by requesting the exclusive lock.
+//! A keeper and its front have a [`MarkBoard`]: a pipe that other processes of the same user reach through the keeper's
+//! /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of the pipe. The keeper,
+//! or the front once the keeper is dead, checks whether any mark is left by requesting the exclusive lock. The keeper alone
+//! has the writing end, the *lifeline*: the pipe hangs up when the keeper loses the lock or ends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::fs::{FileType, FlockOperation, MemfdFlags, Mode, OFlags, flock, fstat, memfd_create, open};
+use rustix::fs::{FlockOperation, FsWord, Mode, OFlags, flock, fstat, fstatfs, open};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::process::getpid;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::adopted::AwaitedEnd;
+use crate::fd;
 
-/// The anonymous file of one keeper.
+/// The reading end of the pipe of one keeper.
 #[derive(Debug)]
 pub struct MarkBoard(OwnedFd);
 
@@ -31,25 +33,27 @@ pub struct MarkAddress {
 
 /// A mark. It lasts until it is removed, or until no process has it or an anchor of it.
 #[derive(Debug)]
-pub struct Mark {
-    file: OwnedFd,
-    /// A pidfd of the board's keeper, if the kernel has pidfds (from Linux 5.3).
-    keeper: Option<OwnedFd>,
-}
+pub struct Mark(OwnedFd);
+
+/// The size of the pipe, in bytes: the least. Nothing is written to it, and the kernel limits the sum of a user's pipes.
+const SIZE: usize = 4096;
+
+/// The type of the file system that has all pipes without a name (`PIPEFS_MAGIC` of linux/magic.h).
+const PIPEFS: FsWord = 0x5049_5045;
 
 /// How often to try to remove a mark: one that stays by mistake keeps the hold.
 const REMOVALS: usize = 8;
 
 impl MarkBoard {
-    /// Creates a board without marks.
+    /// Creates a board without marks, and its lifeline.
     ///
-    /// Errors: the system has no memory or descriptor left, or does not lock such a file.
-    pub fn new() -> io::Result<Self> {
-        let board = memfd_create(c"dlock-marks", MemfdFlags::CLOEXEC)?;
-        // Fail here if such files cannot be locked: no mark could be set, and the wait for the last one would never
-        // end.
+    /// Errors: the system has no memory or descriptor left, or does not lock a pipe.
+    pub fn new() -> io::Result<(Self, OwnedFd)> {
+        let (board, lifeline) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let _ = fcntl_setpipe_size(&board, SIZE);
+        // Fail here if a pipe cannot be locked: no mark could be set, and the wait for the last one would never end.
         flock(&board, FlockOperation::NonBlockingLockShared)?;
-        Ok(Self(board))
+        Ok((Self(board), lifeline))
     }
 
     /// Returns where others find it while this process lives.
@@ -94,24 +98,20 @@ impl MarkBoard {
 impl Mark {
     /// Returns another descriptor of it, which keeps it as well.
     pub fn anchor(&self) -> io::Result<OwnedFd> {
-        self.file.try_clone()
+        self.0.try_clone()
     }
 
-    /// Completes when the keeper has ended: what it held is lost. Never completes without pidfds. Needs a running tokio
-    /// runtime. Cancel-safe.
+    /// Completes when the keeper of the board has lost its lock, or has ended. Needs a running tokio runtime.
+    /// Cancel-safe.
     ///
-    /// Errors: the runtime has no descriptor or memory left.
-    pub async fn keeper_ended(&self) -> io::Result<()> {
-        match &self.keeper {
-            Some(keeper) => AwaitedEnd::of(keeper.try_clone()?)?.come().await,
-            None => std::future::pending().await,
-        }
-        Ok(())
+    /// Errors: no descriptor or memory is left to wait with.
+    pub async fn is_in_vain(&self) -> io::Result<()> {
+        fd::watch(self.0.try_clone()?)?.readable().await.map(drop)
     }
 
     /// Removes it, even if other processes have anchors of it.
     pub fn remove(&self) {
-        let _is_removed = (0..REMOVALS).any(|_| flock(&self.file, FlockOperation::Unlock).is_ok());
+        let _is_removed = (0..REMOVALS).any(|_| flock(&self.0, FlockOperation::Unlock).is_ok());
     }
 }
 
@@ -120,12 +120,9 @@ impl MarkAddress {
     ///
     /// Errors: `NotFound` if the board is gone, `WouldBlock` if it takes none any more, others of the system.
     pub fn set(&self) -> io::Result<Mark> {
-        // Opened first: if the board is the keeper's, the pid was the keeper's before that.
-        let pid = self.path.split('/').nth(2).and_then(|pid| Pid::from_raw(pid.parse().ok()?));
-        let keeper = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let file = self.open()?;
-        flock(&file, FlockOperation::NonBlockingLockShared)?;
-        Ok(Mark { file, keeper })
+        let board = self.open()?;
+        flock(&board, FlockOperation::NonBlockingLockShared)?;
+        Ok(Mark(board))
     }
 
     /// Returns whether the board is known to be gone, or to take no marks any more.
@@ -136,8 +133,8 @@ impl MarkAddress {
     }
 
     /// Opens the board. The address comes from the environment, so any process may have written it, and its pid and
-    /// number may mean something else by now. Opening a FIFO, a terminal or a device has effects, so this opens only a
-    /// file that is known to be the board.
+    /// number may mean something else by now. Opening a FIFO, a terminal or a device has effects, so this opens only
+    /// what is known to be the board.
     fn open(&self) -> io::Result<OwnedFd> {
         let another = || io::Error::from(io::ErrorKind::NotFound);
         if !is_descriptor(&self.path) {
@@ -145,8 +142,8 @@ impl MarkAddress {
         }
         let found = open(&self.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&found)?;
-        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !regular || (stat.st_dev, stat.st_ino) != (self.device, self.inode) {
+        let is_pipe = fstatfs(&found)?.f_type == PIPEFS;
+        if !is_pipe || (stat.st_dev, stat.st_ino) != (self.device, self.inode) {
             return Err(another());
         }
         let same = format!("/proc/self/fd/{}", found.as_raw_fd());
@@ -165,6 +162,7 @@ fn is_descriptor(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
 
     #[tokio::test]
     async fn failed_wait_does_not_clear_the_board() {

@@ -68,7 +68,7 @@ impl Shared {
         let _has_ended = self.outcome.compare_exchange(0, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Returns whether that was so before the command ended.
+    /// Returns whether that is so, and no outcome is known.
     pub fn is_stopping(&self) -> bool {
         self.outcome.load(Ordering::SeqCst) == STOPPING
     }

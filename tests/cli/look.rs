@@ -194,7 +194,7 @@ fn closed_reader_is_no_error() {
 }
 
 #[test]
-fn doctor_refuses_a_duration_that_a_run_refuses() {
+fn doctor_refuses_an_invalid_duration() {
     let env = TestEnv::new();
     for (variable, option) in [("DLOCK_TTL", "ttl"), ("DLOCK_GRACE", "grace")] {
         let told = env.finish(env.verb("doctor", [] as [&str; 0]).env(variable, "abc"));

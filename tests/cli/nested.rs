@@ -139,7 +139,7 @@ fn outside_nested_run_is_ended_with_the_outer_keeper() {
     env.await_waiters("x", 1);
     process::signal(outer.keeper(), Signal::KILL);
     outer.finish().failed(76, &["the lease-keeper of dlock died"]);
-    nested.finish().failed(76, &["the enclosing run, which held it, ended"]);
+    nested.finish().failed(76, &["the enclosing run lost it or ended"]);
     assert_eq!(waiter.finish().code(), Some(0));
     overlap.assert_none(&env);
     env.await_no_process();

@@ -196,6 +196,15 @@ impl Machine {
         matches!(&self.phase, Phase::Stopping(reason) if !matches!(reason, StopReason::Asked | StopReason::CommandDied))
     }
 
+    /// Returns whether the lock is lost, or about to be: no process may run under it any more.
+    pub fn has_lost(&self) -> bool {
+        match self.phase {
+            Phase::Stopping(StopReason::Lost(_)) => true,
+            Phase::Stopping(StopReason::RunningOut) => self.killing,
+            _ => matches!(self.verdict, Some(Verdict::Lost { .. })),
+        }
+    }
+
     fn terminate_at(&self) -> Moment {
         self.window.map_or(Moment::NEVER, |w| w.terminate_at)
     }
