@@ -189,7 +189,7 @@ impl Driver<'_> {
         if !context.machine.may_give_back() {
             // A process may live that dlock could not kill: the claim's ttl still protects it. Dropping the claim would
             // close its session, or unlock the file.
-            keeper.shared.set_guard_until(context.now() + SLACK);
+            keeper.guard_until(context.now() + SLACK);
             std::mem::forget(self.following.claim.take());
             context.events.clear();
             return context.happened(Event::Left);
@@ -207,7 +207,7 @@ impl Driver<'_> {
         };
         let deadline = context.now() + patience;
         // The front waits for the release, but not for ever.
-        keeper.shared.set_guard_until(deadline + SLACK);
+        keeper.guard_until(deadline + SLACK);
         let capabilities = job.backend.client().capabilities();
         let (ttl, stage, left) = if let Some(claim) = &self.following.claim {
             let stage = if held { Stage::Held } else { Stage::Waiting };

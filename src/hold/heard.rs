@@ -9,7 +9,7 @@ use super::event::{Event, Phase};
 use super::health::tell_ttl;
 use super::job::Notice;
 use super::nested::Entered;
-use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Moment, Result, Verb};
+use crate::lock::{ClaimId, ClaimState, Entry, Error, ErrorKind, Mode, Moment, Result, Verb};
 use crate::net::rank::Rank;
 use crate::supervise::ancestry;
 use crate::supervise::caller::Heard;
@@ -67,7 +67,7 @@ impl Driver<'_> {
             };
         }
         if let ClaimState::Waiting { holder: Some(holder), .. } = &state
-            && self.is_own_ancestor(holder)
+            && self.is_unknown_ancestor(holder)
         {
             return Event::Refused(self.refusal_under(holder));
         }
@@ -95,15 +95,18 @@ impl Driver<'_> {
         Event::State(state)
     }
 
-    /// Returns whether `holder` is an ancestor of this process. Such a holder waits for this process, or kills it on
-    /// release.
-    fn is_own_ancestor(&self, holder: &Entry) -> bool {
-        let own = &self.context.job.holder;
-        let is_here = holder.host.as_ref() == Some(&own.host) && holder.verb != Verb::Detach;
-        // A claim of this run from before an outage ends with its lease. A claim of `dlock acquire` has the pid of a
-        // shell, which may have executed this run.
-        let is_own = holder.pid == Some(own.pid) && holder.verb == own.verb;
-        let process = holder.pid.zip(holder.born).filter(|_| is_here && !is_own);
+    /// Returns whether `holder` is an ancestor of this process that `DLOCK_HELD` does not name. Such a holder waits for this
+    /// process, or kills it on release. Behind slots others may leave before it.
+    fn is_unknown_ancestor(&self, holder: &Entry) -> bool {
+        let (job, request) = (self.context.job, &self.entry.request);
+        let is_here = holder.host.as_ref() == Some(&job.holder.host) && holder.verb != Verb::Detach;
+        // A claim of this run from before an outage ends with its lease.
+        let is_known = |claim: ClaimId| {
+            claim.is_of_one_run(request.id)
+                || request.ancestors.iter().any(|ancestor| ancestor.claim == claim)
+        };
+        let is_meant = is_here && !matches!(job.mode, Mode::Slots(_)) && !holder.claim.is_some_and(is_known);
+        let process = holder.pid.zip(holder.born).filter(|_| is_meant);
         process.is_some_and(|(pid, born)| ancestry::descends_from(pid, born))
     }
 

@@ -145,13 +145,14 @@ impl Process {
         }
     }
 
-    /// No process of the tree is left, and the marks of its nested runs are gone with them.
+    /// No process of the tree is left.
     fn tree_gone(&mut self, context: &mut Context<'_>, marks: &Marks<'_>) {
         self.round_at = Moment::NEVER;
         if let Some(outcome) = self.outcome.filter(|_| !context.machine.ends_the_command()) {
             context.keeper.shared.set_outcome(outcome);
         }
-        if marks.are_gone() {
+        // During the hold a nested run may still begin.
+        if matches!(context.machine.phase, Phase::Stopping(_)) && marks.are_gone() {
             context.happened(Event::MarksGone);
         }
         context.happened(Event::TreeGone);

@@ -18,6 +18,11 @@ impl ClaimId {
     pub const fn from_number(number: u128) -> Self {
         Self(number)
     }
+
+    /// Returns whether one run made both: the numbers of its claims differ in the first eight digits alone.
+    pub fn is_of_one_run(self, other: Self) -> bool {
+        (self.0 ^ other.0) << 32 == 0
+    }
 }
 
 impl fmt::Display for ClaimId {
@@ -49,6 +54,13 @@ impl FromStr for ClaimId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_of_one_run_differ_in_their_first_digits() {
+        let id = ClaimId::from_number(7 << 96 | 5);
+        assert!(id.is_of_one_run(ClaimId::from_number(8 << 96 | 5)));
+        assert!(!id.is_of_one_run(ClaimId::from_number(7 << 96 | 6)));
+    }
     use proptest::prelude::*;
 
     proptest! {

@@ -45,7 +45,7 @@ pub struct Ender {
     pub adopted: Option<Adopted>,
     /// The pid of the front.
     pub(super) front: i32,
-    /// The process group that was sent SIGTERM.
+    /// The process group that was sent SIGTERM or SIGHUP. A background job of a shell ignores the other ending signals.
     told: Option<i32>,
 }
 
@@ -122,7 +122,7 @@ impl Ender {
     pub fn signal_group(&mut self, signal: Signal) {
         let Some(pid) = self.protected().map(|adopted| adopted.pid).or_else(|| self.child()) else { return };
         let group = sys::group_of(pid);
-        self.told = self.told.or((signal == Signal::TERM).then_some(group));
+        self.told = self.told.or(matches!(signal, Signal::TERM | Signal::HUP).then_some(group));
         let is_searched = self.adopted.is_some() || !self.own_group;
         if is_searched {
             self.find_members();
@@ -145,8 +145,8 @@ impl Ender {
         self.signal_found(Signal::CONT, |member| member.group == group);
     }
 
-    /// Sends `signal` to every member once, and then resumes the stopped ones. A process group that was sent SIGTERM before
-    /// is left out.
+    /// Sends `signal` to every member once, and then resumes the stopped ones. A process group that was sent SIGTERM or
+    /// SIGHUP before is left out.
     ///
     /// Stops all of them first. Otherwise a process that is forked meanwhile would miss the signal. Sending the signal
     /// to the new ones afterwards would not do: it would reach processes that others started in response to it.

@@ -141,6 +141,9 @@ impl Front {
             let lifeline;
             (self.board, lifeline) = MarkBoard::new().ok().unzip();
             let (channel, keepers_end) = channel::pair()?;
+            // The end of the channel wakes this process if it is stopped when its keeper dies. If the system refuses that,
+            // this process acts when it is continued.
+            let _ = sys::wake_on_message(channel.as_fd());
             let Some(keeper) = sys::fork()? else {
                 drop(channel);
                 duty(KeeperSetup {
@@ -271,9 +274,6 @@ impl Front {
             inherited::let_go_of_errors();
             inherited::leave_directory();
         }
-        // A message wakes this process if it is stopped when its keeper dies. If the system refuses that, this process
-        // acts when it is continued.
-        let _ = sys::wake_on_message(watch.channel.as_fd());
     }
 
     fn take_signals(&mut self, watch: &mut Watch, patience: WaitLimits) -> Option<Step> {

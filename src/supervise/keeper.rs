@@ -18,6 +18,7 @@ use super::start::Start;
 use super::sys::{self, SignalSet};
 use crate::clock::set_timer;
 use crate::fd;
+use crate::lock::Moment;
 
 /// The pause after a refusal of the system that cannot last long.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -126,6 +127,12 @@ impl<'a> Keeper<'a> {
     /// Has every nested run end at once, wherever it runs: the lock is lost.
     pub fn end_nested(&self) {
         drop(self.lifeline.take());
+    }
+
+    /// Moves the guard instant, also to an earlier moment. If the system refuses the timer, the front notices it late.
+    pub fn guard_until(&self, when: Moment) {
+        self.shared.set_guard_until(when);
+        let _ = set_timer(self.timer, when);
     }
 
     /// Passes the gate, unless the front has shut it. Returns whether it is passed. The front guards from then on, even

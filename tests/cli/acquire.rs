@@ -219,13 +219,17 @@ fn release_waits_for_nested_runs() {
 #[test]
 fn a_second_claim_under_an_own_one_is_refused_at_once() {
     let env = TestEnv::new();
-    let text = "eval \"$(dlock acquire --name x --for-pid $$)\" || exit; \
-                eval \"$(dlock acquire --name x --for-pid $$)\" || exit; echo on >on";
-    let ended = env.finish(&mut script(&env, text));
-    assert_eq!(ended.code(), Some(75), "{}", ended.err);
-    assert!(!env.exists("on") && ended.err.contains("would never end"), "{}", ended.err);
-    env.await_no_process();
-    env.assert_free("x");
+    for first in
+        ["eval \"$(dlock acquire --name x --for-pid $$)\"", "_=$(dlock acquire --name x --for-pid $$)"]
+    {
+        let text =
+            format!("{first} || exit; eval \"$(dlock acquire --name x --for-pid $$)\" || exit; echo on >on");
+        let ended = env.finish(&mut script(&env, &text));
+        assert_eq!(ended.code(), Some(75), "{}", ended.err);
+        assert!(!env.exists("on") && ended.err.contains("would never end"), "{}", ended.err);
+        env.await_no_process();
+        env.assert_free("x");
+    }
 }
 
 /// Starts an `acquire` that waits for x, for the process `pid`.

@@ -168,6 +168,38 @@ fn nested_run_may_start_after_the_command_during_the_hold() {
 }
 
 #[test]
+fn nested_run_may_start_after_the_tree_during_the_hold() {
+    let env = TestEnv::new();
+    let script = r#"echo "$DLOCK_HELD" >held; echo $$ >command"#;
+    let options = ["-q", "--name", "x", "--hold-at-least", "1h", "--", "bash", "-c", script];
+    let outer = env.start(&mut env.run(options));
+    let command = env.await_line("command").parse().expect("a pid");
+    until_true("the end of the command", || process::look(command).is_none());
+    let mut nested = env.run(["-n", "--name", "x", "--", "true"]);
+    env.finish(nested.env("DLOCK_HELD", env.read("held").trim())).silently(0);
+    outer.signal(Signal::TERM);
+    assert_eq!(outer.finish().code(), Some(0));
+    env.assert_free("x");
+}
+
+#[test]
+fn a_second_slot_is_waited_for_under_an_own_one() {
+    let env = TestEnv::new();
+    let slots = ["-q", "--name", "x", "--slots", "2"];
+    let (up, gate) = (env.path("up"), env.gate("gate"));
+    let script =
+        format!("echo up >up; read _ <gate; {RUN} --no-nest -q --name x --slots 2 -- sh -c 'exit 9'");
+    let outer = env.start(env.run(slots).args(["--", "bash", "-c", &script]));
+    until_true("an outer command", || up.exists());
+    let other = env.held(&slots);
+    gate.open();
+    env.await_waiters("x", 1);
+    other.release().silently(0);
+    assert_eq!(outer.finish().code(), Some(9));
+    env.assert_free("x");
+}
+
+#[test]
 fn nested_run_may_start_while_leftovers_are_ended() {
     let env = TestEnv::new();
     let worker = "trap 'RUN -n --name x -- true; echo $? >status; exit' TERM; echo up >ready; while :; do sleep 0.01; done";

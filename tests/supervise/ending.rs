@@ -141,6 +141,23 @@ fn stopped_front_and_killed_keeper_leave_no_process() {
 }
 
 #[test]
+fn front_stopped_before_the_start_leaves_no_process() {
+    let env = TestEnv::new();
+    let holder = env.held(&["--name", "x"]);
+    let script = "setsid sleep 1000 & echo $! >member; wait";
+    let waiter = env.start(&mut env.run(["-q", "--name", "x", "--", "sh", "-c", script]));
+    env.await_waiters("x", 1);
+    waiter.signal(Signal::STOP);
+    until_true("a stopped front", || is_stopped(waiter.pid()));
+    holder.release().silently(0);
+    let member = pid_in(&env, "member");
+    process::signal(waiter.keeper(), Signal::KILL);
+    assert_eq!(waiter.finish().code(), Some(76));
+    assert!(!is_alive(member));
+    env.assert_free("x");
+}
+
+#[test]
 fn command_killed_while_stopped_ends_dlock() {
     let env = TestEnv::new();
     let (mut terminal, command) = crate::support::terminal::running(&env, "", "exec sleep 1000");

@@ -62,8 +62,9 @@ impl Machine {
                 if again && !self.killing {
                     return self.kill(reason);
                 }
+                let is_first = self.last_ending.is_none() && !self.killing && self.command.is_none();
                 self.last_ending.get_or_insert(now);
-                Vec::new()
+                if is_first { vec![Action::PassToGroup(signal)] } else { Vec::new() }
             }
             // The command has ended. The rest of its tree is being stopped already.
             Event::State(ClaimState::AskedToLeave { by }) if reason == StopReason::CommandDied => {

@@ -156,6 +156,18 @@ fn stop_by_dlock_sends_the_configured_signal_first() {
 }
 
 #[test]
+fn first_ending_signal_is_passed_on_during_a_stop() {
+    let mut m = running_machine(plan());
+    assert_eq!(m.on(asked(), at(1000)), [Action::PassToGroup(Signal::TERM)]);
+    assert_eq!(m.on(signal(Signal::HUP), at(1100)), [Action::PassToGroup(Signal::HUP)]);
+    assert_eq!(m.on(signal(Signal::HUP), at(2000)), [Action::KillTree]);
+    let mut ended = running_machine(plan());
+    ended.on(asked(), at(1000));
+    ended.on(exited(0), at(1010));
+    assert_eq!(ended.on(signal(Signal::TERM), at(1100)), [], "the rest has its signal");
+}
+
+#[test]
 fn a_dead_front_ends_the_tree() {
     let mut m = running_machine(plan());
     m.on(Event::MarksGone, at(10));
