@@ -34,8 +34,8 @@
 //! | guard instant | when the front kills the tree if the keeper has not |
 //! | ender | the code that stops and kills a tree and finds it *gone*, *alive* or *unknown*; [`supervise::ender`] |
 //! | anchor | a descriptor that the tree inherits; while a process has it, the kernel keeps the lock, or the mark |
-//! | mark | a shared lock on a file of the outer keeper: while a nested run has it, the outer hold stays; [`supervise::mark`] |
-//! | board | the file that one keeper's marks are on |
+//! | mark | a shared lock on a pipe of the outer keeper: while a nested run has it, the outer hold stays; [`supervise::mark`] |
+//! | board | the pipe that one keeper's marks are on |
 //! | Redlock | the algorithm over several independent Redis servers: a majority of them grants |
 
 #![doc(test(attr(deny(warnings))))]

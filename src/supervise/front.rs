@@ -138,8 +138,8 @@ impl Front {
         loop {
             self.shared.reset();
             self.anchors.clear();
-            let lifeline;
-            (self.board, lifeline) = MarkBoard::new().ok().unzip();
+            let writing_end;
+            (self.board, writing_end) = MarkBoard::new().ok().unzip();
             let (channel, keepers_end) = channel::pair()?;
             // The end of the channel wakes this process if it is stopped when its keeper dies. If the system refuses that,
             // this process acts when it is continued.
@@ -151,13 +151,13 @@ impl Front {
                     shared: self.shared,
                     timer: &self.timer,
                     board: self.board.as_ref(),
-                    lifeline,
+                    writing_end,
                     ender: self.ender.hand_over(),
                     start: &self.start,
                 });
                 sys::exit_now(0)
             };
-            drop((keepers_end, lifeline));
+            drop((keepers_end, writing_end));
             let mut watch = Watch::new(keeper, channel, patience.gone_by);
             if let Some(end) = self.watch(&mut watch, patience) {
                 return Ok(end);

@@ -34,8 +34,8 @@ pub struct KeeperSetup<'a> {
     pub timer: &'a OwnedFd,
     /// Where nested runs set marks.
     pub board: Option<&'a MarkBoard>,
-    /// The lifeline of the board.
-    pub lifeline: Option<OwnedFd>,
+    /// The writing end of the board.
+    pub writing_end: Option<OwnedFd>,
     /// The keeper's ender, made from the front's.
     pub ender: io::Result<Ender>,
     /// How dlock was started.
@@ -55,7 +55,7 @@ pub struct Keeper<'a> {
     timer: &'a OwnedFd,
     /// Where nested runs set marks. Without it they queue for themselves.
     pub board: Option<&'a MarkBoard>,
-    lifeline: RefCell<Option<OwnedFd>>,
+    writing_end: RefCell<Option<OwnedFd>>,
     ender: RefCell<Ender>,
     /// How dlock was started.
     pub start: &'a Start,
@@ -87,7 +87,7 @@ impl<'a> Keeper<'a> {
             shared: setup.shared,
             timer: setup.timer,
             board: setup.board,
-            lifeline: RefCell::new(setup.lifeline),
+            writing_end: RefCell::new(setup.writing_end),
             ender: RefCell::new(setup.ender?),
             start: setup.start,
         })
@@ -126,7 +126,7 @@ impl<'a> Keeper<'a> {
 
     /// Has every nested run end at once, wherever it runs: the lock is lost.
     pub fn end_nested(&self) {
-        drop(self.lifeline.take());
+        drop(self.writing_end.take());
     }
 
     /// Moves the guard instant, also to an earlier moment. If the system refuses the timer, the front notices it late.

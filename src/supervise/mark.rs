@@ -3,7 +3,7 @@
 //! A keeper and its front have a [`MarkBoard`]: a pipe that other processes of the same user reach through the keeper's
 //! /proc. A nested dlock sets a mark by taking a shared flock(2) on its own open file description of the pipe. The keeper,
 //! or the front once the keeper is dead, checks whether any mark is left by requesting the exclusive lock. The keeper alone
-//! has the writing end, the *lifeline*: the pipe hangs up when the keeper loses the lock or ends.
+//! has the writing end: the pipe hangs up when the keeper loses the lock or ends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -45,15 +45,15 @@ const PIPEFS: FsWord = 0x5049_5045;
 const REMOVALS: usize = 8;
 
 impl MarkBoard {
-    /// Creates a board without marks, and its lifeline.
+    /// Creates a board without marks, and its writing end.
     ///
     /// Errors: the system has no memory or descriptor left, or does not lock a pipe.
     pub fn new() -> io::Result<(Self, OwnedFd)> {
-        let (board, lifeline) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (board, writing_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let _ = fcntl_setpipe_size(&board, SIZE);
         // Fail here if a pipe cannot be locked: no mark could be set, and the wait for the last one would never end.
         flock(&board, FlockOperation::NonBlockingLockShared)?;
-        Ok((Self(board), lifeline))
+        Ok((Self(board), writing_end))
     }
 
     /// Returns where others find it while this process lives.
