@@ -73,12 +73,10 @@ impl MarkBoard {
     ///
     /// Errors: the system has no thread left, or fails to wait; marks may be left.
     pub fn cleared(&self) -> impl Future<Output = io::Result<()>> + use<> {
-        let board = self.0.as_fd().try_clone_to_owned();
+        // Without marks it needs nothing of the system.
+        let board = (!self.try_clear()).then(|| self.0.as_fd().try_clone_to_owned());
         async move {
-            let board = board?;
-            if flock(&board, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                return Ok(());
-            }
+            let Some(board) = board.transpose()? else { return Ok(()) };
             let (tell, told) = oneshot::channel();
             std::thread::Builder::new().name("marks".into()).stack_size(64 << 10).spawn(move || {
                 let cleared = loop {
