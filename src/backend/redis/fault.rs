@@ -35,18 +35,29 @@ pub(super) fn is_unknown_script(error: &ServerError) -> bool {
     error.code() == "NOSCRIPT" || details.contains("'evalsha'") || details.contains("`evalsha`")
 }
 
+/// Returns the code and the details of an error. Before Redis 7 those of a command in a script are at the end.
+fn parts(error: &ServerError) -> (&str, &str) {
+    let (code, details) = (error.code(), error.details().unwrap_or_default());
+    let of_script =
+        details.strip_prefix("Error running script").and_then(|at| at.rsplit_once("user_script:"));
+    let Some((_, raised)) = of_script else { return (code, details) };
+    let raised = raised.trim_start_matches(|c: char| matches!(c, ' ' | ':' | '-') || c.is_ascii_digit());
+    let own = raised.split_once(' ').filter(|(code, _)| code.chars().all(|c| c.is_ascii_uppercase()));
+    own.unwrap_or((code, raised))
+}
+
 /// Returns the fault for an error reply.
 pub(super) fn of(error: &ServerError) -> Fault {
-    let details = error.details().unwrap_or_default();
+    let (code, details) = parts(error);
     // A script's hash and line and a command's arguments are of no use to users.
     let details = details.split(" script: ").next().unwrap_or(details);
     let details = details.split(", with args").next().unwrap_or(details);
-    let text = format!("{} {details}", error.code());
+    let text = format!("{code} {details}");
     let text = text.trim();
-    match error.code() {
+    match code {
         _ if is_unknown(error) => Fault::new(ErrorKind::Denied, cause::no_password("")),
         "WRONGPASS" => Fault::new(ErrorKind::Denied, cause::wrong_password("", "")),
-        _ if error.code() == "NOPERM" || details.contains("user executing the script") => {
+        _ if code == "NOPERM" || details.contains("user executing the script") => {
             Fault::new(ErrorKind::Denied, cause::no_right(text, RIGHTS))
         }
         "DENIED" => Fault::new(ErrorKind::Denied, text),
@@ -98,6 +109,23 @@ mod tests {
         let reply = ValueCodec::default().decode(&mut bytes).expect("a reply");
         let Some(Value::ServerError(error)) = reply else { panic!("no error") };
         of(&error)
+    }
+
+    #[test]
+    fn a_script_of_redis_6_fails_like_the_command_in_it() {
+        for (raised, alone) in [
+            (" 25: -READONLY You can't write", "READONLY You can't write"),
+            (" 25: -OOM command not allowed", "OOM command not allowed"),
+            (" 25: -NOREPLICAS Not enough good replicas", "NOREPLICAS Not enough good replicas"),
+            (" 25: -MISCONF Errors writing: No space left", "MISCONF Errors writing: No space left"),
+            (" 9: The user executing the script can't", "ERR The user executing the script can't"),
+            (" 9: Unknown Redis command called", "ERR Unknown Redis command called"),
+            ("9: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"),
+        ] {
+            let line =
+                format!("ERR Error running script (call to f_0a): @user_script:9: @user_script:{raised}");
+            assert_eq!(said(&line), said(alone));
+        }
     }
 
     #[test]
