@@ -198,10 +198,16 @@ fn invalid_redlock_is_refused() {
     refused(&addresses[..4], "an odd number");
     let again = addresses[0].replace("127.0.0.1", "localhost");
     refused(&[addresses[0].clone(), addresses[1].clone(), again], "are the same server");
-    let replica = redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", nodes[2].port())]);
+    let master = format!("127.0.0.1 {}", nodes[2].port());
+    let replica = redis::start_with(&["--databases", "4096", "--replicaof", &master]);
     let follows = || redis::raw(replica.port(), &["INFO", "replication"]).contains("master_link_status:up");
     until_true("a replica", follows);
-    refused(&[addresses[0].clone(), addresses[1].clone(), redis::address(&replica)], "is a replica");
+    redis::await_age(&replica, redis::MAX_TTL);
+    // Also if its master is one of the nodes, so that it has each key soon.
+    let copy = format!("{}/{n}", redis::address(&replica));
+    for other in [1, 2] {
+        refused(&[addresses[0].clone(), addresses[other].clone(), copy.clone()], "is a replica");
+    }
 }
 
 /// The highest token of a majority counts. A claim that reaches another majority gets a higher one.

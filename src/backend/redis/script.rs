@@ -22,7 +22,7 @@ pub(super) static QUEUE: Script =
     Script { text: include_str!("queue.lua"), hash: "b3954970ce65759fa7a9c912b96489ee5b6ab1b1" };
 /// All steps at one node of a Redlock; the first argument selects one.
 pub(super) static NODE: Script =
-    Script { text: include_str!("redlock/node.lua"), hash: "ba236e8a6c9a68fc518996bfca72d712f84b0934" };
+    Script { text: include_str!("redlock/node.lua"), hash: "a1c3d6b4533a1e9b98ad99b66919bd16c462ca8d" };
 
 /// Returns a length in the form that scripts take.
 pub(super) fn millis(length: Duration) -> String {

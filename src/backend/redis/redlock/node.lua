@@ -95,7 +95,11 @@ local commands = {}
 -- slots. Returns the token, also if the key has the value already, or 0.
 function commands.acquire(ttl, proposal, marker)
   local there = value_of(hold)
-  if is_own(there) then return lines(there)[2] end
+  if is_own(there) then
+    -- A replica that copied the key from its master refuses this.
+    redis.call('PEXPIRE', hold, ttl)
+    return lines(there)[2]
+  end
   -- An attempt replaces an earlier one of its claim. A late request must not: its removal, also late, would follow.
   local is_earlier = there and claim_of(there) == claim_of(own) and attempt_of(there) < attempt_of(own)
   if there and not is_earlier or not mark(marker, ttl) then return 0 end
