@@ -214,3 +214,31 @@ fn full_server_refuses_newcomers_and_keeps_holders() {
     second.await_start();
     done(second);
 }
+
+/// Waiters behind another program's client hold in order of arrival, though the key of the lock has to be set for them.
+#[test]
+fn waiters_keep_their_order_on_a_full_server() {
+    let server = redis::start_with(&["--maxmemory-policy", "noeviction"]);
+    let (port, env) = (server.port(), env_on(&server));
+    let modes = [("x", "--exclusive"), ("y", "--slots=1")];
+    let wait = |(name, mode): (&str, &str), count| {
+        let waiter = env.hold(&["--name", name, mode, "--ttl", "3s", "-q"]);
+        env.await_waiters(name, count);
+        waiter
+    };
+    let waiters = modes.map(|mode| {
+        assert_eq!(redis::raw(port, &["SET", &format!("dlock:{}", mode.0), "theirs"]), "+OK\r\n");
+        [wait(mode, 1), wait(mode, 2)]
+    });
+    assert_eq!(redis::raw(port, &["CONFIG", "SET", "maxmemory", "1"]), "+OK\r\n");
+    assert_eq!(redis::raw(port, &["DEL", "dlock:x", "dlock:y"]), ":2\r\n");
+    for [mut first, mut second] in waiters {
+        first.await_start();
+        // Both have to renew.
+        let_pass(Duration::from_secs(4));
+        assert!(!second.has_started());
+        done(first);
+        second.await_start();
+        done(second);
+    }
+}

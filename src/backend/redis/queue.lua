@@ -120,6 +120,14 @@ local function look(name)
   name.foreign = name.value and not is_own(name, name.value)
 end
 
+-- Executes a command that may need memory. A server without any refuses that, but not after a removal, even of nothing.
+local function write(...)
+  local said = redis.pcall(...)
+  if type(said) ~= 'table' or not said.err then return end
+  redis.call('ZREM', names[1].leases, '')
+  redis.call(...)
+end
+
 -- Returns a claim whose lease has ended, if there is one.
 local function expired(name)
   local first = redis.call('ZRANGE', name.leases, 0, 0, 'WITHSCORES')
@@ -139,7 +147,7 @@ local function settle(name)
   if first and name.value ~= its_value and not name.foreign then
     -- Others that share the lock may have longer leases.
     local life = its_value == first and left(name, first) or longest(name)
-    redis.call('SET', name.lock, its_value, 'PX', text(math.max(life, 1)))
+    write('SET', name.lock, its_value, 'PX', text(math.max(life, 1)))
     redis.call('HSET', name.counters, 'named', first)
     name.value, name.counts[2] = its_value, first
   elseif not first and name.value and not name.foreign then
@@ -287,7 +295,7 @@ function steps.hold(...)
       if redis.call('HGET', claim(name, who), 'slot') == wanted[n] then return 0 end
     end
   end
-  for n, name in ipairs(names) do redis.call('HSETNX', name.own, 'slot', wanted[n]) end
+  for n, name in ipairs(names) do write('HSETNX', name.own, 'slot', wanted[n]) end
   return 1
 end
 

@@ -19,7 +19,7 @@ pub(super) struct Script {
 
 /// All steps on queues; the first argument selects one.
 pub(super) static QUEUE: Script =
-    Script { text: include_str!("queue.lua"), hash: "b3954970ce65759fa7a9c912b96489ee5b6ab1b1" };
+    Script { text: include_str!("queue.lua"), hash: "2949ac400ea7a68da585a9a408e052dc2cd1e3af" };
 /// All steps at one node of a Redlock; the first argument selects one.
 pub(super) static NODE: Script =
     Script { text: include_str!("redlock/node.lua"), hash: "a1c3d6b4533a1e9b98ad99b66919bd16c462ca8d" };
