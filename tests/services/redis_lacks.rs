@@ -91,6 +91,35 @@ fn missing_command_is_named_without_the_script() {
     env.finish(&mut env.verb("list", [] as [&str; 0])).failed(69, &["unknown command 'SCAN'"]);
 }
 
+/// Only DUMP shows whether a key that is no string is still the same.
+#[test]
+fn without_dump_a_key_of_any_kind_is_waited_for() {
+    let server = refusing(&["dump"]);
+    let env = env_on(&server);
+    assert_eq!(redis::raw(server.port(), &["HSET", "dlock:x", "a", "b"]), ":1\r\n");
+    env.finish(&mut env.run(["--try", "--name", "x", "--", "true"])).failed(75, &["key dlock:x"]);
+    let mut waiter = env.hold(&["--name", "x", "-q"]);
+    env.await_waiters("x", 1);
+    assert_eq!(redis::raw(server.port(), &["DEL", "dlock:x"]), ":1\r\n");
+    waiter.await_start();
+    waiter.release().silently(0);
+    let node = include_str!("../../src/backend/redis/redlock/node.lua");
+    assert_eq!(redis::raw(server.port(), &["HSET", "y", "a", "b"]), ":1\r\n");
+    let keys = ["EVAL", node, "3", "y", "y", "counters", "inspect", "slot", "", ""];
+    assert!(redis::raw(server.port(), &keys).starts_with("*1\r\n*4\r\n:0\r\n$1\r\n?\r\n"));
+}
+
+#[test]
+fn claim_refused_halfway_is_removed() {
+    for server in [refusing(&["zadd"]), refusing(&["pexpire"])] {
+        let env = env_on(&server);
+        let ended = env.finish(&mut env.run(["--try", "--name", "x", "--", "true"]));
+        ended.failed(77, &["dlock man redis"]);
+        // The counters stay.
+        assert_eq!(redis::raw(server.port(), &["DBSIZE"]), ":1\r\n");
+    }
+}
+
 #[test]
 fn proxy_hanging_up_on_unknown_commands_is_asked_for_less() {
     let server = without(&[]);

@@ -52,9 +52,10 @@ local function value_of(name)
 end
 
 -- Returns the id of another program's client's hold, which is stable while the lock's key is unchanged. For a key that
--- is not a string, its serialised value counts.
+-- is not a string, its serialised value counts, if the user may see that.
 local function foreign_id(name, value)
-  if value == '?' then value = redis.call('DUMP', name.lock) end
+  local dump = value == '?' and redis.pcall('DUMP', name.lock)
+  if type(dump) == 'string' then value = dump end
   return string.sub(redis.sha1hex(name.lock .. '\0' .. value), 1, 32)
 end
 

@@ -19,10 +19,10 @@ pub(super) struct Script {
 
 /// All steps on queues; the first argument selects one.
 pub(super) static QUEUE: Script =
-    Script { text: include_str!("queue.lua"), hash: "2949ac400ea7a68da585a9a408e052dc2cd1e3af" };
+    Script { text: include_str!("queue.lua"), hash: "61a299ef4d6a4b9c437f280cddd7abaf78159ef9" };
 /// All steps at one node of a Redlock; the first argument selects one.
 pub(super) static NODE: Script =
-    Script { text: include_str!("redlock/node.lua"), hash: "a1c3d6b4533a1e9b98ad99b66919bd16c462ca8d" };
+    Script { text: include_str!("redlock/node.lua"), hash: "39d0f643c58bbbf6abb05dbb24e9ee5ffa17968c" };
 
 /// Returns a length in the form that scripts take.
 pub(super) fn millis(length: Duration) -> String {

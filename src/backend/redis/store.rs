@@ -38,6 +38,9 @@ const ONE_SERVER: &str =
 /// A placeholder for steps that do not concern an own claim.
 const NO_CLAIM: ClaimId = ClaimId::from_bytes([0; 16]);
 
+/// How long the removal of a claim may take that the server refused halfway.
+const REMOVAL: Duration = Duration::from_secs(1);
+
 /// The queues of one service under one prefix.
 #[derive(Debug)]
 pub(super) struct RedisStore {
@@ -141,13 +144,23 @@ impl Store for RedisStore {
         }
         let mut own = Own { id: *id, names: names.clone(), mode: *mode, ttl: *ttl, keys: Vec::new() };
         let more = [Record::of(request, *ttl).to_text(), millis(*ttl)];
-        let (_, answer) = self.step(&own, "append", &more, deadline).await?;
+        let removal = Step::Remove { id: *id, names: names.clone(), found: Vec::new(), note: None };
+        let (_, answer) = match self.step(&own, "append", &more, deadline).await {
+            Ok(done) => done,
+            Err(fault) => {
+                // The server may have refused a later command of the script.
+                if matches!(fault.kind, ErrorKind::Denied | ErrorKind::Corrupt) && self.has_connected() {
+                    let soon = deadline.min(self.service.clock.now() + REMOVAL);
+                    let _ = self.commit(Some(&own), &[], &[removal], soon).await;
+                }
+                return Err(fault);
+            }
+        };
         // A proxy chooses the server by the first name, and may have another server for the others.
         for name in &names[1..] {
             let alone = Own { names: vec![name.clone()], ..own.clone() };
             let (_, there) = self.step(&alone, "read", &["0".to_owned()], deadline).await?;
             if there.note.is_none() && there.queues[0].items.iter().all(|item| item.id != *id) {
-                let removal = Step::Remove { id: *id, names: names.clone(), found: Vec::new(), note: None };
                 self.commit(None, &[], &[removal], deadline).await?;
                 let reason = Reason::from("a proxy keeps these locks on different servers");
                 return Err(Fault::new(ErrorKind::Invalid, reason.advising(ONE_SERVER)));

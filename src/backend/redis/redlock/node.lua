@@ -77,9 +77,10 @@ local function last_success()
 end
 
 -- Returns the id under which the hold of another program's client is shown, which is stable while its key is unchanged.
--- For a key that is not a string, its serialised value counts.
+-- For a key that is not a string, its serialised value counts, if the user may see that.
 local function foreign_id(key, value)
-  if value == '?' then value = redis.call('DUMP', key) end
+  local dump = value == '?' and redis.pcall('DUMP', key)
+  if type(dump) == 'string' then value = dump end
   return string.sub(redis.sha1hex(key .. '\0' .. value), 1, 32)
 end
 
