@@ -1,7 +1,9 @@
 //! Five independent Redis servers: decisions of a majority, minorities, and refusals.
 
+use std::thread;
 use std::time::Duration;
 
+use crate::etcd_answers::relay;
 use crate::redis_many::env_at;
 use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
@@ -208,6 +210,25 @@ fn invalid_redlock_is_refused() {
     for other in [1, 2] {
         refused(&[addresses[0].clone(), addresses[other].clone(), copy.clone()], "is a replica");
     }
+}
+
+/// Of three nodes the second loses the key, and the third answers late, but in time.
+#[test]
+fn a_slow_node_still_counts_for_a_hold() {
+    let (nodes, n) = site::shared_nodes();
+    let slow = relay(nodes[2].port(), |_| thread::sleep(Duration::from_millis(350)));
+    let ports = [nodes[0].port(), nodes[1].port(), slow];
+    let env = env_at(joined(ports.iter().map(|port| format!("redis://127.0.0.1:{port}/{n}"))));
+    let holder = env.held(&["--name", "x", "--ttl", "10s", "-q"]);
+    let on = |node: usize, command: &str| {
+        let script = format!("redis.call('SELECT', '{n}') return redis.call('{command}', 'dlock:x')");
+        redis::raw(nodes[node].port(), &["EVAL", &script, "0"])
+    };
+    until_true("the key at the third node", || on(2, "EXISTS") == ":1\r\n");
+    assert_eq!(on(1, "DEL"), ":1\r\n");
+    until_true("the key at the second node again", || on(1, "EXISTS") == ":1\r\n");
+    let ended = holder.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
 }
 
 /// The highest token of a majority counts. A claim that reaches another majority gets a higher one.

@@ -114,20 +114,19 @@ impl Core {
         }
     }
 
-    /// Renews `hold` at a majority by another ttl; then sets it again at nodes that have lost it. A restarted node counts
-    /// if it has the key, because it refuses that to others.
+    /// Renews `hold` at a majority by another ttl, and sets it again at nodes that have lost it. A restarted node counts if
+    /// it has the key, because it refuses that to others.
     async fn extend(&self, hold: &Hold, deadline: Moment) -> FaultResult<()> {
-        let question = Question::by(deadline);
+        let question = Question { decides: true, ..Question::by(deadline) };
         let found = self.nodes.ask(question, vec![self.keys.set("extend", hold, self.ttl, self.mode)]).await;
         let lacking = count(&found, |done| done == 0);
         self.learn(lacking);
-        self.nodes.refuse_too_few(count(&found, |done| done == 1), &found)?;
-        if lacking > 0 {
+        if lacking > 0 && self.hold.get().is_some() && !self.publisher.has_ended() {
             let again = self.keys.set("acquire", hold, self.ttl, self.mode);
             let nodes = Arc::clone(&self.nodes);
             tokio::spawn(async move { nodes.ask(question, vec![again]).await });
         }
-        Ok(())
+        self.nodes.refuse_too_few(count(&found, |done| done == 1), &found)
     }
 
     /// Tries to acquire one key after another in random order, while they seem to be free.
@@ -151,7 +150,7 @@ impl Core {
     async fn attempt_at(&self, slot: Option<u32>, deadline: Moment) -> FaultResult<Option<Vec<Look>>> {
         let (nodes, clock, begin) = (&self.nodes, self.nodes.clock, self.nodes.clock.now());
         let mut hold = Hold { value: self.value(), slot, token: proposal() };
-        let question = Question { votes: true, ..Question::by(self.until(deadline)) };
+        let question = Question { votes: true, decides: true, ..Question::by(self.until(deadline)) };
         let found = nodes.ask(question, vec![self.keys.set("acquire", &hold, self.ttl, self.mode)]).await;
         let granted = count(&found, |token| token > 0);
         if granted >= nodes.majority() && !self.publisher.is_leaving() && nodes.refuse_unfit(&found).is_ok() {

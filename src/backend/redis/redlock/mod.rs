@@ -79,7 +79,7 @@ impl Locks {
             let naming = self.naming.clone();
             async move { scan(&node, &naming, COUNTERS, deadline).await }
         };
-        let scans = self.nodes.each(deadline, names).await;
+        let scans = self.nodes.each(deadline, |_| false, names).await;
         self.nodes.refuse_too_few(answered(&scans).count(), &scans)?;
         let mut names: BTreeSet<LockName> = answered(&scans).flatten().cloned().collect();
         names.retain(|name| name.as_str().starts_with(prefix));

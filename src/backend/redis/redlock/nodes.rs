@@ -20,7 +20,7 @@ use crate::net::cause;
 use crate::net::fault::{Fault, FaultResult, Retry};
 use crate::net::request::Patience;
 
-/// How long nodes may delay an answer that a majority has given.
+/// How long the other nodes may take once a majority has decided.
 const STRAGGLE: Duration = Duration::from_millis(250);
 
 /// Requests notifications of all keys that are read, also of this client's own changes.
@@ -44,11 +44,13 @@ pub(super) struct Question {
     pub(super) listens: bool,
     /// Whether the answer is a vote, which a restarted node does not have: it may have lost a hold that it granted.
     pub(super) votes: bool,
+    /// Whether the nodes decide by numbers: 0 is a refusal.
+    pub(super) decides: bool,
 }
 
 impl Question {
     pub(super) fn by(deadline: Moment) -> Self {
-        Self { deadline, patience: Patience::Once, listens: false, votes: false }
+        Self { deadline, patience: Patience::Once, listens: false, votes: false, decides: false }
     }
 }
 
@@ -93,9 +95,14 @@ impl Nodes {
         self.all.len() / 2 + 1
     }
 
-    /// Executes `ask` for each node until all have answered; once a majority has, waits only [`STRAGGLE`] longer. The
-    /// other requests continue.
-    pub(super) async fn each<T, F>(&self, deadline: Moment, ask: impl Fn(Arc<Client>) -> F) -> Answers<T>
+    /// Executes `ask` for each node until all have answered. Waits only [`STRAGGLE`] longer once a majority agrees, or can
+    /// no longer agree: with an answer that is no refusal. The other requests continue.
+    pub(super) async fn each<T, F>(
+        &self,
+        deadline: Moment,
+        is_refusal: impl Fn(&T) -> bool,
+        ask: impl Fn(Arc<Client>) -> F,
+    ) -> Answers<T>
     where
         T: Send + 'static,
         F: Future<Output = FaultResult<T>> + Send + 'static,
@@ -111,7 +118,9 @@ impl Nodes {
         let mut until = deadline + Duration::from_millis(5);
         while let Some(Some(Ok((at, answer)))) = self.clock.by(until, under_way.join_next()).await {
             found[at] = answer;
-            if answered(&found).count() >= self.majority() {
+            let refusals = answered(&found).filter(|answer| is_refusal(answer)).count();
+            let agree = answered(&found).count() - refusals;
+            if agree >= self.majority() || self.all.len() - refusals < self.majority() {
                 until = until.min(self.clock.now() + STRAGGLE);
             }
         }
@@ -127,7 +136,8 @@ impl Nodes {
             let steps = Arc::clone(&steps);
             async move { ask(&node, max_ttl, question, &steps).await }
         };
-        self.each(question.deadline, ask).await
+        let is_refusal = |answer: &Answer| question.decides && answer.number() == Some(0);
+        self.each(question.deadline, is_refusal, ask).await
     }
 
     /// Sends `steps` to the nodes, and returns the answers of at least a majority. Too few are an error.
