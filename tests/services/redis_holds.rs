@@ -158,7 +158,7 @@ fn a_reader_arrives_after_the_queue_was_deleted() {
     let writer = env.start(&mut env.run(["-q", "--name", "x", "--wait", "30s", "--", "true"]));
     env.await_waiters("x", 1);
     assert_eq!(redis::raw(server.port(), &["DEL", "{dlock:x}:dlock:queue"]), ":1\r\n");
-    env.finish(&mut env.run(["--name", "x", "--shared", "--", "true"])).silently(0);
+    env.finish(&mut env.run(["-q", "--name", "x", "--shared", "--", "true"])).silently(0);
     assert_eq!(reader.running.finish().code(), Some(76));
     writer.finish();
 }
