@@ -150,7 +150,7 @@ impl Core {
     async fn attempt_at(&self, slot: Option<u32>, deadline: Moment) -> FaultResult<Option<Vec<Look>>> {
         let (nodes, clock, begin) = (&self.nodes, self.nodes.clock, self.nodes.clock.now());
         let mut hold = Hold { value: self.value(), slot, token: proposal() };
-        let question = Question { votes: true, decides: true, ..Question::by(self.until(deadline)) };
+        let question = Question { votes: true, ..Question::by(self.until(deadline)) };
         let found = nodes.ask(question, vec![self.keys.set("acquire", &hold, self.ttl, self.mode)]).await;
         let granted = count(&found, |token| token > 0);
         if granted >= nodes.majority() && !self.publisher.is_leaving() && nodes.refuse_unfit(&found).is_ok() {
