@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use super::mysql::env_on;
 use crate::servers::{Server, mariadb};
 use crate::sql_settings;
+use crate::support::test_env::{Holder, release_all};
 use crate::support::wait::{let_pass, until_true};
 use crate::support::within;
 
@@ -47,6 +48,27 @@ fn waiter_has_one_connection_and_replaces_a_killed_one() {
     within(begun.elapsed(), Duration::from_secs(1));
     assert_eq!(holder.release().code(), Some(0));
     env.assert_free("x");
+}
+
+/// All of them may hold once the writer is gone, and none of them leaves before.
+#[test]
+fn many_readers_hold_as_soon_as_the_writer_leaves() {
+    // More than ten are ahead of the last ones.
+    const READERS: usize = 14;
+    let server = mariadb::start();
+    let env = env_on(&server);
+    let long = ["--name", "x", "--ttl", "10m", "-q"];
+    let writer = env.held(&long);
+    let mut readers = Vec::new();
+    for count in 1..=READERS {
+        readers.push(env.hold(&[&long[..], &["--shared"]].concat()));
+        env.await_waiters("x", count);
+    }
+    until_true("they sleep", || sleepers(&server).len() == READERS);
+    writer.release().silently(0);
+    // The next renewal is minutes away.
+    readers.iter_mut().for_each(Holder::await_start);
+    release_all(readers);
 }
 
 /// Settings that another program may want. Each occurred in practice, or changes the meaning of a statement.

@@ -217,8 +217,10 @@ impl Local {
         let ahead: ClaimId = first.key.text.parse().ok()?;
         let length = until.since(service.clock.now());
         let may = is_single && !length.is_zero() && is_alone;
-        // With several queues, the claim further ahead may be in another queue.
-        let crowd = if own.names.len() == 1 { self.ahead.load(Ordering::Relaxed) } else { 0 };
+        // With several queues, the claim further ahead may be in another queue. Ahead of a reader it may be another reader,
+        // which holds with it.
+        let is_stepwise = own.names.len() == 1 && own.mode != Mode::Shared;
+        let crowd = if is_stepwise { self.ahead.load(Ordering::Relaxed) } else { 0 };
         (may && session.can_sleep(ahead, crowd)).then_some(Wait { own: own.id, ahead, crowd, length })
     }
 }
