@@ -51,6 +51,22 @@ fn name_without_a_valid_path_is_refused() {
     env.finish(&mut env.run(["--name", "a//🦀", "--", "true"])).silently(0);
 }
 
+/// The nodes of the entries in a queue end so.
+#[test]
+fn list_shows_a_name_ending_in_ten_digits() {
+    let env = own_corner("digits");
+    let prefixed = |prefix: &[&str], name: &str| {
+        let holder = env.held(&[prefix, &["--name", name]].concat());
+        let listed = env.finish(env.verb("list", ["--json"]).args(prefix)).silently(0).text();
+        assert_eq!(listed.matches(&format!("\"lock\":\"{name}\"")).count(), 1, "{listed}");
+        holder.release().silently(0);
+    };
+    for name in ["backup-2026112921", "2026112921", "x-0000000001"] {
+        prefixed(&[], name);
+        prefixed(&["--prefix", "locks/job-"], name);
+    }
+}
+
 #[test]
 fn doctor_names_the_server_and_its_risks() {
     let env = own_corner("doctor");

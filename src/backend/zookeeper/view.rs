@@ -172,7 +172,9 @@ pub(super) async fn list(ensemble: &Ensemble, client: &Client, prefix: &str) -> 
         }
         // Without a prefix all queues are direct children of the directory.
         if config.prefix.is_some() || path == config.folder() {
-            let further = names.iter().filter(|name| !is_aside(name) && Node::parse(name).is_none());
+            // In the directory itself are queues only, whatever their names end in.
+            let is_queue = |name: &str| path == config.folder() || Node::parse(name).is_none();
+            let further = names.iter().filter(|name| !is_aside(name) && is_queue(name));
             left.extend(further.map(|name| format!("{path}/{name}")));
         }
     }
