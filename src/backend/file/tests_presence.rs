@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::FileConfig;
 use super::testing::*;
-use crate::lock::{ClaimState, LossReason, Mode};
+use crate::lock::{ClaimState, LossReason, Mode, Request};
 
 /// Waits until the files of a new hold are watched.
 async fn settle() {
@@ -129,4 +129,22 @@ async fn waiter_fails_when_its_directory_is_moved_away() {
         fs::remove_dir_all(&away).expect("removed");
         let _ = fs::create_dir(&at);
     }
+}
+
+/// Its close reports the end of a claim to the next one only if no other process has it open for writing.
+#[tokio::test]
+async fn a_fifo_kept_open_by_others_delays_the_next_claim() {
+    let f = fixture();
+    let first = enter(&f.backend, &request(1, &["a"], Mode::Exclusive)).await;
+    let request = Request { ttl: Duration::from_secs(3), ..request(2, &["a"], Mode::Exclusive) };
+    let second = enter(&f.backend, &request).await;
+    let waits = state(&second).await;
+    let fifo = f.temp.path().join(".a.fifo");
+    let _open = fs::OpenOptions::new().read(true).write(true).open(fifo).expect("opens");
+    let leaves = async {
+        settle().await;
+        leave(&first).await;
+    };
+    let (state, ()) = tokio::join!(next(&second, &waits), leaves);
+    assert!(matches!(state, ClaimState::Held(_)), "{state:?}");
 }
