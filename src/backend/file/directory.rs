@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mknodat, openat, statat, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, fchmod, fchown, fstat, linkat, mknodat, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -30,6 +31,7 @@ pub(super) struct Directory {
     pub(super) identity: Identity,
     /// The mode of the files created in it: its read and write bits.
     mode: Mode,
+    group: Gid,
     pub(super) naming: Naming,
     /// The device that [`Directory::device`] has found.
     device: OnceLock<Option<u64>>,
@@ -48,8 +50,8 @@ impl Directory {
         let in_use = surroundings::keep_from_sweepers(&handle, private);
         let shown = if private { 0o600 } else { 0o666 };
         let mode = Mode::from_raw_mode((stat.st_mode & shown) | 0o600);
-        let (identity, device) = (identity_of(stat), OnceLock::new());
-        Self { handle, path, identity, mode, naming, device, _in_use: in_use }
+        let (identity, group, device) = (identity_of(stat), Gid::from_raw(stat.st_gid), OnceLock::new());
+        Self { handle, path, identity, mode, group, naming, device, _in_use: in_use }
     }
 
     /// Returns the device by which /proc/locks names files of its file system, if that is known.
@@ -102,7 +104,7 @@ impl Directory {
     fn make_whole(&self, file: &str) -> Result<(), Errno> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let made = openat(&self.handle, ".", flags, self.mode)?;
-        fchmod(&made, self.mode)?;
+        self.share(&made)?;
         let path = format!("/proc/self/fd/{}", made.as_raw_fd());
         linkat(CWD, path, &self.handle, file, AtFlags::SYMLINK_FOLLOW)
     }
@@ -110,7 +112,14 @@ impl Directory {
     /// Creates the empty file `file`, and then sets its mode.
     pub(super) fn make(&self, file: &str) -> Result<(), Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
-        fchmod(openat(&self.handle, file, flags, self.mode)?, self.mode)
+        self.share(&openat(&self.handle, file, flags, self.mode)?)
+    }
+
+    /// Gives a new file its mode, and the group of the directory, for which that mode is meant. A user outside of that
+    /// group cannot, and then users in it may be kept out.
+    fn share(&self, made: &OwnedFd) -> Result<(), Errno> {
+        let _ = fchown(made, None, Some(self.group));
+        fchmod(made, self.mode)
     }
 
     /// Opens a lock file. Its owner may let others only read it, which is enough for flock(2).
@@ -134,7 +143,7 @@ impl Directory {
         // one from elsewhere.
         let is_shared = self.mode.as_raw_mode() & 0o077 != 0;
         if is_shared && self.stat(file, &fifo)?.st_nlink == 1 {
-            fchmod(&fifo, self.mode).map_err(fault::os("set the mode of", at()))?;
+            self.share(&fifo).map_err(fault::os("set the mode of", at()))?;
         }
         Ok(fifo)
     }

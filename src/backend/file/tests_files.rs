@@ -146,9 +146,12 @@ async fn modes_set(directory: &Path, made: impl Future<Output = ()>) -> Vec<Stri
 
 #[tokio::test]
 async fn a_file_has_the_rights_of_its_directory_before_its_name() {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
     for (rights, wanted) in [(0o775, 0o664), (0o777, 0o666)] {
         let f = fixture();
+        // Only root may. The directory of another user has the group that its files get anyway.
+        drop(chown(f.temp.path(), None, Some(54_871)));
+        let group = std::fs::metadata(f.temp.path()).expect("there").gid();
         std::fs::set_permissions(f.temp.path(), std::fs::Permissions::from_mode(rights)).expect("chmod");
         let backend = open(&f.temp);
         let mut claims = Vec::new();
@@ -165,6 +168,7 @@ async fn a_file_has_the_rights_of_its_directory_before_its_name() {
             let found = std::fs::metadata(f.temp.path().join(&file)).expect("there");
             let is_queue = file == ".a.queue";
             assert_eq!((found.permissions().mode() & 0o7777, found.len() > 0), (wanted, is_queue), "{file}");
+            assert_eq!(found.gid(), group, "{file}");
         }
     }
 }
