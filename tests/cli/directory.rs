@@ -104,6 +104,27 @@ fn users_share_a_lock_through_a_shared_directory() {
 }
 
 #[test]
+fn list_shows_a_lock_whose_queue_is_unreadable() {
+    let env = TestEnv::new();
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o777)).expect("an open directory");
+    let locks = env.locks().display().to_string();
+    let Some(mut list) = as_nobody(&env, &["list", "--endpoint", &locks, "--json"]) else { return };
+    for file in ["evil", ".evil.queue"] {
+        fs::write(env.locks().join(file), "").expect("a file");
+        fs::set_permissions(env.locks().join(file), fs::Permissions::from_mode(0o600))
+            .expect("a closed file");
+    }
+    let evil = fs::File::open(env.locks().join("evil")).expect("root may");
+    evil.lock().expect("free");
+    let holder = env.held(&["--name", "deploy"]);
+    let listed = env.finish(&mut list).silently(0).text();
+    for name in ["deploy", "evil"] {
+        assert!(listed.contains(&format!("\"lock\":\"{name}\"")), "{listed}");
+    }
+    holder.release().silently(0);
+}
+
+#[test]
 fn too_few_descriptors_is_71() {
     // The limits go from too few for the front, through too few for the keeper or the start, to enough.
     let mut refused = 0;

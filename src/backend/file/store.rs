@@ -16,7 +16,7 @@ use super::contents;
 use super::directory::Directory;
 use super::events::Events;
 use super::examine;
-use super::fault::BACKEND;
+use super::fault::{BACKEND, is_of_others};
 use super::inspect;
 use super::seat::Seat;
 use super::surroundings;
@@ -276,7 +276,11 @@ impl Store for FileStore {
         let Some(directory) = self.found()? else { return Ok(Vec::new()) };
         let mut queues = Vec::new();
         for name in inspect::names(directory)?.iter().filter(|name| name.as_str().starts_with(prefix)) {
-            queues.push(view::whole(directory, name, false, deadline).await?);
+            queues.push(match view::whole(directory, name, false, deadline).await {
+                // The other locks are listed, and of this one what the kernel shows.
+                Err(fault) if is_of_others(&fault) => view::outside(directory, name)?,
+                whole => whole?,
+            });
         }
         Ok(queues)
     }

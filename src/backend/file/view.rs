@@ -12,7 +12,7 @@ use super::seat::{Place, Seat};
 use super::storage::QueueFile;
 use crate::lock::{LockName, Mode, Moment};
 use crate::net::fault::FaultResult;
-use crate::queue::store::{Note, Queue};
+use crate::queue::store::{Item, Note, Queue};
 
 /// Looks at the queues of a claim, and takes its lock files if it is its turn.
 pub(super) fn look(seat: &mut Seat, queues: &mut [Contents]) -> FaultResult<(Vec<Queue>, Option<Note>)> {
@@ -114,8 +114,17 @@ pub(super) async fn whole(
         }
         items.insert(owners.len(), item);
     }
+    Ok(queue_of(name, items))
+}
+
+/// Returns the processes that have the lock file locked, as the queue of `name`, whose own file is another user's.
+pub(super) fn outside(directory: &Directory, name: &LockName) -> FaultResult<Queue> {
+    Ok(queue_of(name, inspect::strangers(directory, name, &Locks::read(directory), &[], false, false)?))
+}
+
+fn queue_of(name: &LockName, mut items: Vec<Item>) -> Queue {
     for (at, item) in items.iter_mut().enumerate() {
         item.at = at;
     }
-    Ok(Queue { name: name.clone(), items })
+    Queue { name: name.clone(), items }
 }
