@@ -74,7 +74,7 @@ fn all_settings(layers: &mut Layers, address: &dyn Address) -> anyhow::Result<Ve
     }
     for (option, value) in [("endpoint", address.place()), ("backend", address.service().name.to_owned())] {
         if !settings.iter().any(|setting| setting.option == option) {
-            settings.insert(0, Setting { option, value, source: Source::Default.to_string() });
+            settings.insert(0, Setting { option, value: vec![value], source: Source::Default.to_string() });
         }
     }
     Ok(settings)
@@ -83,14 +83,14 @@ fn all_settings(layers: &mut Layers, address: &dyn Address) -> anyhow::Result<Ve
 fn setting(option: &'static str, found: Option<(Vec<String>, Source)>) -> Option<Setting> {
     let default = DEFAULTS.iter().find(|(known, _)| *known == option).map(|(_, value)| *value);
     let (value, source) = match found {
-        Some((_, source)) if option == "password" => ("(secret)".to_owned(), source),
+        Some((_, source)) if option == "password" => (vec!["(secret)".to_owned()], source),
         Some((texts, source)) => {
             // Only an endpoint can have a password in it.
             let shown =
                 |text: &String| if option == "endpoint" { without_passwords(text) } else { text.clone() };
-            (texts.iter().map(shown).collect::<Vec<_>>().join(" "), source)
+            (texts.iter().map(shown).collect(), source)
         }
-        None => (default?.to_owned(), Source::Default),
+        None => (vec![default?.to_owned()], Source::Default),
     };
     Some(Setting { option, value, source: source.to_string() })
 }
@@ -205,7 +205,7 @@ mod tests {
         ] {
             let found = (vec![text.to_owned()], Source::Environment("DLOCK_X".into()));
             let setting = setting(option, Some(found)).expect("a value");
-            assert_eq!((setting.value.as_str(), setting.source.as_str()), (shown, "DLOCK_X"));
+            assert_eq!((setting.value, setting.source.as_str()), (vec![shown.to_owned()], "DLOCK_X"));
         }
         assert_eq!(setting("ttl", None).map(|s| s.source), Some("default".into()));
         assert_eq!(setting("label", None), None);

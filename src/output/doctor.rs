@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::status::{Layout, text};
 use super::table::Table;
@@ -14,10 +14,15 @@ use crate::lock::{Examination, Risk, Weight};
 pub struct Setting {
     /// Its name, without dashes.
     pub option: &'static str,
-    /// The value; a secret is only mentioned.
-    pub value: String,
+    /// The value, or several; a secret is only mentioned.
+    #[serde(serialize_with = "joined")]
+    pub value: Vec<String>,
     /// The source.
     pub source: String,
+}
+
+fn joined<S: Serializer>(values: &[String], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&values.join(" "))
 }
 
 /// All findings.
@@ -41,8 +46,7 @@ impl Findings {
         };
         let mut table = Table::new(&["OPTION", "VALUE", "FROM"]);
         for setting in &self.settings {
-            let is_list = setting.option == "endpoint";
-            let mut values = setting.value.split(|c| is_list && c == ' ').map(str::to_owned);
+            let mut values = setting.value.iter().cloned();
             let first = values.next().unwrap_or_default();
             table.row([setting.option.to_owned(), first, setting.source.clone()]);
             values.for_each(|value| table.row([String::new(), value, String::new()]));
@@ -130,18 +134,18 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
+    fn setting(option: &'static str, value: &[&str], source: &str) -> Setting {
+        Setting { option, value: value.iter().map(ToString::to_string).collect(), source: source.into() }
+    }
+
     fn findings() -> Findings {
         Findings {
             backend: "etcd",
             files: vec!["/etc/dlock/config.toml".into()],
             settings: vec![
-                Setting { option: "backend", value: "etcd".into(), source: "--backend".into() },
-                Setting { option: "password", value: "(secret)".into(), source: "DLOCK_PASSWORD".into() },
-                Setting {
-                    option: "endpoint",
-                    value: "h:2379 i:2379".into(),
-                    source: "DLOCK_ENDPOINT".into(),
-                },
+                setting("backend", &["etcd"], "--backend"),
+                setting("password", &["(secret)"], "DLOCK_PASSWORD"),
+                setting("endpoint", &["h:2379", "i:2379"], "DLOCK_ENDPOINT"),
             ],
             examination: Ok(Examination {
                 server: "etcd 3.4.23".into(),
@@ -153,6 +157,11 @@ mod tests {
                 ],
             }),
         }
+    }
+
+    #[test]
+    fn programs_read_one_text() {
+        assert!(findings().json().contains(r#""option":"endpoint","value":"h:2379 i:2379""#));
     }
 
     #[test]

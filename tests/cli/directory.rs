@@ -259,6 +259,33 @@ fn status_creates_no_directory_and_shows_it_as_unused() {
 }
 
 #[test]
+fn doctor_shows_a_directory_with_a_space_in_one_row() {
+    let env = TestEnv::new();
+    let path = env.path("my locks").display().to_string();
+    let text = env.finish(&mut env.dlock(["doctor", "--endpoint", &path])).silently(0).text();
+    assert!(text.lines().any(|line| line.starts_with("  endpoint") && line.contains(&path)), "{text}");
+}
+
+#[test]
+fn doctor_names_one_remedy_for_an_unwritable_directory() {
+    let env = TestEnv::new();
+    let locks = env.locks().display().to_string();
+    fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o755)).expect("a closed directory");
+    let Some(mut command) = as_nobody(&env, &["doctor", "--endpoint", &locks]) else { return };
+    let text = env.finish(&mut command).silently(0).text();
+    let warning = text.lines().find(|line| line.contains("warning: cannot write to")).expect("a warning");
+    assert_eq!(warning.matches("; ").count(), 1, "{warning}");
+}
+
+#[test]
+fn directory_below_a_missing_one_is_an_error_with_a_remedy() {
+    let env = TestEnv::new();
+    let path = env.path("a/b").display().to_string();
+    let words = ["run", "--endpoint", &path, "--name", "x", "--", "true"];
+    env.finish(&mut env.dlock(words)).failed(73, &[&path, "mkdir -p"]);
+}
+
+#[test]
 fn watch_of_a_missing_directory_sees_its_creation() {
     let env = TestEnv::new();
     let path = env.path("later").display().to_string();

@@ -62,9 +62,13 @@ const RISKS: &[Rule<Facts>] = &[
         "systemd-tmpfiles removes files there that no run has used for 30 days; tokens and the successes of --once-per are lost with them; a line x /var/tmp/dlock-* in a file of /etc/tmpfiles.d keeps them",
     ),
     Rule::warning(
-        |f| with(f.unwritable.as_ref()?),
+        |f| {
+            let why = f.unwritable.as_deref()?;
+            let (what, remedy) = why.split_once("; ").unwrap_or((why, "choose another with --endpoint"));
+            Some(vec![what.to_owned(), remedy.to_owned()])
+        },
         "{0}",
-        "choose a directory that all users of its locks can write",
+        "{1}",
     ),
     Rule::warning(
         |f| with(f.unwatched.as_ref()?),

@@ -61,6 +61,7 @@ fn explain(what: &str, path: &Path, errno: Errno) -> String {
         Errno::ACCESS | Errno::PERM => {
             "; ask for access to it (users share a lock directory made by mkdir -m 1777), or choose another with --endpoint"
         }
+        Errno::NOENT if what.starts_with("create") => "; create the directory above it first (mkdir -p)",
         Errno::MFILE => "; raise the limit of open files (ulimit -n)",
         Errno::LOOP => "; a lock file must not be a symbolic link",
         _ => "",
