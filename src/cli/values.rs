@@ -86,8 +86,11 @@ pub fn shown(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the beginning of lock names. It may end in whitespace.
+/// Returns the beginning of lock names. It may end in whitespace, and be empty.
 pub fn beginning(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
     LockName::new(text.trim_end()).map(|_| text.to_owned())
 }
 

@@ -130,6 +130,7 @@ fn list_shows_held_and_awaited_locks_by_prefix() {
         names.sort();
         names
     };
+    assert_eq!(names(&[""]), names(&[]));
     assert_eq!(names(&[]), ["deploy web", "deploy/a", "deploy/b", "other"]);
     assert_eq!(names(&["deploy/"]), ["deploy/a", "deploy/b"]);
     assert_eq!(names(&["deploy "]), ["deploy web"]);
