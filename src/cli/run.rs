@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use anyhow::bail;
+
 use super::connect;
 use super::elect::stands_again;
 use super::ending::Ending;
@@ -66,7 +68,11 @@ fn refused(error: std::io::Error) -> anyhow::Error {
 
 /// Checks the files to write, before dlock asks for the lock.
 fn check_writable(settings: &RunSettings) -> anyhow::Result<()> {
-    let files = [("report", &settings.args.report), ("metrics file", &settings.args.metrics_file)];
+    let (report, metrics) = (&settings.args.report, &settings.args.metrics_file);
+    if report == metrics && report.as_ref().is_some_and(|path| matches!(file::is_stream(path), Ok(false))) {
+        bail!("--report and --metrics-file name the same file; give each its own");
+    }
+    let files = [("report", report), ("metrics file", metrics)];
     for (what, path) in files {
         if let Some(path) = path {
             if let Some(descriptor) = file::descriptor(path) {

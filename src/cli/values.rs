@@ -120,7 +120,7 @@ pub fn file(path: PathBuf) -> Result<PathBuf, &'static str> {
             "- is not the name of a file; write /dev/stderr, /dev/stdout, or ./- for a file of that name",
         );
     }
-    Ok(path::absolute(&path).unwrap_or(path))
+    path::absolute(path).map_err(|_| "the working directory is gone; name the whole path")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns whether `path` is an open descriptor, a pipe or a device, which is written to. A regular file, or one that does not exist
 /// yet, is replaced by rename, so that a reader sees the old file or the new one.
-fn is_stream(path: &Path) -> io::Result<bool> {
+pub fn is_stream(path: &Path) -> io::Result<bool> {
     if descriptor(path).is_some() {
         // Also a regular file: the redirection of a shell must not lose its file.
         return Ok(true);

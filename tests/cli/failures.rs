@@ -81,6 +81,30 @@ fn unwritable_report_is_found_before_the_lock_request() {
 }
 
 #[test]
+fn relative_report_in_a_removed_directory_is_a_usage_error() {
+    let env = TestEnv::new();
+    for option in ["--report", "--metrics-file"] {
+        let name = format!("dlock-test-{}.json", std::process::id());
+        let script = format!("mkdir gone; cd gone; rmdir ../gone; run --name x {option} {name} -- true");
+        let ended = env.finish(&mut env.bash(&script));
+        let elsewhere = std::path::Path::new("/").join(&name);
+        assert!(std::fs::remove_file(elsewhere).is_err(), "it was written to the root");
+        ended.failed(64, &[option, "the working directory is gone", "name the whole path"]);
+    }
+}
+
+#[test]
+fn one_file_for_report_and_metrics_is_a_usage_error() {
+    let env = TestEnv::new();
+    let mut command = env.run(["--name", "x", "--report", "f", "--metrics-file", "./f", "--", "true"]);
+    env.finish(&mut command).failed(64, &["--report", "--metrics-file", "the same file"]);
+    assert!(!env.exists("f"));
+    let mut command =
+        env.run(["--name", "x", "--report", "/dev/null", "--metrics-file", "/dev/null", "--", "true"]);
+    env.finish(&mut command).silently(0);
+}
+
+#[test]
 fn exceeded_max_run_exits_124() {
     let env = TestEnv::new();
     let ended = env.finish(&mut env.run(["--name", "x", "--max-run", "300ms", "--", "sleep", "1000"]));
