@@ -35,6 +35,8 @@ enum Value {
 impl Value {
     fn texts(&self) -> Vec<String> {
         match self {
+            // An empty list is refused as an empty text is.
+            Self::Texts(texts) if texts.is_empty() => vec![String::new()],
             Self::Texts(texts) => texts.clone(),
             Self::Text(text) => vec![text.clone()],
             Self::Whole(seconds) => vec![seconds.to_string()],

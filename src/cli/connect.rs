@@ -59,8 +59,17 @@ pub fn locate(connection: &Connection) -> anyhow::Result<Box<dyn Address>> {
             .filter(|source| !matches!(source, Source::Flag(_) | Source::Default))
             .map(ToString::to_string)
             .collect();
-        let failure = ExitCode::Usage.error(sanitise::text(&error));
-        if elsewhere.is_empty() { failure } else { failure.hint(format!("see {}", elsewhere.join(", "))) }
+        let text = sanitise::text(&error);
+        if elsewhere.is_empty() {
+            return ExitCode::Usage.error(text);
+        }
+        let see = format!("see {}", elsewhere.join(", "));
+        match text.rsplit_once("; ").filter(|(_, advice)| advice.ends_with('?')) {
+            Some((reason, question)) => {
+                ExitCode::Usage.error(reason.to_owned()).hint(format!("{question} {see}"))
+            }
+            None => ExitCode::Usage.error(text).hint(see),
+        }
     })?;
     let is_flag = |option: &str| matches!(connection.sources.of(option), Source::Flag(_));
     let useless = locator::useless(&*address).find(|option| is_flag(option));

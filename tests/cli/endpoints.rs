@@ -21,6 +21,24 @@ fn a_relative_directory_is_taken_if_it_can_be_nothing_else() {
 }
 
 #[test]
+fn an_empty_list_of_endpoints_is_refused_as_an_empty_text_is() {
+    let env = TestEnv::new();
+    for value in ["''", "[]", "['']"] {
+        let file = env.write("dlock.toml", &format!("endpoint = {value}\n")).display().to_string();
+        let mut command = env.dlock(["run", "--config", &file, "--name", "x", "--", "true"]);
+        env.finish(&mut command).failed(64, &["the endpoint is empty", "dlock.toml:1: endpoint"]);
+    }
+}
+
+#[test]
+fn the_source_of_a_misspelt_backend_follows_the_question() {
+    let env = TestEnv::new();
+    let mut command = env.dlock(["run", "--name", "x", "--", "true"]);
+    env.finish(command.env("DLOCK_BACKEND", "rediz"))
+        .failed(64, &["; did you mean redis? see DLOCK_BACKEND"]);
+}
+
+#[test]
 fn a_relative_directory_in_a_shared_setting_is_refused() {
     let env = TestEnv::new();
     fs::create_dir(env.path("there")).expect("a directory");
