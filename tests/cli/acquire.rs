@@ -191,6 +191,15 @@ fn several_names_are_one_claim() {
 }
 
 #[test]
+fn names_of_an_earlier_claim_are_not_those_of_this_one() {
+    // memcached cannot change several items in one step.
+    let Some(env) = Some(TestEnv::new()).filter(|env| env.service().backend != "memcached") else { return };
+    let text = "export DLOCK_NAMES=earlier; dlock acquire --name x --name y --format env --for-pid $$ >new || exit; \
+                while read -r line; do export \"$line\"; done <new; dlock renew && dlock release";
+    env.finish(&mut script(&env, text)).silently(0);
+}
+
+#[test]
 fn release_waits_for_nested_runs() {
     let env = TestEnv::new();
     let (gate, inner) = (env.gate("gate"), env.gate("inner"));

@@ -55,9 +55,12 @@ pub struct AcquireArgs {
     pub common: CommonArgs,
 }
 
-/// Returns the variable with the names of a claim. `acquire --format env` prints no text of several lines.
+/// Returns the variable with the names of a claim. `acquire --format env` prints no text of several lines, so that of an earlier
+/// claim may be left.
 fn variable_of_names() -> &'static str {
-    if std::env::var_os("DLOCK_NAMES").is_some() { "DLOCK_NAMES" } else { "DLOCK_NAME" }
+    let (names, name) = (std::env::var("DLOCK_NAMES"), std::env::var("DLOCK_NAME"));
+    let is_of_claim = |names: String| name.is_err() || names.lines().next() == name.as_deref().ok();
+    if names.is_ok_and(is_of_claim) { "DLOCK_NAMES" } else { "DLOCK_NAME" }
 }
 
 #[derive(Args, Debug)]
