@@ -21,15 +21,16 @@ impl Machine {
                     return self.leave_as(Verdict::Failed(error));
                 }
                 self.last_error = Some(error);
-                let again = now + RETRY;
-                if again >= self.give_up_at() {
+                if now >= self.give_up_at() {
                     return self.leave_unentered();
                 }
-                self.retry_at = again;
+                self.retry_at = (now + RETRY).min(self.give_up_at());
                 Vec::new()
             }
             Event::Unneeded(ago) => self.leave_as(Verdict::Skipped(ago)),
-            Event::Tick if now >= self.last_word_until() => self.leave_unentered(),
+            Event::Tick if now >= self.last_word_until().min(self.retry_at.max(self.give_up_at())) => {
+                self.leave_unentered()
+            }
             Event::Tick if now >= self.retry_at => {
                 self.retry_at = Moment::NEVER;
                 vec![Action::Enter]

@@ -90,8 +90,19 @@ fn silent_service_is_abandoned_after_a_minute() {
     assert_eq!(m.on(refused(ErrorKind::Unavailable), at(100)), []);
     assert_eq!(m.wake_at(), at(350));
     assert_eq!(m.on(Event::Tick, at(350)), [Action::Enter]);
-    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(59_800)), LEAVE);
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(59_800)), []);
+    assert_eq!(m.on(Event::Tick, at(59_999)), []);
+    assert_eq!(m.on(Event::Tick, m.wake_at()), LEAVE);
     ends_as(m, |v| matches!(v, Verdict::NotReached(Some(e)) if e.kind == ErrorKind::Unavailable));
+}
+
+#[test]
+fn a_refusing_service_is_waited_for_to_the_end() {
+    let mut m = Machine::new(Plan { wait: Wait::AtMost(ms(700)), ..plan() });
+    assert_eq!(m.on(refused(ErrorKind::Unavailable), at(500)), []);
+    assert_eq!(m.wake_at(), at(700));
+    assert_eq!(m.on(Event::Tick, at(700)), LEAVE, "an attempt without time tells nothing");
+    ends_as(m, |v| matches!(v, Verdict::NotReached(Some(_))));
 }
 
 #[test]
