@@ -40,6 +40,8 @@ pub(super) struct Driver<'a> {
     pub(super) command: Option<Command<'a>>,
     pub(super) process: Process,
     front_gone: bool,
+    /// When the verdict was reached.
+    decided_at: Moment,
     alarm: Alarm,
 }
 
@@ -64,6 +66,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         command,
         process: Process::not_started(adopting),
         front_gone: false,
+        decided_at: Moment::NEVER,
         alarm: Alarm::default(),
     };
     driver.run(again).await;
@@ -73,7 +76,7 @@ pub async fn hold(job: &Job, keeper: &Keeper<'_>, progress: &mut dyn Progress) -
         claim: driver.entry.claim(),
         grant: machine.grant().cloned(),
         waited: held_at.unwrap_or(now).since(job.plan.started),
-        held: held_at.map(|at| now.since(at)),
+        held: held_at.map(|at| now.min(driver.decided_at).since(at)),
         told_to_end: machine.told_to_end,
         cut_short: machine.cut_short,
         verdict: machine.verdict.unwrap_or(Verdict::Abandoned),
@@ -100,6 +103,9 @@ impl Driver<'_> {
             let asked = machine.depends_on_marks(&event, now) && self.marks.are_gone();
             actions = if asked { machine.on(Event::MarksGone, now) } else { Vec::new() };
             actions.extend(machine.on(event, now));
+            if machine.verdict.is_some() {
+                self.decided_at = self.decided_at.min(now);
+            }
             if self.context.machine.ends_the_command() || self.context.job.plan.whole_tree {
                 self.context.keeper.shared.set_stopping();
             }
