@@ -1,4 +1,4 @@
-//! The committed completions and manual pages are the ones that the program generates.
+//! The committed manual pages are the ones that the generator makes, and the shells accept the completions.
 //!
 //! `DLOCK_REGENERATE=1 cargo test --test cli_generated committed` writes them anew.
 
@@ -8,9 +8,6 @@ mod roff;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dlock::cli::args::SHELLS;
-use dlock::cli::completions::script;
-
 const REFRESH: &str = "run: DLOCK_REGENERATE=1 cargo test --test cli_generated committed";
 
 /// Returns a path in the checkout.
@@ -18,32 +15,21 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn compare(name: &str, generated: &[(String, String)]) {
-    let folder = folder(name);
+#[test]
+fn committed_manual_pages_are_current() {
+    let (folder, generated) = (folder("man"), pages::files());
     if std::env::var_os("DLOCK_REGENERATE").is_some() {
         std::fs::create_dir_all(&folder).expect("made");
-        for (file, text) in generated {
+        for (file, text) in &generated {
             std::fs::write(folder.join(file), text).expect("written");
         }
     }
-    for (file, text) in generated {
+    for (file, text) in &generated {
         let committed = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
-        assert!(committed == *text, "{name}/{file} is not what the program generates; {REFRESH}");
+        assert!(committed == *text, "man/{file} is not what the generator makes; {REFRESH}");
     }
     let files = std::fs::read_dir(&folder).expect("readable").count();
-    assert_eq!(files, generated.len(), "{name}/ has files that the program does not generate");
-}
-
-#[test]
-fn committed_completions_are_current() {
-    let file = |shell: &str| if shell == "zsh" { "_dlock".to_owned() } else { format!("dlock.{shell}") };
-    let files = SHELLS.map(|shell| (file(shell), script(shell).to_owned()));
-    compare("completions", &files);
-}
-
-#[test]
-fn committed_manual_pages_are_current() {
-    compare("man", &pages::files());
+    assert_eq!(files, generated.len(), "man/ has files that the generator does not make");
 }
 
 /// Expects that `checker` accepts the file and reports nothing. If it is not installed, the check is skipped with a message.

@@ -16,8 +16,8 @@ pub use answer::answer;
 /// Returns the script for `shell`, one of [`SHELLS`](super::args::SHELLS).
 pub fn script(shell: &str) -> &'static str {
     match shell {
-        "bash" => include_str!("dlock.bash"),
-        "zsh" => include_str!("dlock.zsh"),
-        _ => include_str!("dlock.fish"),
+        "bash" => include_str!("../../../completions/dlock.bash"),
+        "zsh" => include_str!("../../../completions/_dlock"),
+        _ => include_str!("../../../completions/dlock.fish"),
     }
 }
