@@ -41,7 +41,8 @@ pub fn text(report: &Report, now: SystemTime, last_success: Option<f64>) -> Stri
     let time = seconds(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
     gauge("dlock_last_run_timestamp_seconds", "When the last run ended.", time);
     if let Some(success) = if succeeded(report) { Some(time) } else { last_success } {
-        gauge("dlock_last_success_timestamp_seconds", "When the last successful run ended.", success);
+        let help = "When the last successful run ended; a run that --once-per skipped counts as one.";
+        gauge("dlock_last_success_timestamp_seconds", help, success);
     }
     out
 }
