@@ -163,7 +163,7 @@ async fn follow(core: Arc<Core>, mut place: Place) {
             if core.publisher.is_over() {
                 return;
             }
-            outcome = match core.read(core.clock.now() + own.ttl).await {
+            outcome = match core.read(core.clock.now() + patience(own.ttl)).await {
                 Ok(place) => break place,
                 Err(fault) => Err(fault),
             };

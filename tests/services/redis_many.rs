@@ -1,5 +1,6 @@
 //! Several Redis servers: sentinels and clusters.
 
+use crate::servers::proxy::{Conduct, Proxy};
 use crate::servers::{Server, free_port, redis};
 use crate::site::looked;
 use crate::support::wait::until_true;
@@ -47,6 +48,38 @@ fn sentinels_lead_to_the_master_also_after_it_changed() {
     unknown
         .finish(&mut unknown.run(["--try", "--name", "x", "--", "true"]))
         .failed(64, &["no master called other"]);
+}
+
+/// The client begins to connect to the silent master again before the sentinel knows another one.
+#[test]
+fn a_hold_outlives_a_failover_from_a_silent_master() {
+    let master = redis::start();
+    let way = Proxy::to(master.port());
+    let replica = redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", way.port())]);
+    let sentinel = redis::start_sentinel(way.port());
+    let asked = |words: &[&str]| redis::raw(sentinel.port(), words);
+    let place = replica.port().to_string();
+    let knows = || {
+        let said = asked(&["SENTINEL", "replicas", "main"]);
+        said.contains(&place) && said.contains("master-link-status\r\n$2\r\nok")
+    };
+    until_true("a sentinel that knows the replica", knows);
+    let env = env_at(format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port()));
+    let holder = env.held(&["--name", "x", "--ttl", "18s"]);
+    let life = |server: &Server| -> i64 {
+        let said = redis::raw(server.port(), &["PTTL", "dlock:x"]);
+        said.trim_start_matches(':').trim_end().parse().expect("a number")
+    };
+    until_true("the replica has the lock", || life(&replica) > 0);
+    way.set(Conduct::Hole);
+    // A renewal has had no answer, and the second attempt to connect since then has none either.
+    until_true("another attempt to connect", || life(&master) < 8500);
+    until_true("a sentinel that agrees", || asked(&["SENTINEL", "FAILOVER", "main"]) == "+OK\r\n");
+    until_true("a renewal at the new master", || life(&replica) > 15_000);
+    assert!(!holder.running.err_so_far().contains("lost"), "{}", holder.running.err_so_far());
+    env.assert_busy("x");
+    assert_eq!(holder.release().code(), Some(0));
+    env.assert_free("x");
 }
 
 #[test]
