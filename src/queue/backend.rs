@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::claim::{QueueClaim, removal};
+use super::claim::QueueClaim;
 use super::decide;
+use super::enter::removal;
 use super::observe::WatchedQueue;
 use super::store::{Change, Extent, Item, Key, Note, Own, Queue, Step, Store};
 use crate::backend::observe::QueueObserver;

@@ -9,13 +9,13 @@ use tokio::sync::{Mutex as Turn, Notify};
 use tokio::task::AbortHandle;
 
 use super::decide::{self, Stand, Wait};
+use super::enter::{append, removal};
 use super::store::{Answer, Change, Extent, Item, Note, Own, Seen, Step, Store, Target, Watched};
-use super::supersede::supersede;
 use crate::backend::Claim;
 use crate::backend::claim_state::{POLL, Publisher, SHORT_HOLD, due, patience};
 use crate::clock::Clock;
 use crate::lock::{
-    ClaimState, Error, ErrorKind, FencingToken, Granted, LossReason, Mode, Moment, Request, Result,
+    ClaimState, Error, ErrorKind, FencingToken, Granted, LockName, LossReason, Mode, Moment, Request, Result,
 };
 use crate::net::fault::{Fault, FaultResult};
 use crate::sync::locked;
@@ -99,28 +99,6 @@ impl QueueClaim {
     }
 }
 
-/// Returns the step that removes a claim by its own client.
-pub(super) fn removal(request: &Request) -> Step {
-    let (id, names) = (request.id, request.names.clone());
-    Step::Remove { id, names, found: Vec::new(), note: None }
-}
-
-/// Joins the queues, supersedes older waiters, and leaves again if another kind of claim is ahead.
-async fn append(store: &dyn Store, request: &Request, deadline: Moment) -> FaultResult<(Own, Answer)> {
-    let (own, mut answer) = store.append(request, deadline).await?;
-    if let Some(why) = decide::mismatch(&answer.queues, &own) {
-        // Final even if the removal fails. Entering again could succeed, and a late removal would then end a hold.
-        let _ = store.commit(Some(&own), &[], &[removal(request)], deadline).await;
-        return Err(Fault::new(ErrorKind::Mismatch, why));
-    }
-    if request.supersede && matches!(decide::stand(&answer.queues, &own), Stand::Waits(_)) {
-        supersede(store, &own, request, deadline).await?;
-        let sent = answer.sent;
-        answer = Answer { sent, ..store.read(&own.names, Extent::Needed(&own), deadline).await? };
-    }
-    Ok((own, answer))
-}
-
 /// Reads the claim whenever it may have changed, until it is over.
 async fn follow(core: Arc<Core>, mut place: Place) {
     let mut marked = false;
@@ -138,8 +116,8 @@ async fn follow(core: Arc<Core>, mut place: Place) {
             () = core.look.notified() => Ok(()),
             () = core.after(mark_at), if !mark_at.is_never() => {
                 marked = true;
-                // It is for display alone.
-                drop(core.mark(&own).await);
+                let each = own.names.iter().cloned().zip(locked(&core.items).clone()).collect();
+                core.mark(&own, each, core.clock.now() + patience(own.ttl)).await;
                 Ok(())
             }
         };
@@ -215,13 +193,18 @@ impl Core {
             let own = self.own();
             self.heed(&answer);
             let items = decide::own_items(&answer.queues, &own);
-            *locked(&self.items) = items.iter().copied().cloned().collect();
+            let before =
+                std::mem::replace(&mut *locked(&self.items), items.iter().copied().cloned().collect());
             match decide::stand(&answer.queues, &own) {
                 Stand::Gone => {
                     self.conclude(answer.note).await;
                     return Ok(Place::Gone);
                 }
-                Stand::Waits(wait) => return Ok(self.waits(wait, answer.seen)),
+                Stand::Waits(wait) => {
+                    // It takes no slot yet, and the claim behind it waits for that.
+                    self.mark(&own, decide::passed(&answer.queues, &own, &before), deadline).await;
+                    return Ok(self.waits(wait, answer.seen));
+                }
                 Stand::Holds => {}
             }
             let is_held = taken || self.publisher.held_at().is_some();
@@ -343,15 +326,13 @@ impl Core {
         self.publisher.held_at().filter(|_| waited).map(|at| at + LONG_HOLD)
     }
 
-    /// Records how long it has held.
-    async fn mark(&self, own: &Own) -> FaultResult<()> {
-        let (deadline, items) = (self.clock.now() + patience(own.ttl), locked(&self.items).clone());
-        for (name, item) in own.names.iter().zip(items) {
+    /// Records how long it has held, in these of its entries. That is for display alone, and a change of its entries.
+    async fn mark(&self, own: &Own, each: Vec<(LockName, Item)>, deadline: Moment) {
+        for (name, item) in each {
             let held_for = self.publisher.held_at().map_or(Duration::ZERO, |at| self.clock.now().since(at));
-            let step = Step::Change(name.clone(), item, Change::HeldFor(held_for));
-            self.store.commit(Some(own), &[], &[step], deadline).await?;
+            let step = Step::Change(name, item, Change::HeldFor(held_for));
+            drop(self.store.commit(Some(own), &[], &[step], deadline).await);
         }
-        Ok(())
     }
 }
 

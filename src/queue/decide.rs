@@ -170,6 +170,14 @@ pub(super) fn own_items<'a>(queues: &'a [Queue], own: &Own) -> Vec<&'a Item> {
     queues.iter().zip(&own.keys).filter_map(|(queue, key)| find(queue, key)).collect()
 }
 
+/// Returns the own entries, each with its lock, that are among as many first ones as slots now, and that were not `before`.
+pub(super) fn passed(queues: &[Queue], own: &Own, before: &[Item]) -> Vec<(LockName, Item)> {
+    let Mode::Slots(n) = own.mode else { return Vec::new() };
+    let each = own.names.iter().zip(own_items(queues, own)).zip(before);
+    let passed = each.filter(|((_, now), before)| now.at < number(n) && before.at >= number(n));
+    passed.map(|((name, now), _)| (name.clone(), now.clone())).collect()
+}
+
 /// Returns whether each own entry has a slot.
 pub(super) fn has_slots(queues: &[Queue], own: &Own) -> bool {
     own_items(queues, own).iter().all(|item| item.slot.is_some())

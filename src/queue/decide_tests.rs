@@ -191,3 +191,16 @@ fn two_names_are_held_together_or_wait_in_the_longer_queue() {
     );
     assert_eq!(stand(&[short.clone(), short], &both), Stand::Gone, "an entry is absent");
 }
+
+#[test]
+fn an_entry_passes_once_it_is_among_as_many_as_slots() {
+    let queue = queue_of(&[Some(slots_of(2)); 4]);
+    let has_passed = |at: usize, before: &[Item], mode| {
+        !passed(std::slice::from_ref(&queue), &own(at, mode), before).is_empty()
+    };
+    assert!(has_passed(1, &queue.items[2..3], slots_of(2)));
+    assert!(!has_passed(1, &queue.items[1..2], slots_of(2)), "it was there before");
+    assert!(!has_passed(2, &queue.items[3..4], slots_of(2)), "it is not there yet");
+    assert!(!has_passed(1, &[], slots_of(2)), "it arrived there");
+    assert!(!has_passed(0, &queue.items[1..2], Mode::Exclusive), "only slots are taken in a step");
+}

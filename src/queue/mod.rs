@@ -8,6 +8,7 @@ mod backend;
 mod claim;
 mod decide;
 pub mod document;
+mod enter;
 mod observe;
 pub mod store;
 mod supersede;

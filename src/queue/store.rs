@@ -203,7 +203,8 @@ pub enum Change {
     Asked(Holder),
     /// The value that it publishes.
     Label(String),
-    /// It has held for so long.
+    /// It has held for so long; nothing yet, if it has come to the first ones of a queue with slots and waits in another
+    /// one. A store that reports this to the claims behind it saves them the time until they renew.
     HeldFor(Duration),
 }
 
