@@ -22,6 +22,8 @@ use crate::sync::locked;
 
 /// The time to find the reason for a vanished entry before its end is published without one.
 const WHY: Duration = Duration::from_millis(200);
+/// The time for such a claim to leave its other queues.
+const LEAVING: Duration = Duration::from_secs(1);
 /// The first pause before another attempt at a store that is down.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The pause before another attempt to take a slot.
@@ -276,6 +278,12 @@ impl Core {
             Some(note @ Note::Superseded(_)) if !held => Some(note),
             _ => self.store.why_gone(&own, held, self.clock.now() + WHY).await.ok().flatten(),
         };
+        let is_removed = note.as_ref().is_some_and(|note| note.stored().is_some());
+        if own.names.len() > 1 && !held && !is_removed {
+            // It may still have places for the other names. A command that was started under them needs them to its end.
+            let (steps, deadline) = ([removal(&self.request)], self.clock.now() + LEAVING);
+            drop(self.store.commit(Some(&own), &[], &steps, deadline).await);
+        }
         self.publisher.publish(match note {
             Some(Note::Superseded(by)) if !held => ClaimState::Superseded { by },
             Some(Note::Evicted(by)) => ClaimState::Lost(LossReason::Evicted(by)),

@@ -200,3 +200,20 @@ fn signal_after_acquire_releases_no_printed_lease() {
     env.await_no_process();
     assert_eq!(env.holders("x"), 1);
 }
+
+/// The place that it lost for one name would keep the others from both locks until the end of its lease.
+#[test]
+fn waiter_without_one_of_its_places_leaves_the_others() {
+    let server = redis::start_with(QUIET);
+    let env = env_on(&server);
+    let holder = env.held(&["--name", "a"]);
+    let mut waiter = env.hold(&["--name", "a", "--name", "b", "--ttl", "10m"]);
+    env.await_waiters("a", 1);
+    assert_eq!(redis::raw(server.port(), &["SET", "dlock:b", "foreign", "PX", "3000"]), "+OK\r\n");
+    holder.release().silently(0);
+    waiter.await_start();
+    let ended = waiter.release();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(ended.err.contains("at the end"), "{}", ended.err);
+    env.assert_free("a");
+}
