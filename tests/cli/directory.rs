@@ -104,7 +104,7 @@ fn users_share_a_lock_through_a_shared_directory() {
 }
 
 #[test]
-fn list_shows_a_lock_whose_queue_is_unreadable() {
+fn list_shows_a_lock_with_an_unreadable_queue() {
     let env = TestEnv::new();
     fs::set_permissions(env.locks(), fs::Permissions::from_mode(0o777)).expect("an open directory");
     let locks = env.locks().display().to_string();
