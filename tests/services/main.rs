@@ -85,7 +85,7 @@ macro_rules! tests_of {
 
 tests_of!(on_etcd, addresses, alternatives, detached, forced, herd);
 tests_of!(on_mysql, addresses, alternatives, detached, forced, herd, sql, sql_rows);
-tests_of!(on_postgres, addresses, alternatives, detached, forced, herd, sql, sql_rows);
+tests_of!(on_postgres, addresses, alternatives, detached, forced, herd, slots, sql, sql_rows);
 tests_of!(
     on_redis,
     addresses,
@@ -99,9 +99,10 @@ tests_of!(
     #[path = "../cli/options.rs"]
     options,
     #[path = "../cli/reports.rs"]
-    reports
+    reports,
+    slots
 );
-tests_of!(on_zk, addresses, alternatives, herd);
+tests_of!(on_zk, addresses, alternatives, herd, slots);
 
 /// The tests of a service that has no queue, no shared locks and no claims on several names.
 #[path = "."]

@@ -6,7 +6,7 @@ use super::forgotten::Ways;
 use crate::servers::proxy::Conduct;
 use crate::site;
 use crate::support::TestEnv;
-use crate::support::wait::let_pass;
+use crate::support::wait::{let_pass, until_true};
 
 /// It renews its lease first, and only then reports that it holds the lock.
 #[test]
@@ -23,6 +23,7 @@ fn waiter_granted_after_an_outage_keeps_its_turn() {
     };
     let first = waiting(&ways.over, "1");
     direct.await_waiters("x", 1);
+    until_true("a waiter with an answer", || first.err_so_far().contains("waiting for x"));
     set(Conduct::Hole);
     let cut = Instant::now();
     let second = waiting(direct, "2");
@@ -33,10 +34,12 @@ fn waiter_granted_after_an_outage_keeps_its_turn() {
     let_pass((ttl * 13 / 20).saturating_sub(cut.elapsed()));
     assert!(!direct.exists("order"), "the second waiter has overtaken");
     set(Conduct::Pass);
+    let mut said = String::new();
     for (running, number) in [(first, 1), (second, 2)] {
         let ended = running.finish();
+        said += &ended.err;
         assert_eq!(ended.code(), Some(0), "{number}: {}", ended.err);
         assert_eq!(ended.err.matches("acquired").count(), 1, "{number}: {}", ended.err);
     }
-    assert_eq!(direct.read("order"), "1\n2\n");
+    assert_eq!(direct.read("order"), "1\n2\n", "{said}");
 }
