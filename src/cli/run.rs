@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
                     if is_over {
                         front.clean_up(CLEANING, |id| self.evict(id));
                     }
-                    let kept = !is_over && front.keeps_the_lock();
+                    let kept = front.keeps_the_lock();
                     if kept && failure.tree.is_gone() {
                         self.printer.print(&Message::KeptByNested { lock: names(self.settings.names()) });
                     }

@@ -85,7 +85,13 @@ pub fn variables(
 ) -> Vec<(&'static str, String)> {
     let tokens: Vec<String> = grant.names.iter().map(|g| g.token.to_string()).collect();
     let every_name: Vec<&str> = names.iter().map(LockName::as_str).collect();
-    let chain: Vec<&HeldRecord> = outer.iter().chain(inner).collect();
+    // An exclusive grant proves that earlier claims on the same locks are over. A shell that acquires leases again and again
+    // would collect such records until it could start no program.
+    let is_over = |held: &&HeldRecord| {
+        let same = |inner: &HeldRecord| (&held.service, &held.names) == (&inner.service, &inner.names);
+        mode == Mode::Exclusive && inner.is_some_and(same)
+    };
+    let chain: Vec<&HeldRecord> = outer.iter().filter(|held| !is_over(held)).chain(inner).collect();
     let [name, claim_variable, token, mode_variable, slot, names_variable, tokens_variable, held] = NAMES;
     let mut variables = vec![
         (name, every_name.first().map_or(String::new(), ToString::to_string)),
@@ -117,6 +123,35 @@ mod tests {
         let mut address = serde_json::to_value(like).expect("an address");
         address["path"] = path.into();
         serde_json::from_value(address).expect("an address")
+    }
+
+    #[test]
+    fn earlier_holds_of_the_same_locks_are_left_out() {
+        let hold = |claim: &str, name: &str| {
+            let (claim, names) = (claim.to_owned(), vec![name.to_owned()]);
+            let (service, mode) = ("s".to_owned(), "exclusive".to_owned());
+            HeldRecord {
+                service,
+                claim,
+                mode,
+                names,
+                tokens: vec![1],
+                slots: vec![],
+                mark: None,
+                process: None,
+            }
+        };
+        let (outer, inner) = ([hold("1", "x"), hold("2", "y")], hold("3", "x"));
+        let grant = Grant { names: Vec::new(), counts_from: crate::lock::Moment::NEVER };
+        let printed = |mode, inner| {
+            let variables = variables(&[], ClaimId::from_number(3), mode, &grant, &outer, inner);
+            let (_, text) = variables.into_iter().find(|(name, _)| *name == HELD).expect("the holds");
+            let holds: Vec<HeldRecord> = serde_json::from_str(&text).expect("records");
+            holds.into_iter().map(|hold| hold.claim).collect::<Vec<_>>()
+        };
+        assert_eq!(printed(Mode::Exclusive, Some(&inner)), ["2", "3"]);
+        assert_eq!(printed(Mode::Shared, Some(&inner)), ["1", "2", "3"], "they may hold together");
+        assert_eq!(printed(Mode::Exclusive, None), ["1", "2"], "it runs under them");
     }
 
     #[test]

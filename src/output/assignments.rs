@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
 use super::json;
 
 /// The format.
@@ -32,9 +30,9 @@ impl Format {
     /// Returns the function that makes the text of a claim from its variables.
     pub fn writer(self) -> fn(&[(&'static str, String)]) -> String {
         match self {
-            Self::Sh => |variables| exports(&without_ended(variables)),
-            Self::Env => |variables| lines(&without_ended(variables)),
-            Self::Json => |variables| object(&without_ended(variables)),
+            Self::Sh => exports,
+            Self::Env => lines,
+            Self::Json => object,
         }
     }
 
@@ -48,21 +46,6 @@ impl Format {
 }
 
 const INFALLIBLE: &str = "writing to a String cannot fail";
-
-/// Returns `variables` without the holds that the last one proves to be over: leases without a process on the same locks. A shell
-/// that acquires them again and again would collect such holds until it could start no program.
-fn without_ended(variables: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
-    let mut variables = variables.to_vec();
-    for (_, text) in variables.iter_mut().filter(|(name, _)| *name == "DLOCK_HELD") {
-        let mut holds: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
-        let Some(last) = holds.pop().filter(|last| last["mode"] == "exclusive") else { continue };
-        let is_same = |hold: &Value| ["service", "names"].iter().all(|key| hold[key] == last[key]);
-        holds.retain(|hold| !hold["mark"].is_null() || !is_same(hold));
-        holds.push(last);
-        *text = Value::from(holds).to_string();
-    }
-    variables
-}
 
 /// The variable that not every claim has.
 const OPTIONAL: &str = "DLOCK_SLOT";
@@ -124,23 +107,6 @@ mod tests {
         assert_eq!(text(Format::Sh), exports);
         assert_eq!(text(Format::Env), "DLOCK_NAME=it's a\\b\nDLOCK_SLOT=\n");
         assert_eq!(text(Format::Json), "{\"DLOCK_NAME\":\"it's a\\\\b\",\"DLOCK_NAMES\":\"a\\nb\"}\n");
-    }
-
-    #[test]
-    fn earlier_leases_on_the_same_locks_are_left_out() {
-        let hold = |claim: u8, names: &str, mode: &str, mark: &str| {
-            format!(r#"{{"claim":"{claim}","mark":{mark},"mode":"{mode}","names":[{names}],"service":"s"}}"#)
-        };
-        let printed = |holds: &[String]| {
-            let text = Format::Env.writer()(&[("DLOCK_HELD", format!("[{}]", holds.join(",")))]);
-            text.lines().next().and_then(|line| line.strip_prefix("DLOCK_HELD=")).expect("a value").to_owned()
-        };
-        let (old, new) = (hold(1, r#""x""#, "shared", "null"), hold(9, r#""x""#, "exclusive", "null"));
-        assert_eq!(printed(&[old.clone(), new.clone()]), format!("[{new}]"));
-        let others = [hold(2, r#""y""#, "exclusive", "null"), hold(3, r#""x""#, "exclusive", "{}"), new];
-        assert_eq!(printed(&others), format!("[{}]", others.join(",")));
-        let shared = [old, hold(9, r#""x""#, "shared", "null")];
-        assert_eq!(printed(&shared), format!("[{}]", shared.join(",")));
     }
 
     #[test]

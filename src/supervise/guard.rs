@@ -122,12 +122,16 @@ impl Front {
     }
 
     /// Returns whether nothing runs under the hold of the last keeper, which is gone: neither a process of its tree, by
-    /// `tree`, nor a nested run. Waits half a second at most for nested runs outside of the tree, which kill their own trees
-    /// when that keeper ends ([`super::mark::Mark::is_in_vain`]).
-    pub fn is_over(&self, tree: TreeState) -> bool {
+    /// `tree`, nor a nested run. If so, gives up the anchors. Waits half a second at most for nested runs outside of the
+    /// tree, which kill their own trees when that keeper ends ([`super::mark::Mark::is_in_vain`]).
+    pub fn is_over(&mut self, tree: TreeState) -> bool {
         let is_clear = || self.board.as_ref().is_none_or(MarkBoard::try_clear);
         let mut moments = (0..MOMENTS).inspect(|_| wait::pause(MOMENT));
-        tree.is_gone() && (is_clear() || moments.any(|_| is_clear()))
+        let is_over = tree.is_gone() && (is_clear() || moments.any(|_| is_clear()));
+        if is_over {
+            self.anchors.clear();
+        }
+        is_over
     }
 
     /// Kills what a failed keeper left, again and again, until nothing is left. Meanwhile this process keeps the lock.
@@ -139,7 +143,7 @@ impl Front {
         }
     }
 
-    /// Returns whether this process can keep the lock without a keeper: by anchors.
+    /// Returns whether this process keeps the lock without a keeper: by anchors.
     pub fn keeps_the_lock(&self) -> bool {
         !self.anchors.is_empty()
     }
